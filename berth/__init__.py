@@ -1,0 +1,1 @@
+"""Berth: the library. Pure core, formats, doors to the outside, and the command line."""

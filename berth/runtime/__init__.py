@@ -1,0 +1,1 @@
+"""Doors to the outside: bus, clock, configuration, logs, life cycle."""

@@ -1,0 +1,42 @@
+"""What a pod asks of a node besides chips: labels, taints, cpu and memory. The words are Kubernetes' own."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from schemas.message import Part
+
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+TolerationOperator = Literal["Equal", "Exists"]
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class Expression(Part, frozen=True):
+    """One condition on a label, or on the field ``metadata.name``."""
+
+    key: Annotated[str, Meta(min_length=1)]
+    operator: Operator
+    values: list[str] = []
+
+
+class Term(Part, frozen=True):
+    """Conditions that must all hold. A list of terms is met when one of them is."""
+
+    expressions: list[Expression]
+
+
+class Toleration(Part, frozen=True):
+    """A taint that the pod accepts; an empty key with ``Exists`` accepts all, an empty effect every effect."""
+
+    key: str = ""
+    operator: TolerationOperator = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
+class Taint(Part, frozen=True):
+    """A node's mark that keeps pods away."""
+
+    key: str
+    value: str = ""
+    effect: Effect = "NoSchedule"

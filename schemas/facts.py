@@ -1,0 +1,204 @@
+"""Facts: the latest truth on a subject. Everything that a decision rests on comes in as one of these."""
+
+from enum import IntEnum
+from typing import ClassVar, Literal
+
+from schemas.constraints import Taint
+from schemas.intake import JobRequest
+from schemas.message import Message, Part
+from schemas.refusal import Refusal
+from schemas.units import Sequence, UnixMs
+
+
+class NodeClass(Part, frozen=True):
+    """What equal nodes of a domain share. Labels leave out ``kubernetes.io/hostname``: it is the node's name."""
+
+    product: str
+    """Product form of the node, for people; empty when unknown."""
+    resource: str
+    """Resource name of its chips; empty for a node without."""
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    cordoned: bool = False
+    ready: bool = True
+
+
+class NodesSeen(Message, frozen=True):
+    """All nodes of a domain, as columns in the order of the sorted name table. No nodes: the domain is gone.
+
+    Columns (one row a node): ``class_index`` ``<u2`` into ``classes``; ``chips`` ``<u8`` mask of the chips that the node
+    has; ``allocatable`` ``<u2`` chips that Kubernetes would give; ``cpu_milli`` ``<u4``; ``memory_mib`` ``<u4``;
+    ``superpod_index`` and ``leaf_index`` ``<u4`` into ``superpods`` and ``leaves`` plus one, 0 for none; ``position``
+    ``<u2`` below the leaf switch.
+    """
+
+    KIND: ClassVar[str] = "fact.node"
+
+    domain: str
+    names: bytes
+    classes: list[NodeClass]
+    class_index: bytes
+    chips: bytes
+    allocatable: bytes
+    cpu_milli: bytes
+    memory_mib: bytes
+    superpods: list[str] = []
+    superpod_index: bytes = b""
+    leaves: list[str] = []
+    leaf_index: bytes = b""
+    position: bytes = b""
+    addresses: list[str] = []
+    """InternalIP of each node, or nothing at all when unknown."""
+    at_ms: UnixMs = 0
+
+
+class NodeHealth(IntEnum):
+    """Level of a node, worst last."""
+
+    OK = 0
+    SUB_HEALTHY = 1
+    NO_NEW_WORK = 2
+    EVICT = 3
+
+
+class HealthSeen(Message, frozen=True):
+    """Health of a domain's nodes, as columns in the order of the sorted name table.
+
+    Columns: ``unhealthy``, ``recovering`` and ``network_unhealthy`` ``<u8`` chip masks; ``level`` ``<u1`` of
+    :class:`NodeHealth`; ``network_known`` ``<u1``, 0 when the list of network-unhealthy chips is missing.
+    """
+
+    KIND: ClassVar[str] = "fact.health"
+
+    domain: str
+    names: bytes
+    unhealthy: bytes
+    recovering: bytes
+    network_unhealthy: bytes
+    level: bytes
+    network_known: bytes
+    source: str = ""
+    at_ms: UnixMs = 0
+
+
+class Leaf(Part, frozen=True):
+    """A leaf switch and the nodes below it, in order of position."""
+
+    name: str
+    address: str
+    nodes: list[str]
+    positions: list[int] = []
+
+
+class TopologySeen(Message, frozen=True):
+    """Switches of the cluster; no leaves: unknown."""
+
+    KIND: ClassVar[str] = "fact.topology"
+
+    kind: str
+    leaves: list[Leaf]
+    level: str = ""
+    at_ms: UnixMs = 0
+
+
+class PodPhase(IntEnum):
+    """Life of a pod in the cluster."""
+
+    PENDING = 0
+    RUNNING = 1
+    TERMINATING = 2
+    SUCCEEDED = 3
+    FAILED = 4
+    GONE = 5
+
+
+class PodsSeen(Message, frozen=True):
+    """Pods of a gang as the cluster shows them. No ranks: none is left (tombstone).
+
+    Columns (one row a pod): ``rank`` ``<u4``; ``node_index`` ``<u4`` into the name table ``nodes``; ``phase`` ``<u1`` of
+    :class:`PodPhase`; ``chips`` ``<u8`` mask of the chips that the pod holds.
+    """
+
+    KIND: ClassVar[str] = "fact.pod"
+
+    namespace: str
+    gang: str
+    uid: str
+    attempt: int
+    rank: bytes = b""
+    nodes: bytes = b""
+    node_index: bytes = b""
+    phase: bytes = b""
+    chips: bytes = b""
+    resource: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    foreign: bool = False
+    """Placed by another scheduler: its chips are to be adopted."""
+    at_ms: UnixMs = 0
+
+
+JobState = Literal["accepted", "rejected", "cancelled", "tombstone"]
+
+
+class Rejection(Part, frozen=True):
+    """A request that was turned away while another job had its name."""
+
+    uid: str
+    intake_seq: Sequence
+    refusal: Refusal
+    at_ms: UnixMs
+
+
+class JobSeen(Message, frozen=True):
+    """Verdict on a job's name: the request that has it, what became of it, and the last one turned away."""
+
+    KIND: ClassVar[str] = "fact.job"
+
+    namespace: str
+    name: str
+    uid: str
+    state: JobState
+    intake_seq: Sequence
+    """Highest INTAKE sequence whose verdict this is."""
+    accepted_seq: Sequence = 0
+    """INTAKE sequence at which the job was first accepted: its place in the queue."""
+    at_ms: UnixMs = 0
+    request: JobRequest | None = None
+    refusal: Refusal | None = None
+    rejection: Rejection | None = None
+    reason: str = ""
+
+
+OutcomeState = Literal["bound", "failed", "evicted"]
+
+
+class RankFailure(Part, frozen=True):
+    """A pod that could not be bound."""
+
+    rank: int
+    reason: str
+
+
+class OutcomeSeen(Message, frozen=True):
+    """What the binder achieved for an attempt, cumulative."""
+
+    KIND: ClassVar[str] = "fact.outcome"
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    state: OutcomeState
+    bound: int = 0
+    failures: list[RankFailure] = []
+    ledger_seq: Sequence = 0
+    at_ms: UnixMs = 0
+
+
+class TimerSeen(Message, frozen=True):
+    """A tick of the dispatcher's clock: what waits for time waits for this."""
+
+    KIND: ClassVar[str] = "fact.timer"
+
+    at_ms: UnixMs

@@ -1,0 +1,69 @@
+"""What users and ``inventory`` publish: requests for jobs, and their cancelling."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from schemas.constraints import Term, Toleration
+from schemas.message import Message, Part
+from schemas.units import ChipCount, CpuMilli, MemoryMib, UnixMs
+
+Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+
+
+class Task(Part, frozen=True):
+    """Equal pods of a job; ranks run through the tasks in order."""
+
+    name: str
+    replicas: Annotated[int, Meta(ge=0)]
+    chips: Annotated[int, Meta(ge=0)]
+    """Chips a pod, as asked; whether a product allows the number is the dispatcher's to say."""
+    cpu_milli: CpuMilli = 0
+    memory_mib: MemoryMib = 0
+    node_selector: dict[str, str] = {}
+    affinity: list[Term] = []
+    """Required node affinity: one of the terms must hold; empty means no condition."""
+    tolerations: list[Toleration] = []
+
+
+class JobRequest(Message, frozen=True):
+    """A gang: pods that start together or not at all."""
+
+    KIND: ClassVar[str] = "intake.request"
+
+    namespace: Name
+    name: Name
+    uid: str
+    """Identity beyond the name; empty lets the dispatcher derive one from the request's INTAKE sequence."""
+    resource: str
+    """Resource name of the chips, such as ``huawei.com/Ascend910``; empty when the job asks for none."""
+    tasks: list[Task]
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    """Selector of the whole job; each task's own is added to it."""
+    queue: str = "default"
+    priority: int = 0
+    min_available: int = 0
+    """Pods that must start together; 0 means all of them."""
+    run_ms: Annotated[int, Meta(ge=0)] = 0
+    """Declared run time; 0 means unknown. Simulated clusters end the pods after it."""
+    origin: str = "berth"
+    """Form in which the user wrote it: berth, volcano-job, ascend-job, batch-job, pods."""
+    created_at_ms: UnixMs = 0
+
+
+class JobCancel(Message, frozen=True):
+    """Wish that a job shall not run, or run no longer."""
+
+    KIND: ClassVar[str] = "intake.cancel"
+
+    namespace: Name
+    name: Name
+    uid: str = ""
+    """Only the job with this uid; empty means whichever has the name now."""
+    reason: str = ""
+    created_at_ms: UnixMs = 0
+
+
+__all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task"]

@@ -1,0 +1,105 @@
+"""Ledger: what Berth decided, appended once in one total order, never changed."""
+
+from typing import ClassVar, Literal
+
+from schemas.message import Message, Part
+from schemas.placement import Placement
+from schemas.refusal import Refusal
+from schemas.units import Sequence, UnixMs
+
+
+class Settings(Part, frozen=True):
+    """Settings that decisions depend on; a change is a new epoch."""
+
+    reference_parity: bool = False
+    """Every documented decision goes the reference's way."""
+    strict_job_shape: bool = True
+    """910A: up to 8 chips one pod, more means 8 a pod. Off under ``reference_parity``."""
+    health_first: bool = False
+    """Node health outranks affinity for every product form."""
+    round_gangs_max: int = 256
+    round_bytes_max: int = 400_000
+    attempts_max: int = 5
+    """Times a gang is placed before it fails, when its pods cannot be bound."""
+    shard_retry_ms: int = 1_000
+    """How long a gang that was refused while a shard was missing waits for its next try."""
+    tombstone_after_ms: int = 600_000
+    """How long a finished or cancelled job keeps its name in the facts."""
+
+
+class Epoch(Message, frozen=True):
+    """Start of a dispatcher's reign. Every waiting gang is tried anew."""
+
+    KIND: ClassVar[str] = "ledger.epoch"
+
+    epoch: int
+    base_seq: Sequence
+    facts_seq: Sequence
+    at_ms: UnixMs
+    holder: str
+    settings: Settings
+
+
+class Verdict(Part, frozen=True):
+    """What a round decided for one gang: a placement, or why not."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    placement: Placement | None = None
+    refusal: Refusal | None = None
+    final: bool = False
+    """The refusal will not change by waiting: the job is turned away."""
+
+
+ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed"]
+
+
+class Release(Part, frozen=True):
+    """Chips given back: no pod of the attempt is left."""
+
+    uid: str
+    attempt: int
+    reason: ReleaseReason
+    again: bool = False
+    """The gang goes back to the queue with the next attempt."""
+
+
+class Eviction(Part, frozen=True):
+    """Pods that the binder must delete; their chips stay taken until they are gone."""
+
+    uid: str
+    attempt: int
+    reason: str
+
+
+class Adoption(Part, frozen=True):
+    """Pods found in the cluster with chips that the ledger did not know."""
+
+    namespace: str
+    gang: str
+    uid: str
+    placement: Placement
+
+
+class Round(Message, frozen=True):
+    """One decision of the dispatcher. It is folded in the order verdicts, evictions, releases, adoptions."""
+
+    KIND: ClassVar[str] = "ledger.round"
+
+    epoch: int
+    base_seq: Sequence
+    """Sequence of the record before; a record for which that is not so is void."""
+    facts_seq: Sequence
+    at_ms: UnixMs
+    number: int
+    verdicts: list[Verdict] = []
+    evictions: list[Eviction] = []
+    releases: list[Release] = []
+    adoptions: list[Adoption] = []
+    missing: list[int] = []
+    """Shards that did not answer in time."""
+
+
+__all__ = ["Adoption", "Epoch", "Eviction", "Refusal", "Release", "Round", "Settings", "Verdict"]

@@ -1,0 +1,89 @@
+"""Score requests and offers: what the dispatcher asks of shards, and what they can give."""
+
+from typing import ClassVar
+
+from schemas.constraints import Term, Toleration
+from schemas.message import Message, Part
+from schemas.placement import Share
+from schemas.refusal import ReasonCount
+from schemas.units import Sequence, UnixMs
+
+
+class Shape(Part, frozen=True):
+    """What scoring needs of a task of a gang. Equal shapes get equal offers."""
+
+    form: str
+    """Name of the product form; empty for pods without chips."""
+    resource: str
+    chips: int
+    gang_pods: int
+    """Pods with chips in the whole gang: more than one makes it distributed."""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    share: Share | None = None
+    sub_health: str = "ignore"
+    """The job's ``subHealthyStrategy``."""
+
+
+class Ask(Part, frozen=True):
+    """How many candidates of a shape the round may need."""
+
+    shape: Shape
+    count: int
+
+
+class ScoreRequest(Message, frozen=True):
+    """One request of a round: the shapes, and the sequences at which each shard answers."""
+
+    KIND: ClassVar[str] = "score.request"
+
+    round: int
+    epoch: int
+    facts_seq: Sequence
+    ledger_seq: Sequence
+    asks: list[Ask]
+    wait_ms: int = 0
+    """How long a shard may wait to reach the sequences."""
+
+
+class ShapeOffer(Part, frozen=True):
+    """Best nodes of a shard for a shape, in total order: score down, then name up.
+
+    ``names`` is a front-coded table in that order; ``runs`` says how many that follow one another share a score.
+    """
+
+    names: bytes
+    runs: list[tuple[int, int]]
+    """(score, nodes)"""
+    exhausted: bool
+    """No further node of the shard fits."""
+    total: int
+    fit: int
+    counts: list[ReasonCount] = []
+
+
+class Offer(Message, frozen=True):
+    """A shard's answer. ``ready`` false: it could not answer at the sequences asked, and counts as missing."""
+
+    KIND: ClassVar[str] = "score.offer"
+
+    shard: int
+    round: int
+    facts_seq: Sequence
+    ledger_seq: Sequence
+    ready: bool
+    shapes: list[ShapeOffer] = []
+
+
+class Advance(Message, frozen=True):
+    """How far scorers may apply facts between requests."""
+
+    KIND: ClassVar[str] = "score.advance"
+
+    epoch: int
+    facts_seq: Sequence
+    ledger_seq: Sequence
+    at_ms: UnixMs = 0

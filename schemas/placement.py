@@ -1,0 +1,80 @@
+"""Placement: node and chips for each rank of a gang, as columns."""
+
+from schemas.columns import offsets, pack, pack_names, unpack, unpack_names
+from schemas.message import Part
+
+
+class Share(Part, frozen=True):
+    """Quota of one chip that each pod of a soft-share job takes.
+
+    Source: specification, node and chip, section 8.9.
+    """
+
+    aicore: int
+    """Percent of the chip's cores, 1..100."""
+    hbm_mib: int
+    policy: str
+    """fixed-share, elastic or best-effort."""
+
+
+class Run(Part, frozen=True, gc=False):
+    """``pods`` equal pods that follow one another in rank order."""
+
+    pods: int
+    chips: int
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+class Placement(Part, frozen=True):
+    """Where every pod of a gang runs.
+
+    ``nodes`` is a front-coded, sorted table of names; ``node_index`` one ``<u4`` a rank into it; ``chips`` one byte a
+    chip in the order of picking, rank after rank, as many a rank as its run says.
+    """
+
+    nodes: bytes
+    node_index: bytes
+    runs: list[Run]
+    chips: bytes
+    resource: str = ""
+    share: Share | None = None
+
+    def names(self) -> list[str]:
+        """Node of each rank."""
+        table = unpack_names(self.nodes)
+        return [table[index] for index in unpack(self.node_index, 4)]
+
+    def chips_by_rank(self) -> list[tuple[int, ...]]:
+        """Chips of each rank, in the order of picking."""
+        counts = [run.chips for run in self.runs for _ in range(run.pods)]
+        starts = offsets(counts)
+        return [tuple(self.chips[start : starts[rank + 1]]) for rank, start in enumerate(starts[:-1])]
+
+    def pods(self) -> int:
+        """Number of ranks."""
+        return len(self.node_index) // 4
+
+
+def placement_of(
+    names: list[str], chips: list[tuple[int, ...]], runs: list[Run], *, resource: str, share: Share | None = None
+) -> Placement:
+    """Columns of a placement given rank by rank.
+
+    Args:
+        names: Node of each rank.
+        chips: Chips of each rank in the order of picking, each 0..63.
+        runs: Equal pods in rank order; their pod counts add up to ``len(names)``.
+        resource: Resource name of the chips.
+        share: Quota a pod, for soft share.
+    """
+    table = sorted(set(names))
+    index = {name: position for position, name in enumerate(table)}
+    return Placement(
+        nodes=pack_names(table),
+        node_index=pack([index[name] for name in names], 4),
+        runs=runs,
+        chips=b"".join(map(bytes, chips)),
+        resource=resource,
+        share=share,
+    )

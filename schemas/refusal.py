@@ -1,0 +1,98 @@
+"""Why not: a closed set of reasons with numbers.
+
+A node's reason says why one node cannot take one pod of a shape; a refusal says why a gang waits or is turned away.
+Codes are stored for ever: a new one is appended with the next number.
+"""
+
+from enum import IntEnum
+from typing import Literal
+
+from schemas.message import Part
+
+
+class NodeReason(IntEnum):
+    """Why a node cannot take a pod. The first that applies, in this order of checks, counts."""
+
+    FITS = 0
+    OTHER_RESOURCE = 1
+    """The node has no chips of the resource asked for."""
+    NOT_READY = 2
+    CORDONED = 3
+    SELECTOR = 4
+    """nodeSelector or required node affinity does not match."""
+    TAINT = 5
+    NODE_FAULT = 6
+    """The node or its switch is reported unhealthy, or takes no new work."""
+    SUB_HEALTH = 7
+    """Sub-healthy, and the job's label ``subHealthyStrategy`` is not ``ignore``."""
+    CPU = 8
+    MEMORY = 9
+    UNSTABLE = 10
+    """The node's numbers contradict one another (more free chips than Kubernetes knows of)."""
+    NO_CHIP_LIST = 11
+    """No free chips are known on the node, or the list of network-unhealthy chips is missing."""
+    TOO_MANY_CHIPS = 12
+    """The node has more free chips than the product form can have: it is another product."""
+    SHORTAGE = 13
+    """Fewer free chips than asked."""
+    TOPOLOGY = 14
+    """Enough free chips, but not in the rings, pairs, meshes or cards that the form needs."""
+    TOPOLOGY_HELPED = 15
+    """As TOPOLOGY, in a form where freeing chips by preemption can help."""
+    NODE_LABEL = 16
+    """A label that the product form needs on the node is missing or wrong."""
+    QUOTA = 17
+    """Soft share: no room for the quota."""
+    SHARD_MISSING = 18
+    """The scorer that owns the node did not answer in time."""
+    UNKNOWN_PRODUCT = 19
+    """The node's product is not one that Berth knows."""
+
+
+Code = Literal[
+    "no-room",
+    "not-enough-pods",
+    "invalid-request",
+    "invalid-argument",
+    "unsupported-policy",
+    "unsupported-vnpu",
+    "job-shape",
+    "name-in-use",
+    "larger-than-cluster",
+    "larger-than-round",
+    "bind-failed",
+    "undecodable",
+]
+
+
+class ReasonCount(Part, frozen=True, gc=False):
+    """Nodes that share a reason."""
+
+    reason: int
+    nodes: int
+
+
+class Refusal(Part, frozen=True):
+    """Why a gang is not placed: the class of reason and the numbers behind its sentence."""
+
+    code: Code
+    field: str = ""
+    """Field of the request that is wrong, for refusals of the request itself."""
+    value: str = ""
+    expected: str = ""
+    """What would be right."""
+    task: str = ""
+    """Task whose pods found no room."""
+    pods_need: int = 0
+    pods_have: int = 0
+    chips: int = 0
+    """Chips a pod asked for."""
+    form: str = ""
+    """Product form that was assumed, and ..."""
+    form_because: str = ""
+    """... what it follows from."""
+    nodes_total: int = 0
+    nodes_fit: int = 0
+    counts: list[ReasonCount] = []
+    """Nodes by reason, most frequent first, ties by code."""
+    missing_shards: list[int] = []

@@ -1,0 +1,104 @@
+"""Status: what a person asks. A view; everything in it follows from facts and ledger."""
+
+from typing import ClassVar, Literal
+
+from schemas.facts import Rejection
+from schemas.message import Message, Part
+from schemas.placement import Placement
+from schemas.refusal import Refusal
+from schemas.units import Sequence, UnixMs
+
+Phase = Literal["waiting", "placed", "bound", "running", "ending", "succeeded", "failed", "cancelled", "rejected"]
+
+
+class JobStatus(Message, frozen=True):
+    """Where a job stands, why, and since when."""
+
+    KIND: ClassVar[str] = "status"
+
+    namespace: str
+    name: str
+    uid: str
+    phase: Phase
+    since_ms: UnixMs
+    at_ms: UnixMs
+    attempt: int = 0
+    sentence: str = ""
+    """Why it waits or was turned away, in one sentence with numbers."""
+    refusal: Refusal | None = None
+    placement: Placement | None = None
+    ledger_seq: Sequence = 0
+    """Record that holds the verdict."""
+    facts_seq: Sequence = 0
+    """Facts that the verdict knew."""
+    intake_seq: Sequence = 0
+    pods: int = 0
+    chips: int = 0
+    queue: str = ""
+    priority: int = 0
+    rejection: Rejection | None = None
+
+
+class LeaseHeld(Message, frozen=True):
+    """Who leads, and until when it said so."""
+
+    KIND: ClassVar[str] = "lease"
+
+    holder: str
+    epoch: int
+    at_ms: UnixMs
+
+
+class DeadLetter(Message, frozen=True):
+    """A message that can never be handled, and why."""
+
+    KIND: ClassVar[str] = "dead"
+
+    stream: str
+    sequence: Sequence
+    subject: str
+    reason: str
+    data: bytes
+    at_ms: UnixMs
+
+
+class SnapshotChunk(Message, frozen=True):
+    """A piece of a snapshot: bytes to be joined in order."""
+
+    KIND: ClassVar[str] = "snapshot.chunk"
+
+    data: bytes
+
+
+class SnapshotEnd(Message, frozen=True):
+    """End of a snapshot; without it, or with another checksum, the snapshot does not count."""
+
+    KIND: ClassVar[str] = "snapshot.end"
+
+    ledger_seq: Sequence
+    facts_seq: Sequence
+    chunks: int
+    bytes_total: int
+    checksum: int
+    """CRC-32 of the joined bytes."""
+    at_ms: UnixMs = 0
+
+
+class KeptFact(Part, frozen=True, gc=False):
+    """The latest message of a subject, as it was stored."""
+
+    subject: str
+    sequence: Sequence
+    data: bytes
+
+
+class SnapshotBody(Message, frozen=True):
+    """Folded facts and folded ledger at (``ledger_seq``, ``facts_seq``)."""
+
+    KIND: ClassVar[str] = "snapshot"
+
+    ledger_seq: Sequence
+    facts_seq: Sequence
+    facts: list[KeptFact]
+    ledger: bytes
+    """The core's own folded form."""

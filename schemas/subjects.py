@@ -1,0 +1,213 @@
+"""Subjects and streams as data; no client.
+
+Every subject starts with ``berth.<cell>.``. A name inside a subject goes through :func:`token`, one reversible escape:
+letters, digits, ``-`` and ``_`` stay; every other byte of the UTF-8 form becomes ``=`` and two upper-case hex digits;
+the empty name becomes ``=``. So dots, blanks and wildcards never reach the server inside a name.
+"""
+
+from enum import StrEnum
+from typing import Final, Literal
+
+import msgspec
+
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+_EMPTY: Final = "="
+_ESCAPE_LENGTH: Final = 3
+
+
+def token(name: str) -> str:
+    """Subject token of ``name``; :func:`untoken` gives the name back."""
+    raw = name.encode()
+    if not raw:
+        return _EMPTY
+    if _PLAIN.issuperset(raw):
+        return name
+    return "".join(chr(byte) if byte in _PLAIN else f"={byte:02X}" for byte in raw)
+
+
+def untoken(text: str) -> str:
+    """Name of which ``text`` is the token.
+
+    Raises:
+        ValueError: ``text`` is not what :func:`token` makes.
+    """
+    if text == _EMPTY:
+        return ""
+    out = bytearray()
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if char == "=":
+            digits = text[position + 1 : position + _ESCAPE_LENGTH]
+            if len(digits) != _ESCAPE_LENGTH - 1 or digits != digits.upper():
+                raise ValueError(f"token {text!r} has a broken escape at {position}")
+            out.append(int(digits, 16))
+            position += _ESCAPE_LENGTH
+        else:
+            out += char.encode()
+            position += 1
+    name = out.decode()
+    if token(name) != text:
+        raise ValueError(f"token {text!r} is not in its only form")
+    return name
+
+
+class StreamName(StrEnum):
+    """Streams of a cell; the stream's name on the server is ``<NAME>_<token(cell)>``."""
+
+    INTAKE = "INTAKE"
+    FACTS = "FACTS"
+    LATEST = "LATEST"
+    LEDGER = "LEDGER"
+    SNAPSHOT = "SNAPSHOT"
+    STATUS = "STATUS"
+    LEASE = "LEASE"
+    DEAD = "DEAD"
+
+
+class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stream is, apart from the settings of one installation.
+
+    ``max_age_s`` and ``max_bytes`` of 0 mean no limit; ``per_subject`` of 1 keeps the latest message of each subject.
+    """
+
+    name: StreamName
+    subjects: tuple[str, ...] = ()
+    mirror_of: StreamName | None = None
+    per_subject: int = 0
+    max_age_s: int = 0
+    max_bytes: int = 0
+    allow_ttl: bool = False
+    storage: Literal["file", "memory"] = "file"
+
+
+_DAY_S: Final = 86_400
+_GIB: Final = 1 << 30
+
+
+class Subjects(msgspec.Struct, frozen=True):
+    """Subjects of one cell."""
+
+    cell: str
+
+    @property
+    def root(self) -> str:
+        """Prefix of every subject, with its final dot."""
+        return f"berth.{token(self.cell)}."
+
+    def stream(self, name: StreamName) -> str:
+        """Name of a stream on the server."""
+        return f"{name.value}_{token(self.cell)}"
+
+    def intake_request(self, namespace: str, job: str) -> str:
+        """A job request."""
+        return f"{self.root}intake.request.{token(namespace)}.{token(job)}"
+
+    def intake_cancel(self, namespace: str, job: str) -> str:
+        """The cancelling of a job."""
+        return f"{self.root}intake.cancel.{token(namespace)}.{token(job)}"
+
+    def fact_node(self, domain: str) -> str:
+        """Nodes of a domain."""
+        return f"{self.root}fact.node.{token(domain)}"
+
+    def fact_health(self, domain: str) -> str:
+        """Health of a domain's nodes and chips."""
+        return f"{self.root}fact.health.{token(domain)}"
+
+    def fact_topology(self, kind: str) -> str:
+        """Topology of a kind, such as ``switch``."""
+        return f"{self.root}fact.topology.{token(kind)}"
+
+    def fact_pod(self, namespace: str, gang: str) -> str:
+        """Pods of a gang as the cluster shows them."""
+        return f"{self.root}fact.pod.{token(namespace)}.{token(gang)}"
+
+    def fact_job(self, namespace: str, job: str) -> str:
+        """Verdict on a job request."""
+        return f"{self.root}fact.job.{token(namespace)}.{token(job)}"
+
+    def fact_outcome(self, namespace: str, job: str) -> str:
+        """What the binder achieved."""
+        return f"{self.root}fact.outcome.{token(namespace)}.{token(job)}"
+
+    @property
+    def fact_timer(self) -> str:
+        """A tick of the dispatcher's clock."""
+        return f"{self.root}fact.timer"
+
+    def facts(self, kind: str) -> str:
+        """Filter for all facts of a kind: node, health, topology, pod, job or outcome."""
+        return f"{self.root}fact.{kind}.>"
+
+    @property
+    def ledger(self) -> str:
+        """The ledger."""
+        return f"{self.root}ledger"
+
+    def snapshot_chunk(self, ledger_seq: int, chunk: int) -> str:
+        """A piece of a snapshot."""
+        return f"{self.root}snapshot.{ledger_seq}.{chunk}"
+
+    def snapshot_end(self, ledger_seq: int) -> str:
+        """The last message of a snapshot, without which it does not count."""
+        return f"{self.root}snapshot.{ledger_seq}.end"
+
+    def snapshot_all(self, ledger_seq: int) -> str:
+        """Filter for a whole snapshot."""
+        return f"{self.root}snapshot.{ledger_seq}.>"
+
+    def status(self, namespace: str, job: str) -> str:
+        """Status of a job."""
+        return f"{self.root}status.{token(namespace)}.{token(job)}"
+
+    def lease(self, role: str) -> str:
+        """Lease of a role."""
+        return f"{self.root}lease.{token(role)}"
+
+    def dead(self, stream: StreamName, sequence: int) -> str:
+        """A message that can never be handled."""
+        return f"{self.root}dead.{stream.value}.{sequence}"
+
+    def score(self, shard: int) -> str:
+        """Score requests of a shard (core NATS, queue group per shard)."""
+        return f"{self.root}score.{shard}"
+
+    @property
+    def advance(self) -> str:
+        """How far scorers may apply what they have received (core NATS, to all)."""
+        return f"{self.root}score.advance"
+
+    def report_health(self, node: str) -> str:
+        """Health reported by a node's agent (core NATS)."""
+        return f"{self.root}report.health.{token(node)}"
+
+    def sim(self, verb: str) -> str:
+        """Requests to a simulated cluster (core NATS)."""
+        return f"{self.root}sim.{token(verb)}"
+
+    def streams(self) -> tuple[StreamSpec, ...]:
+        """All streams of the cell, origins before their mirrors."""
+        root = self.root
+        return (
+            StreamSpec(name=StreamName.INTAKE, subjects=(f"{root}intake.>",), max_age_s=7 * _DAY_S),
+            StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=32 * _GIB),
+            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1),
+            StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,)),
+            StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",)),
+            StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1),
+            StreamSpec(name=StreamName.LEASE, subjects=(f"{root}lease.>",), per_subject=1, allow_ttl=True),
+            StreamSpec(name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S),
+        )
+
+
+def name_parts(subject: str, count: int) -> list[str]:
+    """The last ``count`` names of a subject, unescaped.
+
+    Raises:
+        ValueError: The subject has fewer tokens, or one is not a token.
+    """
+    tokens = subject.split(".")
+    if len(tokens) < count:
+        raise ValueError(f"subject {subject!r} has fewer than {count} tokens")
+    return [untoken(part) for part in tokens[-count:]]

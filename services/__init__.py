@@ -1,0 +1,1 @@
+"""Services: one folder a process; none imports another."""
