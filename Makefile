@@ -1,0 +1,60 @@
+# Words of the project. Each target sets up what it needs by itself.
+
+PYTHON ?= python3
+BERTH_VECTORS ?= ../shared/vectors
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --quiet
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint bench vectors schemas samples lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with everything in requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; name one: make PYTHON=python3.11 setup")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## Start a simulated cluster and watch a job being placed
+	@$(BIN)/berth demo
+
+test: setup ## Run all tests
+	@$(BIN)/pytest
+
+lint: setup ## Check style, types, imports, spelling and dependencies
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/deptry .
+
+bench: setup ## Measure latency and throughput
+	@$(BIN)/python -m bench all
+
+vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
+	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
+
+schemas: setup ## Write schemas/json anew
+	@$(BIN)/python -m tests.contract.schema_files
+
+samples: setup ## Store sample bytes of new messages; those that exist stay
+	@$(BIN)/python -m tests.contract.sample_messages
+
+lock: setup ## Resolve requirements.lock anew
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --output-file=requirements.lock pyproject.toml
+
+clean: ## Remove .venv and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
