@@ -1,0 +1,135 @@
+"""Kubernetes quantities and durations as whole numbers, exact, rounded up.
+
+Source: Kubernetes, resource.Quantity: a signed decimal number with a binary suffix (Ki .. Ei), a decimal suffix
+(n, u, m, none, k, M, G, T, P, E) or an exponent (e3, E3); the smallest unit is a nano.
+"""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+NUMBER_MAX: Final = (1 << 32) - 1
+"""Largest result: the columns of facts hold 32 bits."""
+RUN_MS_MAX: Final = 1 << 53
+"""Longest duration: a float of any reader still holds it."""
+_CHARACTERS_MAX: Final = 64
+_EXPONENT_MAX: Final = 30
+_MIB: Final = 1 << 20
+_FORM: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE])([+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]|))", re.ASCII)
+_BINARY: Final = {suffix: Fraction(1024**power) for power, suffix in enumerate(["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"], 1)}
+_DECIMAL: Final = {
+    suffix: Fraction(10) ** power
+    for suffix, power in [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)]
+}  # fmt: skip
+_DURATION: Final = re.compile(
+    r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,3})?)s)?(?:(\d{1,15})ms)?", re.ASCII
+)
+
+
+class QuantityError(ValueError):
+    """Text that is no quantity or duration, or one out of bounds.
+
+    Attributes:
+        value: What stood there.
+        expected: What would be right.
+    """
+
+    def __init__(self, value: object, expected: str) -> None:
+        super().__init__(f"{value!r}: expected {expected}")
+        self.value = value
+        self.expected = expected
+
+
+def quantity(value: object) -> Fraction:
+    """Exact value of a quantity in its base unit (CPUs, bytes, pieces).
+
+    Args:
+        value: Text such as ``500m`` or ``1.5Gi``, or a number as YAML gives it; a float counts as its shortest text.
+
+    Raises:
+        QuantityError: Not a quantity, or negative.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise QuantityError(value, 'a quantity such as "500m", "4" or "16Gi"')
+    if isinstance(value, int):
+        number = Fraction(value)
+    else:
+        text = value.strip() if isinstance(value, str) else repr(value)
+        match = _FORM.fullmatch(text) if len(text) <= _CHARACTERS_MAX else None
+        if match is None:
+            raise QuantityError(value, 'a quantity such as "500m", "4" or "16Gi"')
+        number = Fraction(match[2].rstrip(".")) * (-1 if match[1] == "-" else 1)
+        if match[3]:
+            exponent = int(match[4])
+            if abs(exponent) > _EXPONENT_MAX:
+                raise QuantityError(value, f"an exponent from -{_EXPONENT_MAX} to {_EXPONENT_MAX}")
+            number *= Fraction(10) ** exponent
+        else:
+            number *= _BINARY.get(match[5]) or _DECIMAL[match[5]]
+    if number < 0:
+        raise QuantityError(value, "a quantity that is not negative")
+    return number
+
+
+def rounded_up(number: Fraction, *, unit: Fraction | int) -> int:
+    """How many ``unit`` hold ``number``: an incomplete one counts whole.
+
+    Raises:
+        QuantityError: More than 32 bits hold.
+    """
+    parts = number / unit
+    count = -(-parts.numerator // parts.denominator)
+    if count > NUMBER_MAX:
+        raise QuantityError(str(number), f"at most {NUMBER_MAX} units")
+    return count
+
+
+def cpu_milli(value: object) -> int:
+    """Thousandths of a CPU that hold a CPU quantity.
+
+    Raises:
+        QuantityError: As :func:`quantity` and :func:`rounded_up`.
+    """
+    return rounded_up(quantity(value), unit=Fraction(1, 1000))
+
+
+def memory_mib(value: object) -> int:
+    """Mebibytes that hold a memory quantity.
+
+    Raises:
+        QuantityError: As :func:`quantity` and :func:`rounded_up`.
+    """
+    return rounded_up(quantity(value), unit=_MIB)
+
+
+def pieces(value: object) -> int:
+    """Whole number of pieces, such as chips.
+
+    Raises:
+        QuantityError: As :func:`quantity`, or a part of a piece, or more than 32 bits hold.
+    """
+    number = quantity(value)
+    if number.denominator != 1 or number > NUMBER_MAX:
+        raise QuantityError(value, "a whole number")
+    return int(number)
+
+
+def duration_ms(value: object) -> int:
+    """Milliseconds of a duration such as ``30s``, ``1h30m``, ``1.5s`` or ``250ms``; ``0`` is allowed.
+
+    Raises:
+        QuantityError: Not a duration: number and unit (h, m, s, ms), the largest unit first.
+    """
+    expected = 'a duration such as "30s", "1h30m" or "250ms"'
+    if value == "0" or (value == 0 and not isinstance(value, bool)):
+        return 0
+    match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
+    if match is None:
+        raise QuantityError(value, expected)
+    hours, minutes, seconds, millis = match.groups()
+    total = (
+        int(hours or 0) * 3_600_000 + int(minutes or 0) * 60_000 + int(Fraction(seconds or 0) * 1000) + int(millis or 0)
+    )
+    if total > RUN_MS_MAX:
+        raise QuantityError(value, f"at most {RUN_MS_MAX} milliseconds")
+    return total

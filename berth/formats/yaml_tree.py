@@ -1,0 +1,318 @@
+"""YAML text as trees that know their own path, so that every complaint says where it is.
+
+Stricter than YAML: a key given twice is an error, text that looks like a date stays text, and depth is bounded.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+TEXT_CHARACTERS_MAX: Final = 16_000_000
+"""Longest text that is read."""
+DEPTH_MAX: Final = 64
+"""Deepest nesting that is read; manifests need about 15."""
+_SHOWN_MAX: Final = 120
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_CHARACTERS_MAX: Final = 63
+_NAME_CHARACTERS_MAX: Final = 253
+
+
+class DocumentError(ValueError):
+    """A document that does not say what it should.
+
+    Attributes:
+        document: Number of the document in the text, from 1; 0 for the text as a whole.
+        path: Field, such as ``spec.tasks[0].replicas``; empty for the document itself.
+        value: What stands there, shortened.
+        expected: What would be right.
+    """
+
+    def __init__(self, *, document: int, path: str, value: str, expected: str) -> None:
+        place = f"document {document}" if document else "text"
+        super().__init__(f"{place}: {path or '(top)'}: is {value}, expected {expected}")
+        self.document = document
+        self.path = path
+        self.value = value
+        self.expected = expected
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe loader that refuses repeated keys and bottomless nesting, and leaves dates as text."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise yaml.MarkedYAMLError(problem=f"nesting deeper than {DEPTH_MAX}", problem_mark=self.get_mark())
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"key {key.value!r} given twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return node
+
+
+_StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Clause that names the known word nearest to ``word`` and then all of them, for an error's ``expected``."""
+    words = sorted(known)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    listed = f"one of {', '.join(words)}"
+    return f"{close[0]!r}? ({listed})" if close else listed
+
+
+def shown(value: object) -> str:
+    """Short text of a value for an error."""
+    match value:
+        case None:
+            return "missing"
+        case dict():
+            text = "a mapping"
+        case list():
+            text = f"a list of {len(value)}"
+        case _:
+            text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A value read from YAML together with its place.
+
+    Attributes:
+        value: Plain value: mapping, list, text, number, flag or nothing.
+        path: Field path from the document's top.
+        document: Number of the document, from 1.
+        error: Class of the errors raised here.
+    """
+
+    value: object
+    path: str
+    document: int
+    error: type[DocumentError]
+
+    def wrong(self, expected: str) -> DocumentError:
+        """Error about this value, to be raised."""
+        return self.error(document=self.document, path=self.path, value=shown(self.value), expected=expected)
+
+    def _child(self, key: str, value: object) -> "Tree":
+        step = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f"[{key!r}]"
+        joint = "." if self.path and not step.startswith("[") else ""
+        return Tree(value, f"{self.path}{joint}{step}", self.document, self.error)
+
+    def mapping(self) -> dict[str, object]:
+        """The mapping that stands here.
+
+        Raises:
+            DocumentError: Something else stands here, or a key is not text.
+        """
+        if not isinstance(self.value, dict):
+            raise self.wrong("a mapping")
+        for key in self.value:
+            if not isinstance(key, str):
+                raise self._child(str(key), key).wrong("a key that is text; put it in quotes")
+        return self.value
+
+    def find(self, key: str) -> "Tree | None":
+        """Field ``key``, or None when it is missing or null."""
+        value = self.mapping().get(key)
+        return None if value is None else self._child(key, value)
+
+    def dig(self, *keys: str) -> "Tree | None":
+        """Field below fields, or None when one on the way is missing or null."""
+        place: Tree | None = self
+        for key in keys:
+            place = place.find(key) if place is not None else None
+        return place
+
+    def need(self, key: str, expected: str) -> "Tree":
+        """Field ``key``.
+
+        Raises:
+            DocumentError: It is missing or null.
+        """
+        found = self.find(key)
+        if found is None:
+            raise self._child(key, None).wrong(expected)
+        return found
+
+    def fields(self) -> list[tuple[str, "Tree"]]:
+        """Keys and fields of the mapping, in the order written, without those that are null."""
+        return [(key, self._child(key, value)) for key, value in self.mapping().items() if value is not None]
+
+    def items(self) -> "list[Tree]":
+        """Entries of the list that stands here.
+
+        Raises:
+            DocumentError: Something else stands here.
+        """
+        if not isinstance(self.value, list):
+            raise self.wrong("a list")
+        return [
+            Tree(value, f"{self.path}[{index}]", self.document, self.error) for index, value in enumerate(self.value)
+        ]
+
+    def items_of(self, key: str) -> "list[Tree]":
+        """Entries of the list in field ``key``; none when it is missing."""
+        found = self.find(key)
+        return [] if found is None else found.items()
+
+    def only(self, known: Iterable[str]) -> None:
+        """Check that no other field than the ``known`` ones stands here.
+
+        Raises:
+            DocumentError: One does; the error names the known field nearest to it.
+        """
+        names = set(known)
+        for key, value in self.mapping().items():
+            if key not in names:
+                child = self._child(key, value)
+                raise self.error(
+                    document=self.document, path=child.path, value="an unknown field", expected=nearest(key, names)
+                )
+
+    def text(self, expected: str = "text") -> str:
+        """Text that stands here, not empty.
+
+        Raises:
+            DocumentError: Something else stands here.
+        """
+        if not isinstance(self.value, str) or not self.value:
+            raise self.wrong(expected if isinstance(self.value, str) else f"{expected}; put it in quotes")
+        return self.value
+
+    def whole(self, *, least: int, most: int) -> int:
+        """Whole number from ``least`` to ``most``.
+
+        Raises:
+            DocumentError: Something else stands here.
+        """
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value <= most:
+            raise self.wrong(f"a whole number from {least} to {most}")
+        return self.value
+
+    def flag(self) -> bool:
+        """``true`` or ``false``.
+
+        Raises:
+            DocumentError: Something else stands here.
+        """
+        if not isinstance(self.value, bool):
+            raise self.wrong("true or false")
+        return self.value
+
+    def choice(self, known: Iterable[str]) -> str:
+        """One of the ``known`` words.
+
+        Raises:
+            DocumentError: Another word; the error names the nearest.
+        """
+        words = list(known)
+        if not isinstance(self.value, str) or self.value not in words:
+            raise self.wrong(nearest(str(self.value), words))
+        return self.value
+
+    def strings(self) -> dict[str, str]:
+        """Mapping of text to text, such as labels; a null value counts as empty text.
+
+        Raises:
+            DocumentError: A key or value is not text.
+        """
+        out: dict[str, str] = {}
+        for key, value in self.mapping().items():
+            if value is not None and not isinstance(value, str):
+                raise self._child(key, value).wrong("text; put it in quotes")
+            out[key] = value or ""
+        return out
+
+    def strings_of(self, key: str) -> dict[str, str]:
+        """Mapping of text to text in field ``key``; empty when it is missing."""
+        found = self.find(key)
+        return {} if found is None else found.strings()
+
+    def dns_label(self) -> str:
+        """Name of one part, such as a namespace's.
+
+        Raises:
+            DocumentError: Not an RFC 1123 label.
+        """
+        value = self.value
+        if not isinstance(value, str) or len(value) > _LABEL_CHARACTERS_MAX or not _DNS_LABEL.fullmatch(value):
+            raise self.wrong(
+                f"an RFC 1123 label: at most {_LABEL_CHARACTERS_MAX} lower-case letters, digits and inner '-'"
+            )
+        return value
+
+    def dns_name(self) -> str:
+        """Name of parts joined by dots, such as a node's.
+
+        Raises:
+            DocumentError: Not an RFC 1123 subdomain.
+        """
+        value = self.value
+        if not isinstance(value, str) or not is_dns_name(value):
+            raise self.wrong(
+                f"an RFC 1123 name: at most {_NAME_CHARACTERS_MAX} lower-case letters, digits, inner '-' and '.'"
+            )
+        return value
+
+
+def is_dns_name(name: str) -> bool:
+    """Whether ``name`` is an RFC 1123 subdomain of at most 253 characters."""
+    return len(name) <= _NAME_CHARACTERS_MAX and all(_DNS_LABEL.fullmatch(part) for part in name.split("."))
+
+
+def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
+    """Documents of a YAML text that are not empty, numbered as they stand in the text.
+
+    Raises:
+        DocumentError: Of class ``error``: the text is too long, is not YAML, repeats a key or is nested too deep. The
+            number is that of the document where reading stopped.
+    """
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise error(
+            document=0, path="", value=f"{len(text)} characters", expected=f"at most {TEXT_CHARACTERS_MAX} characters"
+        )
+    trees: list[Tree] = []
+    number = 1
+    try:
+        for value in yaml.load_all(text, Loader=_StrictLoader):
+            if value is not None:
+                trees.append(Tree(value, "", number, error))
+            number += 1
+    except yaml.MarkedYAMLError as broken:
+        mark = broken.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise error(
+            document=number, path=place, value=str(broken.problem or broken.context), expected="well-formed YAML"
+        ) from broken
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as broken:
+        # PyYAML lets Python's own errors through for tagged scalars that do not fit their tag, such as `!!int ""`.
+        raise error(document=number, path="", value=str(broken).split("\n")[0], expected="well-formed YAML") from broken
+    return trees
+
+
+def merged(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Union of mappings in which an earlier layer wins."""
+    out: dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            out.setdefault(key, value)
+    return out
