@@ -1,0 +1,236 @@
+"""Settings of a process: defaults, then a TOML file, then the environment. Read once, at the start.
+
+An environment variable names a field by its path: ``BERTH_BUS__URL`` is ``url`` in section ``bus``. Variables of
+sections that a process does not have are left alone, so one environment serves all of them; a misspelt field of a
+section that it has is an error. Secrets are never values, only paths of files that hold them.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from berth.runtime.errors import FatalError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+PREFIX: Final = "BERTH_"
+_SEPARATOR: Final = "__"
+_SHOWN_LENGTH_MAX: Final = 80
+_MISSING: Final = object()
+_AT_PATH: Final = re.compile(r"^(?P<reason>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?$", re.DOTALL)
+_PASSWORD: Final = re.compile(r"//[^@/\s]*@")
+
+
+class ConfigError(FatalError):
+    """A setting that cannot be.
+
+    Attributes:
+        field: Path of the field, such as ``bus.url``; empty when the file as a whole is wrong.
+        value: The value found, cut to 80 characters and without passwords; empty when there is none.
+        expected: What would be right.
+    """
+
+    exit_code = 2
+
+    def __init__(self, *, field: str, value: str = "", expected: str) -> None:
+        found = f" is {value}" if value else ""
+        super().__init__(f"setting {field}{found}: {expected}" if field else expected)
+        self.field = field
+        self.value = value
+        self.expected = expected
+
+
+class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where NATS is, and how to speak with it."""
+
+    url: Annotated[str, Meta(pattern=r"^(nats|tls|ws|wss)://[^@\s]+$")] = "nats://127.0.0.1:4222"
+    """Address of a server, or several with commas between. No user or password in it."""
+    cell: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
+    """The cell: one ledger, usually one cluster."""
+    replicas: Literal[1, 3] = 1
+    """Copies of every stream. Read when a stream is made; 3 needs a NATS cluster of at least three servers."""
+    user: Annotated[str, Meta(max_length=256)] = ""
+    """User name; needs ``password_file``."""
+    password_file: Path | None = None
+    """File that holds the password of ``user``."""
+    credentials_file: Path | None = None
+    """NATS credentials (JWT and key)."""
+    tls_ca_file: Path | None = None
+    """Certificate authority of the server, when the system does not know it."""
+    connect_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """How long the first connection may take."""
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is logged, and how. Logs go to stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    form: Literal["auto", "json", "text"] = "auto"
+    """``auto`` is text on a terminal and JSON elsewhere."""
+
+
+class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings that every service has; a service's own settings extend it."""
+
+    bus: BusConfig = BusConfig()
+    log: LogConfig = LogConfig()
+    grace_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
+    """How long the work in hand may take after a request to stop. Keep it 5 s below the patience of whoever stops."""
+
+
+def load(config_type: type[T], path: Path | None, environ: Mapping[str, str] | None = None) -> T:
+    """Settings of a process.
+
+    Args:
+        config_type: Struct of the settings.
+        path: TOML file, or None for none.
+        environ: Environment; None means that of the process.
+
+    Raises:
+        ConfigError: The file cannot be read, or a setting is unknown, missing or out of bounds.
+    """
+    tree = _from_file(path) if path is not None else {}
+    _overlay(tree, config_type, os.environ if environ is None else environ)
+    try:
+        return msgspec.convert(tree, config_type, dec_hook=_decode_path)
+    except msgspec.ValidationError as error:
+        field, value, expected = _fault(error, config_type, tree)
+        raise ConfigError(field=field, value=value, expected=expected) from error
+
+
+def bus_url_from_environment(environ: Mapping[str, str] | None = None) -> str | None:
+    """Address of NATS in ``BERTH_BUS__URL``, if it is set."""
+    return (os.environ if environ is None else environ).get("BERTH_BUS__URL") or None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(field="", expected=f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(field="", expected=f"{path} is not UTF-8 at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(field="", expected=f"{path} is not TOML: {error}") from error
+
+
+def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: Mapping[str, str]) -> None:
+    """Put the environment's settings into ``tree``, in order of their names."""
+    fields = get_type_hints(config_type, include_extras=True)
+    for variable in sorted(environ):
+        steps = variable.removeprefix(PREFIX).lower().split(_SEPARATOR)
+        if variable.startswith(PREFIX) and steps[0] in fields:
+            _put(tree, config_type, steps, environ[variable])
+
+
+def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[str], text: str) -> None:
+    at = ".".join(steps)
+    section: type[msgspec.Struct] = config_type
+    for step in steps[:-1]:
+        inner = _struct_of(get_type_hints(section, include_extras=True).get(step))
+        if inner is None:
+            raise ConfigError(field=at, expected=f"{step} is no section")
+        section = inner
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(field=at, expected=f"the file gives {step} as a value, and it is a section")
+    fields = get_type_hints(section, include_extras=True)
+    name = steps[-1]
+    if name not in fields:
+        raise ConfigError(field=at, value=_shown(text), expected=_known(section))
+    tree[name] = _from_text(text, fields[name], at)
+
+
+def _from_text(text: str, hint: Any, at: str) -> Any:  # noqa: ANN401  # a value of whatever type the field has
+    """Value of an environment variable: lists and tables as JSON, everything else by the type of the field.
+
+    Raises:
+        ConfigError: The text does not fit the field.
+    """
+    try:
+        value = msgspec.json.decode(text) if text[:1] in {"[", "{"} and not _takes_text(hint) else text
+        return msgspec.to_builtins(
+            msgspec.convert(value, hint, strict=False, dec_hook=_decode_path), enc_hook=_encode_path
+        )
+    except msgspec.MsgspecError as error:
+        reason = _AT_PATH.sub(r"\g<reason>", str(error))
+        raise ConfigError(field=at, value=_shown(text), expected=_expected(hint) or reason) from error
+
+
+def _fault(error: msgspec.ValidationError, config_type: type[msgspec.Struct], tree: object) -> tuple[str, str, str]:
+    """Path of the wrong field, its value, and what would be right."""
+    match = _AT_PATH.match(str(error))
+    reason, path = (match["reason"], match["path"] or "") if match else (str(error), "")
+    value: Any = tree
+    hint: Any = config_type
+    path = path.partition("[")[0]  # within a list: name the list
+    for step in path.split(".") if path else []:
+        value = value.get(step, _MISSING) if isinstance(value, dict) else _MISSING
+        section = _struct_of(hint)
+        hint = get_type_hints(section, include_extras=True).get(step) if section is not None else None
+    unknown = re.match(r"Object contains unknown field `(?P<name>.*)`$", reason)
+    section = _struct_of(hint)
+    if unknown and section is not None:
+        inner = value.get(unknown["name"], _MISSING) if isinstance(value, dict) else _MISSING
+        field = ".".join(filter(None, (path, unknown["name"])))
+        return field, _shown(inner), _known(section)
+    shown = "" if isinstance(value, dict) else _shown(value)
+    return path or "(top level)", shown, _expected(hint) or reason
+
+
+def _known(section: type[msgspec.Struct]) -> str:
+    return f"no such setting; known are {', '.join(sorted(field.encode_name for field in msgspec.structs.fields(section)))}"
+
+
+def _expected(hint: Any) -> str:  # noqa: ANN401  # a type hint of any form
+    """The allowed values of a field that has only a few."""
+    if get_origin(hint) is Literal:
+        return f"expected one of {', '.join(map(str, get_args(hint)))}"
+    return ""
+
+
+def _shown(value: object) -> str:
+    if value is _MISSING:
+        return ""
+    text = _PASSWORD.sub("//***@", repr(value))
+    return text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}…"
+
+
+def _members(hint: Any) -> list[Any]:  # noqa: ANN401  # a type hint of any form
+    """The plain types that a hint allows."""
+    if get_origin(hint) is Annotated:
+        return _members(get_args(hint)[0])
+    if get_origin(hint) in {Union, UnionType}:
+        return [member for option in get_args(hint) for member in _members(option)]
+    return [hint]
+
+
+def _struct_of(hint: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401  # a type hint of any form
+    """The Struct that a hint allows, if any."""
+    for member in _members(hint):
+        if isinstance(member, type) and issubclass(member, msgspec.Struct):
+            return member
+    return None
+
+
+def _takes_text(hint: Any) -> bool:  # noqa: ANN401  # a type hint of any form
+    return any(member in {str, Path} for member in _members(hint))
+
+
+def _decode_path(expected: type, value: object) -> object:
+    if expected is Path and isinstance(value, str):
+        return Path(value)
+    raise TypeError(f"Expected `{expected.__name__}`, got `{type(value).__name__}`")
+
+
+def _encode_path(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError
