@@ -1,0 +1,177 @@
+"""Life of a process: each way to end has its exit code, and says why."""
+
+import asyncio
+import io
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from berth.runtime import life, logs
+from berth.runtime.config import ConfigError, LogConfig
+from berth.runtime.errors import FatalError
+
+
+@pytest.fixture(autouse=True)
+def printed() -> Iterator[io.StringIO]:
+    """What the process logs; signals and logs are as before afterwards."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    stream = io.StringIO()
+    logs.configure("test", LogConfig(form="json"), stream)
+    yield stream
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, life.SIGNALS)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def lines(printed: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in printed.getvalue().splitlines()]
+
+
+async def until_asked(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def for_ever(_: asyncio.Event) -> None:
+    await asyncio.Event().wait()
+
+
+async def early(_: asyncio.Event) -> None:
+    await asyncio.sleep(0)
+
+
+async def broken(_: asyncio.Event) -> None:
+    raise RuntimeError("broken")
+
+
+async def cancelled(_: asyncio.Event) -> None:
+    raise asyncio.CancelledError
+
+
+async def misconfigured(_: asyncio.Event) -> None:
+    raise ConfigError(field="bus.url", value="'x'", expected="an address")
+
+
+async def lose_the_bus() -> None:
+    raise FatalError("the bus is lost")
+
+
+async def see_nothing() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("number", life.SIGNALS)
+def test_a_signal_asks_for_the_end_and_a_service_that_ends_then_exits_0(number: int) -> None:
+    async def work(stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), number)
+        await life.supervise(until_asked, stop=stop, grace_s=5, guards=[see_nothing()])
+
+    assert life.run(work) == 0
+
+
+def test_a_service_that_ends_unasked_exits_1_and_says_so(printed: io.StringIO) -> None:
+    async def work(stop: asyncio.Event) -> None:
+        await life.supervise(early, stop=stop, grace_s=5)
+
+    assert life.run(work) == 1
+    (line,) = lines(printed)
+    assert (line["event"], line["service"], line["level"]) == ("cannot go on", "test", "error")
+    assert line["reason"] == "the service ended without being asked to"
+
+
+def test_a_service_that_cancels_itself_exits_1() -> None:
+    async def work(stop: asyncio.Event) -> None:
+        await life.supervise(cancelled, stop=stop, grace_s=5)
+
+    assert life.run(work) == 1
+
+
+def test_work_that_outlives_the_grace_exits_1(printed: io.StringIO) -> None:
+    async def work(stop: asyncio.Event) -> None:
+        stop.set()
+        await life.supervise(for_ever, stop=stop, grace_s=0.01)
+
+    assert life.run(work) == 1
+    assert "within 0.01 s" in str(lines(printed)[0]["reason"])
+
+
+def test_an_unforeseen_error_exits_1_with_its_traceback(printed: io.StringIO) -> None:
+    async def work(stop: asyncio.Event) -> None:
+        await life.supervise(broken, stop=stop, grace_s=5)
+
+    assert life.run(work) == 1
+    (line,) = lines(printed)
+    assert line["event"] == "unforeseen error"
+    assert "RuntimeError('broken')" in str(line["reason"])
+    assert line["exception"]
+
+
+def test_a_wrong_setting_exits_2(printed: io.StringIO) -> None:
+    assert life.run(misconfigured) == 2
+    assert lines(printed)[0]["reason"] == "setting bus.url is 'x': an address"
+
+
+def test_a_guard_that_fails_ends_the_service_with_1(printed: io.StringIO) -> None:
+    async def work(stop: asyncio.Event) -> None:
+        await life.supervise(for_ever, stop=stop, grace_s=5, guards=[lose_the_bus()])
+
+    assert life.run(work) == 1
+    assert [line["reason"] for line in lines(printed)] == ["the bus is lost"]
+
+
+def test_a_fault_while_ending_exits_1() -> None:
+    async def fail_at_the_end(stop: asyncio.Event) -> None:
+        await stop.wait()
+        raise RuntimeError("at the end")
+
+    async def work(stop: asyncio.Event) -> None:
+        stop.set()
+        await life.supervise(fail_at_the_end, stop=stop, grace_s=5)
+
+    assert life.run(work) == 1
+
+
+def test_a_signal_that_comes_after_the_end_does_not_change_the_exit_code() -> None:
+    assert life.run(broken) == 1
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(life.SIGNALS)
+
+
+def test_the_worst_exit_code_of_several_errors_counts(printed: io.StringIO) -> None:
+    errors = ExceptionGroup(
+        "two", [FatalError("one"), ExceptionGroup("one", [ConfigError(field="a", expected="b")]), ValueError("c")]
+    )
+    assert life.report(errors) == 2
+    assert len(lines(printed)) == 3
+
+
+def test_lines_of_libraries_have_the_same_form(printed: io.StringIO) -> None:
+    logging.getLogger("library").warning("slow %s", "reader")
+    logging.getLogger("library").info("chatter")
+    (line,) = lines(printed)
+    assert (line["event"], line["service"], line["logger"], line["level"]) == (
+        "slow reader",
+        "test",
+        "library",
+        "warning",
+    )
+
+
+def test_levels_below_the_setting_are_silent_and_context_is_bound(printed: io.StringIO) -> None:
+    log = logs.logger(shard=3)
+    log.debug("nothing")
+    log.info("offer sent", took_ms=2)
+    (line,) = lines(printed)
+    assert (line["event"], line["shard"], line["took_ms"]) == ("offer sent", 3, 2)
+
+
+def test_a_person_reads_text(printed: io.StringIO) -> None:
+    logs.configure("test", LogConfig(form="text"), printed)
+    logs.logger().info("offer sent", took_ms=2)
+    assert "offer sent" in printed.getvalue()
