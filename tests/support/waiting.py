@@ -1,0 +1,20 @@
+"""Waiting for a condition with a deadline; the only place in the tests that sleeps."""
+
+import asyncio
+from collections.abc import Callable
+
+_PAUSE_S = 0.005
+
+
+async def until(condition: Callable[[], object], *, deadline_s: float, what: str) -> None:
+    """Wait until ``condition()`` is true.
+
+    Raises:
+        AssertionError: It was not true within ``deadline_s``; says ``what`` was awaited.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline_s
+    while not condition():
+        if loop.time() > end:
+            raise AssertionError(f"not within {deadline_s} s: {what}")
+        await asyncio.sleep(_PAUSE_S)
