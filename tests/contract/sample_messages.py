@@ -1,0 +1,353 @@
+"""A realistic message of every kind, and their stored bytes.
+
+``python -m tests.contract.sample_messages`` stores the bytes of kinds that have none yet under the current release; a
+file that exists is never written again. When a message gets a new field: give the field a value here under a new
+release's folder, and let :func:`samples` keep the old value for the old folder.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from schemas.columns import pack, pack_names
+from schemas.constraints import Expression, Taint, Term, Toleration
+from schemas.envelope import encode
+from schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    Leaf,
+    NodeClass,
+    NodeHealth,
+    NodesSeen,
+    OutcomeSeen,
+    PodPhase,
+    PodsSeen,
+    RankFailure,
+    Rejection,
+    TimerSeen,
+    TopologySeen,
+)
+from schemas.intake import JobCancel, JobRequest, Task
+from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from schemas.message import Message
+from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
+from schemas.placement import Placement, Run, Share, placement_of
+from schemas.refusal import NodeReason, ReasonCount, Refusal
+from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+
+FOLDER: Final = Path(__file__).parent / "samples"
+RELEASE: Final = "v0.1"
+
+_AT_MS: Final = 1_760_000_000_000
+_RESOURCE: Final = "huawei.com/Ascend910"
+_LINE: Final = 96
+
+
+def samples() -> dict[str, Message]:
+    """A message of each kind, by kind, with a value in every field."""
+    return {message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_status())}
+
+
+def store() -> list[Path]:
+    """Store the bytes of messages that have none in the folder of this release; the new files."""
+    folder = FOLDER / RELEASE
+    folder.mkdir(parents=True, exist_ok=True)
+    new = []
+    for kind, message in samples().items():
+        path = folder / f"{kind}.hex"
+        if not path.exists():
+            text = encode(message).hex()
+            path.write_text("\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE)) + "\n")
+            new.append(path)
+    return new
+
+
+def stored(release: str) -> dict[str, bytes]:
+    """Stored bytes of a release, by kind."""
+    return {path.name.removesuffix(".hex"): bytes.fromhex(path.read_text()) for path in (FOLDER / release).iterdir()}
+
+
+def _refusal() -> Refusal:
+    return Refusal(
+        code="no-room",
+        field="tasks[0].chips",
+        value="3",
+        expected="1, 2, 4 or 8",
+        task="worker",
+        pods_need=4,
+        pods_have=1,
+        chips=8,
+        form="910-8",
+        form_because="nodes that offer huawei.com/Ascend910",
+        nodes_total=10,
+        nodes_fit=1,
+        counts=[
+            ReasonCount(reason=NodeReason.SHORTAGE, nodes=7),
+            ReasonCount(reason=NodeReason.SHARD_MISSING, nodes=2),
+        ],
+        missing_shards=[3],
+    )
+
+
+def _placement() -> Placement:
+    return placement_of(
+        ["node-1.zone-a", "node-2.zone-a", "node-1.zone-a"],
+        [(0, 1, 2, 3), (4, 5, 6, 7), ()],
+        [Run(pods=2, chips=4, cpu_milli=24_000, memory_mib=98_304), Run(pods=1, chips=0, cpu_milli=500)],
+        resource=_RESOURCE,
+        share=Share(aicore=50, hbm_mib=16_384, policy="fixed-share"),
+    )
+
+
+def _request() -> JobRequest:
+    return JobRequest(
+        namespace="team-a",
+        name="llm-7b.pretrain",
+        uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+        resource=_RESOURCE,
+        tasks=[
+            Task(
+                name="worker",
+                replicas=2,
+                chips=4,
+                cpu_milli=24_000,
+                memory_mib=98_304,
+                node_selector={"accelerator": "huawei-Ascend910"},
+                affinity=[Term(expressions=[Expression(key="zone", operator="In", values=["a", "b"])])],
+                tolerations=[Toleration(key="npu", operator="Equal", value="only", effect="NoSchedule")],
+            ),
+            Task(name="master", replicas=1, chips=0, cpu_milli=500),
+        ],
+        labels={"ring-controller.atlas": "ascend-910"},
+        annotations={"sp-block": "16"},
+        node_selector={"host-arch": "huawei-arm"},
+        queue="research",
+        priority=10,
+        min_available=3,
+        run_ms=60_000,
+        origin="volcano-job",
+        created_at_ms=_AT_MS,
+    )
+
+
+def _rejection() -> Rejection:
+    return Rejection(uid="5d0c", intake_seq=18, refusal=Refusal(code="name-in-use"), at_ms=_AT_MS + 5)
+
+
+def _facts() -> tuple[Message, ...]:
+    names = pack_names(["node-1.zone-a", "node-2.zone-a", "node-3.zone-a"])
+    return (
+        NodesSeen(
+            domain="superpod-0",
+            names=names,
+            classes=[
+                NodeClass(
+                    product="910-8",
+                    resource=_RESOURCE,
+                    labels={"accelerator": "huawei-Ascend910", "zone": "a"},
+                    taints=[Taint(key="npu", value="only", effect="NoExecute")],
+                    cordoned=True,
+                    ready=False,
+                ),
+                NodeClass(product="", resource=""),
+            ],
+            class_index=pack([0, 0, 1], 2),
+            chips=pack([0xFF, 0xFF, 0], 8),
+            allocatable=pack([8, 7, 0], 2),
+            cpu_milli=pack([192_000, 192_000, 64_000], 4),
+            memory_mib=pack([1_048_576, 1_048_576, 262_144], 4),
+            superpods=["0"],
+            superpod_index=pack([1, 1, 0], 4),
+            leaves=["10.0.0.1"],
+            leaf_index=pack([1, 1, 0], 4),
+            position=pack([0, 1, 0], 2),
+            addresses=["10.1.0.1", "10.1.0.2", "10.1.0.3"],
+            at_ms=_AT_MS,
+        ),
+        HealthSeen(
+            domain="superpod-0",
+            names=names,
+            unhealthy=pack([0, 0b1000_0000, 0], 8),
+            recovering=pack([0b1, 0, 0], 8),
+            network_unhealthy=pack([0, 0b10, 0], 8),
+            level=pack([NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.EVICT], 1),
+            network_known=pack([1, 1, 0], 1),
+            source="device-info",
+            at_ms=_AT_MS + 1,
+        ),
+        TopologySeen(
+            kind="switch",
+            leaves=[
+                Leaf(name="leaf-1", address="10.0.0.1", nodes=["node-1.zone-a", "node-2.zone-a"], positions=[0, 1])
+            ],
+            level="double_layer",
+            at_ms=_AT_MS + 2,
+        ),
+        PodsSeen(
+            namespace="team-a",
+            gang="llm-7b.pretrain",
+            uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+            attempt=1,
+            rank=pack([0, 1], 4),
+            nodes=pack_names(["node-1.zone-a", "node-2.zone-a"]),
+            node_index=pack([0, 1], 4),
+            phase=pack([PodPhase.RUNNING, PodPhase.TERMINATING], 1),
+            chips=pack([0x0F, 0xF0], 8),
+            resource=_RESOURCE,
+            cpu_milli=24_000,
+            memory_mib=98_304,
+            foreign=True,
+            at_ms=_AT_MS + 3,
+        ),
+        JobSeen(
+            namespace="team-a",
+            name="llm-7b.pretrain",
+            uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+            state="accepted",
+            intake_seq=18,
+            accepted_seq=17,
+            at_ms=_AT_MS + 4,
+            request=_request(),
+            refusal=_refusal(),
+            rejection=_rejection(),
+            reason="accepted",
+            after_seq=12,
+        ),
+        OutcomeSeen(
+            namespace="team-a",
+            name="llm-7b.pretrain",
+            uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+            attempt=1,
+            state="failed",
+            bound=2,
+            failures=[RankFailure(rank=2, reason="conflict: the pod has another uid")],
+            ledger_seq=42,
+            at_ms=_AT_MS + 6,
+        ),
+        TimerSeen(at_ms=_AT_MS + 7),
+    )
+
+
+def _intake() -> tuple[Message, ...]:
+    return (
+        _request(),
+        JobCancel(
+            namespace="team-a", name="llm-7b.pretrain", uid="0b7c", reason="no longer needed", created_at_ms=_AT_MS
+        ),
+    )
+
+
+def _ledger() -> tuple[Message, ...]:
+    settings = Settings(
+        reference_parity=True,
+        strict_job_shape=False,
+        health_first=True,
+        round_gangs_max=128,
+        round_bytes_max=200_000,
+        attempts_max=4,
+        shard_retry_ms=500,
+        tombstone_after_ms=300_000,
+    )
+    uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
+    return (
+        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=settings),
+        Round(
+            epoch=3,
+            base_seq=41,
+            facts_seq=101,
+            at_ms=_AT_MS + 8,
+            number=7,
+            verdicts=[
+                Verdict(namespace="team-a", name="llm-7b.pretrain", uid=uid, attempt=1, placement=_placement()),
+                Verdict(namespace="team-b", name="too-large", uid="77", attempt=1, refusal=_refusal(), final=True),
+            ],
+            evictions=[Eviction(uid="41", attempt=2, reason="chip 3 of node-1.zone-a is unhealthy")],
+            releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True)],
+            adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement())],
+            missing=[3],
+        ),
+    )
+
+
+def _offers() -> tuple[Message, ...]:
+    shape = Shape(
+        form="910-8",
+        resource=_RESOURCE,
+        chips=4,
+        gang_pods=2,
+        cpu_milli=24_000,
+        memory_mib=98_304,
+        selector=(("accelerator", "huawei-Ascend910"), ("host-arch", "huawei-arm")),
+        affinity=(Term(expressions=[Expression(key="zone", operator="NotIn", values=["c"])]),),
+        tolerations=(Toleration(key="npu", operator="Exists"),),
+        share=Share(aicore=25, hbm_mib=8_192, policy="elastic"),
+        sub_health="graceExit",
+    )
+    return (
+        ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
+        Offer(
+            shard=1,
+            round=7,
+            facts_seq=101,
+            ledger_seq=41,
+            ready=True,
+            shapes=[
+                ShapeOffer(
+                    names=pack_names(["node-2.zone-a", "node-1.zone-a"]),
+                    runs=[(64, 1), (32, 1)],
+                    exhausted=True,
+                    total=3,
+                    fit=2,
+                    counts=[ReasonCount(reason=NodeReason.OTHER_RESOURCE, nodes=1)],
+                )
+            ],
+        ),
+        Advance(epoch=3, facts_seq=102, ledger_seq=42, at_ms=_AT_MS + 9),
+    )
+
+
+def _status() -> tuple[Message, ...]:
+    return (
+        JobStatus(
+            namespace="team-a",
+            name="llm-7b.pretrain",
+            uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+            phase="waiting",
+            since_ms=_AT_MS,
+            at_ms=_AT_MS + 8,
+            attempt=1,
+            sentence="4 pods of 8 chips are needed, and 1 fits: 7 of 10 nodes have fewer free chips.",
+            refusal=_refusal(),
+            placement=_placement(),
+            ledger_seq=42,
+            facts_seq=101,
+            intake_seq=18,
+            pods=3,
+            chips=8,
+            queue="research",
+            priority=10,
+            rejection=_rejection(),
+        ),
+        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS),
+        DeadLetter(
+            stream="INTAKE",
+            sequence=19,
+            subject="berth.default.intake.request.team-a.broken",
+            reason="intake.request: Input data was truncated",
+            data=b"\x93\x01",
+            at_ms=_AT_MS,
+        ),
+        SnapshotChunk(data=bytes(range(16))),
+        SnapshotEnd(ledger_seq=42, facts_seq=101, chunks=1, bytes_total=16, checksum=0xCECEE288, at_ms=_AT_MS),
+        SnapshotBody(
+            ledger_seq=42,
+            facts_seq=101,
+            facts=[
+                KeptFact(subject="berth.default.fact.timer", sequence=101, data=encode(TimerSeen(at_ms=_AT_MS + 7)))
+            ],
+            ledger=b"\x90",
+        ),
+    )
+
+
+if __name__ == "__main__":
+    store()
