@@ -67,7 +67,7 @@ def unpack_names(table: bytes) -> list[str]:
     """Names of a table made by :func:`pack_names`.
 
     Raises:
-        ValueError: The table is cut off, or an entry shares more than the one before it has.
+        ValueError: The table is cut off, an entry shares more than the one before it has, or is no name.
     """
     names: list[str] = []
     last = b""
@@ -78,11 +78,14 @@ def unpack_names(table: bytes) -> list[str]:
             raise ValueError("name table is cut off")
         shared, rest = table[position], table[position + 1]
         position += 2
-        if shared > len(last) or position + rest > end:
+        if shared > len(last) or position + rest > end or shared + rest > NAME_BYTES_MAX:
             raise ValueError("name table is damaged")
         last = last[:shared] + table[position : position + rest]
         position += rest
-        names.append(last.decode())
+        try:
+            names.append(last.decode())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"name table is damaged: entry {len(names)} is not UTF-8") from error
     return names
 
 

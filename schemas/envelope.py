@@ -36,6 +36,8 @@ class DecodeError(ValueError):
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ENVELOPE: Final = msgspec.msgpack.Decoder(Envelope)
+_BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises: also a text that is not UTF-8, and nesting without end, come as errors that are not its own."""
 _BODIES: Final[dict[type[Message], msgspec.msgpack.Decoder[Message]]] = {}
 
 
@@ -52,7 +54,7 @@ def open_envelope(data: bytes | memoryview) -> Envelope:
     """
     try:
         return _ENVELOPE.decode(data)
-    except msgspec.MsgspecError as error:
+    except _BROKEN as error:
         raise DecodeError(f"not an envelope [kind, version, body]: {error}") from error
 
 
@@ -71,7 +73,7 @@ def body_of(envelope: Envelope, message: type[M]) -> M:
         decoder = _BODIES[message] = msgspec.msgpack.Decoder(message)
     try:
         return decoder.decode(envelope.body)  # type: ignore[return-value]  # the table maps a class to its own decoder
-    except msgspec.MsgspecError as error:
+    except _BROKEN as error:
         raise DecodeError(str(error), kind=envelope.kind) from error
 
 

@@ -41,14 +41,27 @@ class Placement(Part, frozen=True):
     share: Share | None = None
 
     def names(self) -> list[str]:
-        """Node of each rank."""
+        """Node of each rank.
+
+        Raises:
+            ValueError: A column is damaged, or an index points outside the table of names.
+        """
         table = unpack_names(self.nodes)
-        return [table[index] for index in unpack(self.node_index, 4)]
+        indexes = unpack(self.node_index, 4)
+        if indexes and max(indexes) >= len(table):
+            raise ValueError(f"placement names node {max(indexes)} of {len(table)}")
+        return [table[index] for index in indexes]
 
     def chips_by_rank(self) -> list[tuple[int, ...]]:
-        """Chips of each rank, in the order of picking."""
+        """Chips of each rank, in the order of picking.
+
+        Raises:
+            ValueError: The runs ask for more or fewer chips than there are.
+        """
         counts = [run.chips for run in self.runs for _ in range(run.pods)]
         starts = offsets(counts)
+        if starts[-1] != len(self.chips):
+            raise ValueError(f"placement holds {len(self.chips)} chips, its runs ask for {starts[-1]}")
         return [tuple(self.chips[start : starts[rank + 1]]) for rank, start in enumerate(starts[:-1])]
 
     def pods(self) -> int:
@@ -67,7 +80,14 @@ def placement_of(
         runs: Equal pods in rank order; their pod counts add up to ``len(names)``.
         resource: Resource name of the chips.
         share: Quota a pod, for soft share.
+
+    Raises:
+        ValueError: Names, chips and runs do not agree on the ranks, or a chip is not 0..255.
     """
+    if [len(picked) for picked in chips] != [run.chips for run in runs for _ in range(run.pods)]:
+        raise ValueError("chips of the ranks are not those of the runs")
+    if len(names) != len(chips):
+        raise ValueError(f"{len(names)} nodes for {len(chips)} ranks of the runs")
     table = sorted(set(names))
     index = {name: position for position, name in enumerate(table)}
     return Placement(
