@@ -1,0 +1,174 @@
+"""Style and architecture are tested too: sizes, names, words that must not be there, and who may import whom.
+
+The import contracts in ``pyproject.toml`` are tried both ways: they hold for the tree, and each one breaks when a
+fault is planted in a copy of it.
+"""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("berth", "services", "schemas", "tests", "bench")
+LINES_MAX = 400
+REASON = f"Longer than {LINES_MAX} lines because"
+VAGUE = {"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "lib"}
+
+MODULES = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+PACKAGES = sorted(
+    {
+        path.parent
+        for folder in ("berth", "services", "schemas")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "__pycache__"
+    }
+)
+GENERATED = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"}
+BINARY = {".gz", ".png", ".pyc", ".zst"}
+
+
+def text_files() -> list[Path]:
+    """Files of the tree that people read."""
+    return sorted(
+        path
+        for path in ROOT.rglob("*")
+        if path.is_file()
+        and not GENERATED & set(path.relative_to(ROOT).parts)
+        and "__pycache__" not in path.parts
+        and path.suffix not in BINARY
+        and path.name != ".coverage"
+    )
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+
+
+def test_modules_are_short_or_say_why_not() -> None:
+    long = [
+        name_of(path)
+        for path in MODULES
+        if len(path.read_text("utf-8").splitlines()) > LINES_MAX and REASON not in " ".join(docstring(path).split())
+    ]
+    assert long == [], f'split them, or add a sentence that starts "{REASON}" to the docstring'
+
+
+def test_every_package_is_one_and_says_what_it_is() -> None:
+    assert [name_of(folder) for folder in PACKAGES if not (folder / "__init__.py").is_file()] == []
+    assert [name_of(folder) for folder in PACKAGES if not docstring(folder / "__init__.py")] == []
+
+
+def test_every_module_of_the_product_says_what_it_is() -> None:
+    product = [path for path in MODULES if path.relative_to(ROOT).parts[0] in {"berth", "services", "schemas"}]
+    assert [name_of(path) for path in product if not docstring(path)] == []
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert [name_of(path) for path in MODULES if VAGUE & {path.stem, *path.stem.split("_")}] == []
+
+
+def test_a_todo_names_its_issue() -> None:
+    word = "TO" + "DO"
+    pattern = re.compile(rf"\b{word}\b(?!\(#[0-9]+\))")
+    found = [
+        f"{name_of(path)}:{number}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == [], f"write {word}(#123)"
+
+
+def test_no_file_names_a_place_that_exists_on_one_machine_only() -> None:
+    """Folders of a build machine, and addresses of package indexes: the installer's own settings name those."""
+    banned = re.compile(
+        "|".join(
+            [
+                r"(?<![\w.])/" + r"work/",
+                r"(?<![\w.])/" + r"(?:home|Users)/\w+/",
+                r"--(?:extra-)?" + r"index-url[ =]\S",
+                "index" + r"_url\s*=",
+                r"https?://\S*" + r"(?:pypi|/simple\b|artifactory|nexus|devpi)",
+            ]
+        )
+    )
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()[:80]}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
+        if banned.search(line)
+    ]
+    assert found == []
+
+
+def test_the_lock_holds_hashes_for_everything() -> None:
+    pins = re.findall(r"^[a-z0-9][^\n]*?(?: \\\n +--hash=\S+)+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    names = re.findall(r"^[a-z0-9][^\n=]*==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert names
+    assert len(pins) == len(names)
+
+
+def lint_imports(folder: Path) -> tuple[int, str]:
+    """Exit code and report of import-linter in a tree."""
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run(  # noqa: S603  # our own interpreter and words
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_import_contracts_hold() -> None:
+    code, report = lint_imports(ROOT)
+    assert code == 0, report
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree's packages and settings."""
+    folder = tmp_path_factory.mktemp("tree")
+    for name in ("berth", "services", "schemas"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "json"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("berth/core/planted.py", "import asyncio", "core and formats are pure"),
+        ("berth/formats/planted.py", "import time", "core and formats are pure"),
+        ("berth/core/planted.py", "import berth.runtime.errors", "layers"),
+        ("berth/core/planted.py", "import berth.formats", "layers"),
+        ("berth/runtime/planted.py", "import services.scorer", "layers"),
+        ("services/scorer/planted.py", "import services.binder", "services are strangers to each other"),
+        ("services/scorer/planted.py", "import nats", "one door to NATS"),
+        ("berth/runtime/planted.py", "from nats.js import api", "one door to NATS"),
+        ("berth/runtime/planted.py", "import kubernetes_asyncio", "one door to Kubernetes"),
+        ("services/binder/planted.py", "from kubernetes_asyncio import client", "one door to Kubernetes"),
+        ("schemas/planted.py", "import berth.core", "layers"),
+        ("schemas/planted.py", "import numpy", "schemas import msgspec and themselves"),
+    ],
+)
+def test_a_contract_breaks_when_a_fault_is_planted(copy: Path, module: str, line: str, contract: str) -> None:
+    planted = copy / module
+    planted.write_text(f'"""Planted."""\n\n{line}\n')
+    try:
+        code, report = lint_imports(copy)
+    finally:
+        planted.unlink()
+    assert code != 0
+    assert re.search(rf"^{re.escape(contract)} BROKEN", report, re.MULTILINE), report
