@@ -212,7 +212,7 @@ def read_terms(terms: Tree) -> list[Term]:
         expressions = [_expression(item) for item in term.items_of("matchExpressions")]
         expressions += [_field(item) for item in term.items_of("matchFields")]
         if expressions:
-            out.append(Term(expressions))
+            out.append(Term(tuple(expressions)))
     if not out:
         raise terms.wrong("at least one term with a condition: without one no node matches")
     return out
@@ -231,7 +231,7 @@ def _expression(item: Tree) -> Expression:
         raise place.wrong(f"no values for {word}")
     if word in {"Gt", "Lt"} and (len(texts) != 1 or not _is_integer(texts[0])):
         raise place.wrong(f"one whole number in quotes for {word}")
-    return Expression(key, word, texts)  # type: ignore[arg-type]  # one of the words of Operator
+    return Expression(key, word, tuple(texts))  # type: ignore[arg-type]  # one of the words of Operator
 
 
 def _is_integer(text: str) -> bool:

@@ -8,8 +8,8 @@ import re
 from fractions import Fraction
 from typing import Final
 
-NUMBER_MAX: Final = (1 << 32) - 1
-"""Largest result: the columns of facts hold 32 bits."""
+NUMBER_MAX: Final = (1 << 31) - 1
+"""Largest result: tables of nodes hold 32 bits with a sign."""
 RUN_MS_MAX: Final = 1 << 53
 """Longest duration: a float of any reader still holds it."""
 _CHARACTERS_MAX: Final = 64
@@ -75,7 +75,7 @@ def rounded_up(number: Fraction, *, unit: Fraction | int) -> int:
     """How many ``unit`` hold ``number``: an incomplete one counts whole.
 
     Raises:
-        QuantityError: More than 32 bits hold.
+        QuantityError: More than :data:`NUMBER_MAX`.
     """
     parts = number / unit
     count = -(-parts.numerator // parts.denominator)
@@ -106,7 +106,7 @@ def pieces(value: object) -> int:
     """Whole number of pieces, such as chips.
 
     Raises:
-        QuantityError: As :func:`quantity`, or a part of a piece, or more than 32 bits hold.
+        QuantityError: As :func:`quantity`, or a part of a piece, or more than :data:`NUMBER_MAX`.
     """
     number = quantity(value)
     if number.denominator != 1 or number > NUMBER_MAX:

@@ -1,0 +1,43 @@
+"""Nodes one by one, before they are packed into facts: plain descriptions that sources make and packing reads."""
+
+from schemas.constraints import Taint
+from schemas.facts import NodeHealth
+from schemas.message import Part
+from schemas.units import CpuMilli, MemoryMib
+
+
+class NodeDescription(Part, frozen=True):
+    """A node as its source knows it."""
+
+    name: str
+    product: str = ""
+    """Product form, for people; empty when unknown."""
+    resource: str = ""
+    """Resource name of its chips; empty for a node without."""
+    chips: int = 0
+    """Mask of the chips that it has, bits 0..63."""
+    allocatable: int = 0
+    """Chips that Kubernetes would give."""
+    cpu_milli: CpuMilli = 0
+    memory_mib: MemoryMib = 0
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    cordoned: bool = False
+    ready: bool = True
+    superpod: str = ""
+    leaf: str = ""
+    position: int = 0
+    """Place below the leaf switch, 0..32767."""
+    address: str = ""
+
+
+class NodeCondition(Part, frozen=True):
+    """Health of a node and of its chips, as masks."""
+
+    name: str
+    unhealthy: int = 0
+    recovering: int = 0
+    network_unhealthy: int = 0
+    level: NodeHealth = NodeHealth.OK
+    network_known: bool = True
+    """False when the list of network-unhealthy chips is missing."""
