@@ -16,13 +16,13 @@ class Expression(Part, frozen=True):
 
     key: Annotated[str, Meta(min_length=1)]
     operator: Operator
-    values: list[str] = []
+    values: tuple[str, ...] = ()
 
 
 class Term(Part, frozen=True):
     """Conditions that must all hold. A list of terms is met when one of them is."""
 
-    expressions: list[Expression]
+    expressions: tuple[Expression, ...]
 
 
 class Toleration(Part, frozen=True):

@@ -168,6 +168,8 @@ class JobSeen(Message, frozen=True):
     refusal: Refusal | None = None
     rejection: Rejection | None = None
     reason: str = ""
+    after_seq: Sequence = 0
+    """INTAKE sequence of the verdict before this one. A verdict whose forerunner is missing is void, so that none is lost."""
 
 
 OutcomeState = Literal["bound", "failed", "evicted"]

@@ -9,7 +9,7 @@ from schemas.refusal import ReasonCount
 from schemas.units import Sequence, UnixMs
 
 
-class Shape(Part, frozen=True):
+class Shape(Part, frozen=True, cache_hash=True):
     """What scoring needs of a task of a gang. Equal shapes get equal offers."""
 
     form: str

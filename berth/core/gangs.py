@@ -1,0 +1,74 @@
+"""Gangs as the queue and the round see them."""
+
+import msgspec
+
+from berth.core.jobs import ValidJob, shapes_of, validate
+from schemas.facts import JobSeen
+from schemas.intake import JobRequest
+from schemas.ledger import Settings
+from schemas.offers import Shape
+from schemas.placement import Run
+from schemas.refusal import Refusal
+
+_BYTES_A_POD = 4 + 24
+"""Index and share of the name table that one pod takes in a record, at the most usual."""
+
+ClassKey = tuple[tuple[Shape, int], ...]
+"""Class of request: the shapes and how many pods of each. Equal classes are placed, or refused, alike."""
+
+
+class Gang(msgspec.Struct):
+    """A job request that waits for its placement."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    priority: int
+    accepted_seq: int
+    klass: ClassKey
+    tasks: list[str]
+    runs: list[Run]
+    """Pods of each task, parallel to ``klass``."""
+    pods: int
+    resource: str
+    form: str
+    form_because: str
+    invalid: Refusal | None = None
+    """The settings of this epoch do not allow the request."""
+    fresh: bool = True
+    """It has had no verdict in this epoch."""
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Place in the queue: priority, then the sequence at which it was first accepted."""
+        return (-self.priority, self.accepted_seq, self.uid)
+
+    @property
+    def bytes_in_record(self) -> int:
+        """Bytes that its placement takes in a record, about."""
+        return sum(run.pods * (_BYTES_A_POD + run.chips) for run in self.runs) + len(self.name) + 64
+
+
+def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settings) -> Gang:
+    """Gang of an accepted job."""
+    valid = validate(request, settings)
+    invalid = valid if isinstance(valid, Refusal) else None
+    shapes = [] if isinstance(valid, Refusal) else shapes_of(valid, request)
+    tasks = [task for task in request.tasks if task.replicas]
+    return Gang(
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        attempt=attempt,
+        priority=request.priority,
+        accepted_seq=job.accepted_seq,
+        klass=tuple((shape, task.replicas) for shape, task in zip(shapes, tasks, strict=bool(shapes))),
+        tasks=[task.name for task in tasks],
+        runs=[Run(task.replicas, task.chips, task.cpu_milli, task.memory_mib) for task in tasks],
+        pods=sum(task.replicas for task in tasks),
+        resource=request.resource,
+        form=valid.form.name if isinstance(valid, ValidJob) and valid.form is not None else "",
+        form_because=valid.because if isinstance(valid, ValidJob) else "",
+        invalid=invalid,
+    )

@@ -1,0 +1,260 @@
+"""Fold of the ledger: who owns what, and what was decided for each gang.
+
+A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
+is void, for every reader in the same way. So a writer that has lost its reign cannot add to history, whatever it still
+sends.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from berth.core.errors import HistoryError, InvariantError
+from schemas.columns import offsets
+from schemas.envelope import Envelope, body_of
+from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from schemas.placement import Placement
+from schemas.refusal import Refusal
+
+
+class Holding(msgspec.Struct):
+    """Chips, cpu and memory that an attempt of a gang owns."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    placement: Placement
+    ledger_seq: int
+    at_ms: int
+    ending: str = ""
+    """Why its pods are being deleted; empty while they may run."""
+    foreign: bool = False
+    """Adopted: placed by another scheduler."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identity of the decision."""
+        return (self.uid, self.attempt)
+
+
+class GangRecord(msgspec.Struct):
+    """What the ledger says of a gang."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int = 1
+    """Attempt that is placed, or the next one while it waits."""
+    phase: str = "waiting"
+    """waiting, placed, ending, succeeded, failed, cancelled, vanished or refused for good."""
+    refusal: Refusal | None = None
+    ledger_seq: int = 0
+    facts_seq: int = 0
+    at_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be decided for it."""
+        return self.phase not in {"waiting", "placed", "ending"}
+
+
+class Folded(msgspec.Struct):
+    """What one record changed."""
+
+    taken: list[Holding] = []
+    given_back: list[Holding] = []
+    ending: list[Holding] = []
+    gangs: list[GangRecord] = []
+    epoch: bool = False
+    void: bool = False
+
+
+class LedgerDump(msgspec.Struct, array_like=True):
+    """Folded form for snapshots."""
+
+    head: int
+    epoch: int
+    holder: str
+    settings: Settings
+    facts_seq: int
+    at_ms: int
+    rounds: int
+    holdings: list[Holding]
+    gangs: list[GangRecord]
+    intake_seq: int = 0
+
+
+class LedgerFold:
+    """Ownership and verdicts at ``head``."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        """Sequence of the last record, void ones included."""
+        self.epoch = 0
+        self.holder = ""
+        self.settings = Settings()
+        self.facts_seq = 0
+        """Facts that the last record knew."""
+        self.at_ms = 0
+        self.rounds = 0
+        self.voided = 0
+        self.holdings: dict[tuple[str, int], Holding] = {}
+        self.gangs: dict[str, GangRecord] = {}
+
+    def apply(self, sequence: int, envelope: Envelope) -> Folded:
+        """Fold the record stored at ``sequence``.
+
+        Raises:
+            HistoryError: Records are missing between ``head`` and ``sequence``.
+            DecodeError: The body does not decode.
+            InvariantError: The record gives what is not there to give; never for records that Berth wrote.
+        """
+        if sequence != self.head + 1:
+            raise HistoryError(wanted=self.head + 1, got=sequence)
+        folded = Folded()
+        match envelope.kind:
+            case Epoch.KIND:
+                self._begin(sequence, body_of(envelope, Epoch), folded)
+            case Round.KIND:
+                self._round(sequence, body_of(envelope, Round), folded)
+            case _:
+                folded.void = True
+        self.head = sequence
+        self.voided += folded.void
+        return folded
+
+    def _begin(self, sequence: int, record: Epoch, folded: Folded) -> None:
+        if record.epoch <= self.epoch or record.base_seq != sequence - 1:
+            folded.void = True
+            return
+        self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
+        self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        folded.epoch = True
+
+    def _round(self, sequence: int, record: Round, folded: Folded) -> None:
+        if record.epoch != self.epoch or record.base_seq != sequence - 1:
+            folded.void = True
+            return
+        self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        self.rounds = record.number
+        for verdict in record.verdicts:
+            self._verdict(sequence, record, verdict, folded)
+        for eviction in record.evictions:
+            self._evict(sequence, record, eviction, folded)
+        for release in record.releases:
+            self._release(sequence, record, release, folded)
+        for adoption in record.adoptions:
+            self._adopt(sequence, record, adoption, folded)
+
+    def _verdict(self, sequence: int, record: Round, verdict: Verdict, folded: Folded) -> None:
+        gang = self.gangs.get(verdict.uid)
+        if gang is None:
+            gang = self.gangs[verdict.uid] = GangRecord(verdict.namespace, verdict.name, verdict.uid)
+        if gang.phase != "waiting":
+            raise InvariantError(f"gets a verdict while it is {gang.phase}", subject=f"gang {verdict.uid}")
+        gang.attempt = verdict.attempt
+        gang.ledger_seq, gang.facts_seq, gang.at_ms = sequence, record.facts_seq, record.at_ms
+        gang.refusal = verdict.refusal
+        if verdict.placement is not None:
+            gang.phase = "placed"
+            holding = Holding(
+                verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, sequence, record.at_ms
+            )
+            self._take(holding, folded)
+        elif verdict.final:
+            gang.phase = "failed"
+        folded.gangs.append(gang)
+
+    def _take(self, holding: Holding, folded: Folded) -> None:
+        if holding.key in self.holdings:
+            raise InvariantError("is placed twice", subject=f"gang {holding.uid} attempt {holding.attempt}")
+        self.holdings[holding.key] = holding
+        folded.taken.append(holding)
+
+    def _evict(self, sequence: int, record: Round, eviction: Eviction, folded: Folded) -> None:
+        holding = self._held(eviction.uid, eviction.attempt)
+        holding.ending = eviction.reason
+        gang = self.gangs.get(eviction.uid)
+        if gang is not None and gang.attempt == eviction.attempt:
+            gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
+            folded.gangs.append(gang)
+        folded.ending.append(holding)
+
+    def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
+        holding = self._held(release.uid, release.attempt)
+        del self.holdings[holding.key]
+        folded.given_back.append(holding)
+        gang = self.gangs.get(release.uid)
+        if gang is None or gang.attempt != release.attempt:
+            return
+        gang.ledger_seq, gang.at_ms = sequence, record.at_ms
+        if release.again:
+            gang.phase, gang.attempt = "waiting", gang.attempt + 1
+        else:
+            gang.phase = "failed" if release.reason == "bind-failed" else release.reason
+        folded.gangs.append(gang)
+
+    def _adopt(self, sequence: int, record: Round, adoption: Adoption, folded: Folded) -> None:
+        holding = Holding(
+            adoption.namespace, adoption.gang, adoption.uid, 0, adoption.placement, sequence, record.at_ms, foreign=True
+        )
+        self._take(holding, folded)
+
+    def _held(self, uid: str, attempt: int) -> Holding:
+        holding = self.holdings.get((uid, attempt))
+        if holding is None:
+            raise InvariantError("gives back what it does not hold", subject=f"gang {uid} attempt {attempt}")
+        return holding
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Drop what is known of gangs that are over; their names are free again."""
+        for uid in uids:
+            gang = self.gangs.get(uid)
+            if gang is not None and gang.is_over:
+                del self.gangs[uid]
+
+    def dump(self) -> LedgerDump:
+        """Folded form, in a total order."""
+        return LedgerDump(
+            head=self.head,
+            epoch=self.epoch,
+            holder=self.holder,
+            settings=self.settings,
+            facts_seq=self.facts_seq,
+            at_ms=self.at_ms,
+            rounds=self.rounds,
+            holdings=[self.holdings[key] for key in sorted(self.holdings)],
+            gangs=[self.gangs[uid] for uid in sorted(self.gangs)],
+        )
+
+    def load(self, dump: LedgerDump) -> None:
+        """Become what ``dump`` holds."""
+        self.head, self.epoch, self.holder = dump.head, dump.epoch, dump.holder
+        self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
+        self.holdings = {holding.key: holding for holding in dump.holdings}
+        self.gangs = {gang.uid: gang for gang in dump.gangs}
+
+
+class PodShare(msgspec.Struct, frozen=True, gc=False):
+    """What one pod of a placement owns."""
+
+    node: str
+    mask: int
+    chips: tuple[int, ...]
+    cpu_milli: int
+    memory_mib: int
+
+
+def pods_of(placement: Placement) -> list[PodShare]:
+    """What each rank of a placement owns, in rank order."""
+    runs = [run for run in placement.runs for _ in range(run.pods)]
+    starts = offsets(run.chips for run in runs)
+    pods = []
+    for rank, (node, run) in enumerate(zip(placement.names(), runs, strict=True)):
+        chips = tuple(placement.chips[starts[rank] : starts[rank + 1]])
+        mask = 0
+        for chip in chips:
+            mask |= 1 << chip
+        pods.append(PodShare(node, mask, chips, run.cpu_milli, run.memory_mib))
+    return pods

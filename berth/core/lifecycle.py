@@ -1,0 +1,123 @@
+"""What must happen to placements without a new decision of where: evictions, releases, adoptions.
+
+A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from berth.core.ledger import Holding
+from berth.core.state import State
+from schemas.columns import pack_names, unpack, unpack_names
+from schemas.facts import PodPhase, PodsSeen
+from schemas.ledger import Adoption, Eviction, Release, ReleaseReason
+from schemas.placement import Placement, Run
+
+_ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+
+
+class Due(msgspec.Struct):
+    """What the next record must say of gangs whose life goes on."""
+
+    evictions: list[Eviction] = []
+    releases: list[Release] = []
+    adoptions: list[Adoption] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.evictions or self.releases or self.adoptions)
+
+
+def due(state: State) -> Due:
+    """Look at the gangs that facts or records have touched; those that need nothing are no longer touched."""
+    found = Due()
+    for uid in sorted(state.touched):
+        if not _examine(state, uid, found):
+            del state.touched[uid]
+    return found
+
+
+def _examine(state: State, uid: str, found: Due) -> bool:
+    """Whether something is due for a gang."""
+    gang = state.fold.gangs.get(uid)
+    holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
+    if holding is None:
+        return _adopt(state, uid, found) if gang is None else False
+    seen = state.pods_seen(holding)
+    outcome = state.outcome_of(holding)
+    if _has_ended(holding, seen) or (seen is None and outcome is not None and outcome.state == "evicted"):
+        reason = _release_reason(state, holding, seen)
+        again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+        found.releases.append(Release(uid, holding.attempt, reason, again))
+        return True
+    if holding.ending or holding.foreign:
+        return False
+    if outcome is not None and outcome.state == "failed":
+        if outcome.bound or seen is not None:
+            found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
+        else:
+            again = not _is_cancelled(state, holding) and holding.attempt < state.fold.settings.attempts_max
+            found.releases.append(Release(uid, holding.attempt, "bind-failed", again))
+        return True
+    if _is_cancelled(state, holding):
+        found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
+        return True
+    return False
+
+
+def _has_ended(holding: Holding, seen: PodsSeen | None) -> bool:
+    """Whether no pod of the attempt is left; pods that were not made yet count as left."""
+    if seen is None:
+        return False
+    if not seen.phase:
+        return True
+    return all(phase in _ENDED for phase in seen.phase) and len(seen.phase) >= holding.placement.pods()
+
+
+def _release_reason(state: State, holding: Holding, seen: PodsSeen | None) -> ReleaseReason:
+    if _is_cancelled(state, holding):
+        return "cancelled"
+    if holding.ending == "bind-failed":
+        return "bind-failed"
+    if seen is None or not seen.phase:
+        return "vanished"
+    if PodPhase.FAILED in seen.phase:
+        return "failed"
+    if PodPhase.GONE in seen.phase:
+        return "vanished"
+    return "succeeded"
+
+
+def _is_cancelled(state: State, holding: Holding) -> bool:
+    if holding.foreign:
+        return False
+    job = state.jobs.get((holding.namespace, holding.name))
+    return job is not None and (job.uid != holding.uid or job.state == "cancelled")
+
+
+def _adopt(state: State, uid: str, found: Due) -> bool:
+    """Adopt pods of another scheduler that hold chips which the ledger does not know to be theirs."""
+    key = state.foreign.get(uid)
+    fact = state.pods.get(key) if key is not None else None
+    if fact is None or fact.uid != uid or not fact.phase or all(phase in _ENDED for phase in fact.phase):
+        return False
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, _placement_of(fact)))
+    return True
+
+
+def _placement_of(fact: PodsSeen) -> Placement:
+    chips = [[chip for chip in range(64) if mask >> chip & 1] for mask in unpack(fact.chips, 8)]
+    return Placement(
+        nodes=pack_names(unpack_names(fact.nodes)),
+        node_index=fact.node_index,
+        runs=[Run(1, len(ids), fact.cpu_milli, fact.memory_mib) for ids in chips],
+        chips=b"".join(bytes(ids) for ids in chips),
+        resource=fact.resource,
+    )
+
+
+def over(state: State, uids: Iterable[str], *, now_ms: int) -> list[str]:
+    """Those of ``uids`` that have been over for so long that their facts may become tombstones."""
+    after = state.fold.settings.tombstone_after_ms
+    gangs = ((uid, state.fold.gangs.get(uid)) for uid in uids)
+    return [uid for uid, gang in gangs if gang is not None and gang.is_over and now_ms - gang.at_ms >= after]

@@ -1,0 +1,405 @@
+"""Columnar state of nodes: one row a node, kept by events.
+
+A row never moves. Chips are bit masks (bit k is chip k); ``free`` is derived and always equals the node's chips minus
+used, releasing, unhealthy and recovering ones. Rows exist for every name that a fact or a placement has named; a row that no
+node fact covers has ``present`` false. Everything here is a function of the folded facts and the folded ledger, in
+whatever order they were applied to one another.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.constraints import ClassKey, key_of
+from berth.core.errors import InvariantError
+from schemas.columns import unpack_names
+from schemas.envelope import DecodeError
+from schemas.facts import HealthSeen, NodeHealth, NodesSeen
+
+_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
+    ("present", "?"),
+    ("domain", "<i4"),
+    ("klass", "<i4"),
+    ("chips", "<u8"),
+    ("used", "<u8"),
+    ("releasing", "<u8"),
+    ("unhealthy", "<u8"),
+    ("network", "<u8"),
+    ("free", "<u8"),
+    ("network_known", "?"),
+    ("level", "u1"),
+    ("unhealthy_count", "<i2"),
+    ("allocatable_seen", "<i2"),
+    ("allocatable", "<i2"),
+    ("idle", "<i2"),
+    ("capacity", "<i2"),
+    ("cpu", "<i4"),
+    ("cpu_free", "<i4"),
+    ("memory", "<i4"),
+    ("memory_free", "<i4"),
+    ("superpod", "<i4"),
+    ("leaf", "<i4"),
+    ("position", "<i2"),
+    ("rank", "<i4"),
+)
+BYTES_PER_NODE: Final = sum(np.dtype(code).itemsize for _, code in _COLUMNS)
+"""Bytes of columns a node, name tables apart."""
+_ROWS_MIN: Final = 64
+
+K = TypeVar("K")
+Mask = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int32]
+Shorts = npt.NDArray[np.int16]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+
+class NodeTable:
+    """Nodes of a cell, or of a shard.
+
+    ``improved`` collects the rows on which something got better since it was last cleared: more free chips, more cpu
+    or memory, a better level, another class. What waits for room looks there.
+    """
+
+    present: Bools
+    domain: Ints
+    klass: Ints
+    chips: Mask
+    used: Mask
+    releasing: Mask
+    unhealthy: Mask
+    network: Mask
+    free: Mask
+    network_known: Bools
+    level: Bytes
+    unhealthy_count: Shorts
+    allocatable_seen: Shorts
+    allocatable: Shorts
+    idle: Shorts
+    capacity: Shorts
+    cpu: Ints
+    cpu_free: Ints
+    memory: Ints
+    memory_free: Ints
+    superpod: Ints
+    leaf: Ints
+    position: Shorts
+    rank: Ints
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.addresses: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.domains: list[str] = []
+        self.classes: list[ClassKey] = []
+        self.superpods: list[str] = []
+        self.leaves: list[str] = []
+        self.improved: dict[int, None] = {}
+        self.revision = 0
+        """Rises with every change of a row; equal revisions mean equal columns."""
+        self._size = 0
+        self._ranked = 0
+        self._domain_of: dict[str, int] = {}
+        self._class_of: dict[ClassKey, int] = {}
+        self._superpod_of: dict[str, int] = {}
+        self._leaf_of: dict[str, int] = {}
+        self._seen: dict[str, dict[int, None]] = {}
+        self._health: dict[str, dict[int, None]] = {}
+        self._health_domain: dict[int, str] = {}
+        self._cpu_used: dict[int, int] = {}
+        self._memory_used: dict[int, int] = {}
+        for name, code in _COLUMNS:
+            setattr(self, name, np.zeros(_ROWS_MIN, code))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def view(self) -> slice:
+        """The rows in use, for slicing any column."""
+        return slice(0, self._size)
+
+    def row(self, name: str) -> int:
+        """Row of a node, made when the name is new."""
+        row = self.row_of.get(name)
+        if row is None:
+            row = self._size
+            if row == len(self.present):
+                for column, _ in _COLUMNS:
+                    old = getattr(self, column)
+                    setattr(self, column, np.concatenate([old, np.zeros_like(old)]))
+            self.row_of[name] = row
+            self.names.append(name)
+            self.addresses.append("")
+            self.domain[row] = self.klass[row] = self.superpod[row] = self.leaf[row] = -1
+            self.network_known[row] = True
+            self._size += 1
+        return row
+
+    def ranks(self) -> Ints:
+        """Place of each row in the order of names: what breaks ties between equal scores."""
+        if self._ranked != self._size:
+            order = sorted(range(self._size), key=self.names.__getitem__)
+            self.rank[order] = np.arange(self._size, dtype=np.int32)
+            self._ranked = self._size
+        return self.rank[: self._size]
+
+    def rows_of_domain(self, domain: str) -> list[int]:
+        """Rows of a domain in the order of names; empty when it is unknown."""
+        return list(self._seen.get(domain, ()))
+
+    def apply_nodes(self, fact: NodesSeen) -> None:
+        """Take the nodes of a domain for what the fact says; nodes that it leaves out are gone from the domain."""
+        names = unpack_names(fact.names)
+        before = self._seen.get(fact.domain, {})
+        rows = [self.row(name) for name in names]
+        now = dict.fromkeys(rows)
+        domain = _index(fact.domain, self._domain_of, self.domains)
+        for row in before:
+            if row not in now and self.domain[row] == domain:
+                self.present[row] = False
+                self.domain[row] = -1
+                self._derive(row)
+        classes = [_index(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
+        superpods = [_index(name, self._superpod_of, self.superpods) for name in fact.superpods]
+        leaves = [_index(name, self._leaf_of, self.leaves) for name in fact.leaves]
+        columns = _columns_of(fact)
+        for index, row in enumerate(rows):
+            class_index, chips, allocatable, cpu, memory, superpod, leaf, position = columns[index]
+            klass = classes[class_index]
+            if (
+                not self.present[row]
+                or self.klass[row] != klass
+                or self.superpod[row] != (superpods[superpod - 1] if superpod else -1)
+            ):
+                self.improved[row] = None
+            self.present[row] = True
+            self.domain[row] = domain
+            self.klass[row] = klass
+            self.chips[row] = chips
+            self.capacity[row] = chips.bit_count()
+            self.allocatable_seen[row] = allocatable
+            self.cpu[row] = cpu
+            self.memory[row] = memory
+            self.superpod[row] = superpods[superpod - 1] if superpod else -1
+            self.leaf[row] = leaves[leaf - 1] if leaf else -1
+            self.position[row] = position
+            if fact.addresses:
+                self.addresses[row] = fact.addresses[index]
+            self._derive(row)
+        if now:
+            self._seen[fact.domain] = now
+        else:
+            self._seen.pop(fact.domain, None)
+
+    def apply_health(self, fact: HealthSeen) -> None:
+        """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy."""
+        rows = [self.row(name) for name in unpack_names(fact.names)]
+        now = dict.fromkeys(rows)
+        for row in self._health.get(fact.domain, {}):
+            if row not in now and self._health_domain.get(row) == fact.domain:
+                self._set_health(row, 0, 0, NodeHealth.OK, known=True)
+        bad = np.frombuffer(fact.unhealthy, "<u8") | np.frombuffer(fact.recovering, "<u8")
+        network = np.frombuffer(fact.network_unhealthy, "<u8").tolist()
+        level = np.frombuffer(fact.level, "u1").tolist()
+        known = np.frombuffer(fact.network_known, "u1").tolist()
+        for row, unhealthy, net, worst, is_known in zip(rows, bad.tolist(), network, level, known, strict=True):
+            self._set_health(row, unhealthy, net, worst, known=bool(is_known))
+            self._health_domain[row] = fact.domain
+        self._health[fact.domain] = now
+
+    def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
+        """Give chips, cpu and memory of a node to a pod.
+
+        Raises:
+            InvariantError: A chip has an owner already.
+        """
+        if mask & (int(self.used[row]) | int(self.releasing[row])):
+            raise InvariantError("a chip would have two owners", subject=f"node {self.names[row]}")
+        self.used[row] |= np.uint64(mask)
+        self._use(row, cpu_milli, memory_mib)
+
+    def let_go(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
+        """Take back what a pod held."""
+        keep = np.uint64(~mask & 0xFFFF_FFFF_FFFF_FFFF)
+        self.used[row] &= keep
+        self.releasing[row] &= keep
+        self._use(row, -cpu_milli, -memory_mib)
+
+    def set_shared(self, row: int, mask: int, *, shared: bool) -> None:
+        """Mark chips as taken by soft-share pods, or no longer."""
+        bits = np.uint64(mask)
+        self.used[row] = self.used[row] | bits if shared else self.used[row] & ~bits
+        self._derive(row)
+
+    def mark_releasing(self, row: int, mask: int, *, releasing: bool) -> None:
+        """Move held chips between used and releasing."""
+        bits = np.uint64(mask)
+        if releasing:
+            self.releasing[row] |= bits
+            self.used[row] &= ~bits
+        else:
+            self.used[row] |= bits
+            self.releasing[row] &= ~bits
+        self._derive(row)
+
+    def _set_health(self, row: int, unhealthy: int, network: int, level: int, *, known: bool) -> None:
+        if int(self.network[row]) & ~network or level < self.level[row] or (known and not self.network_known[row]):
+            self.improved[row] = None
+        self.unhealthy[row] = unhealthy
+        self.network[row] = network
+        self.level[row] = level
+        self.network_known[row] = known
+        self._derive(row)
+
+    def _use(self, row: int, cpu_milli: int, memory_mib: int) -> None:
+        if cpu_milli:
+            self._cpu_used[row] = self._cpu_used.get(row, 0) + cpu_milli
+        if memory_mib:
+            self._memory_used[row] = self._memory_used.get(row, 0) + memory_mib
+        self._derive(row)
+
+    def _derive(self, row: int) -> None:
+        """Bring the derived columns of a row up to date.
+
+        ``idle`` counts healthy chips that nobody holds, by Kubernetes' number of allocatable chips where that is lower.
+        """
+        chips = int(self.chips[row])
+        healthy = chips & ~int(self.unhealthy[row])
+        held = int(self.used[row]) | int(self.releasing[row])
+        free = healthy & ~held if self.present[row] else 0
+        allocatable = min(int(self.allocatable_seen[row]), healthy.bit_count())
+        idle = allocatable - (held & healthy).bit_count()
+        cpu_free = int(self.cpu[row]) - self._cpu_used.get(row, 0)
+        memory_free = int(self.memory[row]) - self._memory_used.get(row, 0)
+        if (
+            free & ~int(self.free[row])
+            or idle > self.idle[row]
+            or cpu_free > self.cpu_free[row]
+            or memory_free > self.memory_free[row]
+        ):
+            self.improved[row] = None
+        self.free[row] = free
+        self.unhealthy_count[row] = (chips & ~healthy).bit_count()
+        self.allocatable[row] = allocatable
+        self.idle[row] = idle
+        self.cpu_free[row] = cpu_free
+        self.memory_free[row] = memory_free
+        self.revision += 1
+
+    def labels(self, row: int) -> dict[str, str]:
+        """Labels of a node's class; empty when the node is unknown."""
+        klass = int(self.klass[row])
+        return dict(self.classes[klass].labels) if klass >= 0 else {}
+
+    def resource(self, row: int) -> str:
+        """Resource name of the node's chips."""
+        klass = int(self.klass[row])
+        return self.classes[klass].resource if klass >= 0 else ""
+
+    def product(self, row: int) -> str:
+        """Product of the node, for people."""
+        klass = int(self.klass[row])
+        return self.classes[klass].product if klass >= 0 else ""
+
+    def domain_name(self, row: int) -> str:
+        """Domain of a node; empty when no fact covers it."""
+        domain = int(self.domain[row])
+        return self.domains[domain] if domain >= 0 else ""
+
+
+def check_nodes(fact: NodesSeen) -> None:
+    """See that a fact's columns belong together.
+
+    Raises:
+        DecodeError: Names that do not decode, a column of another length, an index outside its table.
+    """
+    rows = _names(fact.names, fact.KIND)
+    _check_widths(
+        fact.KIND,
+        rows,
+        class_index=(fact.class_index, 2),
+        chips=(fact.chips, 8),
+        allocatable=(fact.allocatable, 2),
+        cpu_milli=(fact.cpu_milli, 4),
+        memory_mib=(fact.memory_mib, 4),
+        superpod_index=(fact.superpod_index or bytes(4 * rows), 4),
+        leaf_index=(fact.leaf_index or bytes(4 * rows), 4),
+        position=(fact.position or bytes(2 * rows), 2),
+    )
+    if fact.addresses and len(fact.addresses) != rows:
+        raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
+    for field, column, code, bound in (
+        ("class_index", fact.class_index, "<u2", len(fact.classes) - 1),
+        ("superpod_index", fact.superpod_index, "<u4", len(fact.superpods)),
+        ("leaf_index", fact.leaf_index, "<u4", len(fact.leaves)),
+    ):
+        worst = max(np.frombuffer(column, code).tolist(), default=-1)
+        if worst > bound:
+            raise DecodeError(f"{field}: {worst} is outside its table (at most {bound})", kind=fact.KIND)
+
+
+def check_health(fact: HealthSeen) -> None:
+    """See that a fact's columns belong together.
+
+    Raises:
+        DecodeError: Names that do not decode, or a column of another length.
+    """
+    _check_widths(
+        fact.KIND,
+        _names(fact.names, fact.KIND),
+        unhealthy=(fact.unhealthy, 8),
+        recovering=(fact.recovering, 8),
+        network_unhealthy=(fact.network_unhealthy, 8),
+        level=(fact.level, 1),
+        network_known=(fact.network_known, 1),
+    )
+
+
+def _names(table: bytes, kind: str) -> int:
+    try:
+        names = unpack_names(table)
+    except ValueError as error:
+        raise DecodeError(f"names: {error}", kind=kind) from error
+    if len(set(names)) != len(names):
+        raise DecodeError("names: a name stands twice", kind=kind)
+    return len(names)
+
+
+def _check_widths(kind: str, rows: int, **columns: tuple[bytes, int]) -> None:
+    for field, (column, width) in columns.items():
+        if len(column) != rows * width:
+            raise DecodeError(f"{field}: {len(column)} bytes, {rows} names need {rows * width}", kind=kind)
+
+
+def _columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
+    """Columns of a fact as one tuple a node: class, chips, allocatable, cpu, memory, superpod, leaf, position."""
+    rows = len(fact.class_index) // 2
+    none = bytes(4 * rows)
+    return list(
+        zip(
+            np.frombuffer(fact.class_index, "<u2").tolist(),
+            np.frombuffer(fact.chips, "<u8").tolist(),
+            np.frombuffer(fact.allocatable, "<u2").tolist(),
+            np.frombuffer(fact.cpu_milli, "<u4").tolist(),
+            np.frombuffer(fact.memory_mib, "<u4").tolist(),
+            np.frombuffer(fact.superpod_index or none, "<u4").tolist(),
+            np.frombuffer(fact.leaf_index or none, "<u4").tolist(),
+            np.frombuffer(fact.position or none[: 2 * rows], "<u2").tolist(),
+            strict=True,
+        )
+    )
+
+
+def rows_by_name(table: NodeTable, rows: Iterable[int]) -> list[int]:
+    """``rows`` in the order of their names."""
+    return sorted(rows, key=table.names.__getitem__)
+
+
+def _index(key: K, known: dict[K, int], order: list[K]) -> int:
+    index = known.get(key)
+    if index is None:
+        index = known[key] = len(order)
+        order.append(key)
+    return index

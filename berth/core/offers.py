@@ -1,0 +1,86 @@
+"""Merging of offers: what all shards together can give for a shape.
+
+Merging gives exactly what one scorer of all nodes would have found: candidates are merged in the same total order, and
+none is believed that stands behind the last candidate of a shard which has more to offer.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from berth.core.nodes import NodeTable
+from berth.core.scoring import Candidates
+from schemas.columns import unpack_names
+from schemas.envelope import DecodeError
+from schemas.offers import ShapeOffer
+from schemas.refusal import NodeReason
+
+
+def candidates_of(table: NodeTable, offer: ShapeOffer) -> Candidates:
+    """A shard's offer as rows of ``table``.
+
+    Raises:
+        DecodeError: A node that the table does not know, or runs that do not cover the names.
+    """
+    try:
+        names = unpack_names(offer.names)
+        rows = [table.row_of[name] for name in names]
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"names: {error}", kind="score.offer") from error
+    scores = [score for score, count in offer.runs for _ in range(count)]
+    if len(scores) != len(rows):
+        raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
+    return Candidates(
+        rows=rows,
+        scores=scores,
+        exhausted=offer.exhausted,
+        total=offer.total,
+        fit=offer.fit,
+        counts={count.reason: count.nodes for count in offer.counts},
+    )
+
+
+def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) -> Candidates:
+    """Candidates of all shards that answered, in total order.
+
+    Args:
+        table: The nodes; its order of names breaks ties.
+        parts: One answer a shard.
+        missing_nodes: Nodes of shards that did not answer.
+    """
+    ranks = table.ranks()
+    keyed = [
+        [(-score, int(ranks[row]), row) for row, score in zip(part.rows, part.scores, strict=True)] for part in parts
+    ]
+    # Beyond the last candidate of a shard that has more, a better one may be hidden in that shard.
+    horizon = min(
+        (
+            keys[-1] if keys else (-(1 << 62), 0, 0)
+            for keys, part in zip(keyed, parts, strict=True)
+            if not part.exhausted
+        ),
+        default=None,
+    )
+    merged: list[tuple[int, int, int]] = []
+    for key in heapq.merge(*keyed):
+        if horizon is not None and key > horizon:
+            break
+        merged.append(key)
+    counts = _added(part.counts for part in parts)
+    if missing_nodes:
+        counts[int(NodeReason.SHARD_MISSING)] = missing_nodes
+    return Candidates(
+        rows=[row for _, _, row in merged],
+        scores=[-score for score, _, _ in merged],
+        exhausted=horizon is None,
+        total=sum(part.total for part in parts) + missing_nodes,
+        fit=sum(part.fit for part in parts),
+        counts=counts,
+    )
+
+
+def _added(parts: Iterable[dict[int, int]]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for part in parts:
+        for reason, nodes in part.items():
+            counts[reason] = counts.get(reason, 0) + nodes
+    return counts

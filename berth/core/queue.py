@@ -1,0 +1,183 @@
+"""Order of gangs, and what wakes a refused one.
+
+A class of request that was refused sleeps: its gangs are not scored again until something on some node got better that
+lets the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so a
+replay sleeps and wakes alike.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from berth.core.gangs import ClassKey, Gang
+from schemas.refusal import Refusal
+
+
+class GangClass(msgspec.Struct):
+    """Waiting gangs of one class, and whether the class sleeps."""
+
+    key: ClassKey
+    gangs: dict[str, Gang] = {}
+    line: list[tuple[tuple[int, int, str], str]] = []
+    """Heap of (order, uid); entries of gangs that left are dropped when met."""
+    fresh: dict[str, None] = {}
+    """Gangs (uid) without a verdict."""
+    refusal: Refusal | None = None
+    """Why it sleeps; None while it is awake."""
+    retry_at_ms: int = 0
+    """When to try again although nothing got better; 0 for never."""
+
+
+class Queue:
+    """Waiting gangs by class."""
+
+    def __init__(self) -> None:
+        self._classes: dict[ClassKey, GangClass] = {}
+        self._class_of: dict[str, ClassKey] = {}
+        self.awake: dict[ClassKey, None] = {}
+        self.eager: dict[ClassKey, None] = {}
+        """Sleeping classes with fresh gangs."""
+        self.woken = 0
+        """Classes woken so far."""
+
+    def __len__(self) -> int:
+        return len(self._class_of)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._class_of
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a round could decide something."""
+        return bool(self.awake or self.eager)
+
+    def put(self, gang: Gang) -> None:
+        """Add a gang, or take its new form for the old one; its place follows from its order alone."""
+        old = self._class_of.get(gang.uid)
+        if old is not None:
+            self.remove(gang.uid)
+        members = self._classes.get(gang.klass)
+        if members is None:
+            members = self._classes[gang.klass] = GangClass(gang.klass)
+            self.awake[gang.klass] = None
+        members.gangs[gang.uid] = gang
+        heapq.heappush(members.line, (gang.order, gang.uid))
+        self._class_of[gang.uid] = gang.klass
+        if gang.fresh:
+            members.fresh[gang.uid] = None
+            if members.refusal is not None:
+                self.eager[gang.klass] = None
+
+    def remove(self, uid: str) -> None:
+        """Take a gang out, wherever it is."""
+        key = self._class_of.pop(uid, None)
+        if key is None:
+            return
+        members = self._classes[key]
+        del members.gangs[uid]
+        members.fresh.pop(uid, None)
+        if not members.fresh:
+            self.eager.pop(key, None)
+        if not members.gangs:
+            del self._classes[key]
+            self.awake.pop(key, None)
+
+    def get(self, uid: str) -> Gang | None:
+        """The waiting gang, if it waits."""
+        key = self._class_of.get(uid)
+        return None if key is None else self._classes[key].gangs[uid]
+
+    def refusal_of(self, uid: str) -> Refusal | None:
+        """Why a gang's class sleeps."""
+        key = self._class_of.get(uid)
+        return None if key is None else self._classes[key].refusal
+
+    def take(self, *, gangs_max: int, bytes_max: int) -> list[Gang]:
+        """Gangs for a round, in queue order; they stay in the queue. At least one if there is any.
+
+        Of a sleeping class only the gangs that never had a verdict are taken.
+        """
+        taken: list[Gang] = []
+        size = 0
+        for gang in heapq.merge(*self._lines(gangs_max), key=lambda gang: gang.order):
+            size += gang.bytes_in_record
+            if taken and (len(taken) == gangs_max or size > bytes_max):
+                break
+            taken.append(gang)
+        return taken
+
+    def refused(self, key: ClassKey, refusal: Refusal, *, uids: list[str], retry_at_ms: int) -> None:
+        """Put a class to sleep."""
+        members = self._classes.get(key)
+        if members is None:
+            return
+        members.refusal = refusal
+        members.retry_at_ms = retry_at_ms
+        for uid in uids:
+            if members.fresh.pop(uid, "gone") is None:
+                members.gangs[uid].fresh = False
+        self.awake.pop(key, None)
+        if members.fresh:
+            self.eager[key] = None
+        else:
+            self.eager.pop(key, None)
+
+    def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> int:
+        """Wake every sleeping class that ``helps`` says an event can help, or whose wait is over; say how many."""
+        count = 0
+        for key in [key for key, members in self._classes.items() if members.refusal is not None]:
+            members = self._classes[key]
+            if (members.retry_at_ms and time_ms >= members.retry_at_ms) or helps(key):
+                self._wake(members)
+                count += 1
+        self.woken += count
+        return count
+
+    def wake_all(self) -> None:
+        """Wake every class, as a new epoch does."""
+        for members in self._classes.values():
+            if members.refusal is not None:
+                self._wake(members)
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether some class sleeps until a time."""
+        return any(members.retry_at_ms for members in self._classes.values() if members.refusal is not None)
+
+    def sleeping(self) -> list[ClassKey]:
+        """Classes that sleep."""
+        return [key for key, members in self._classes.items() if members.refusal is not None]
+
+    def _wake(self, members: GangClass) -> None:
+        members.refusal = None
+        members.retry_at_ms = 0
+        self.awake[members.key] = None
+        self.eager.pop(members.key, None)
+
+    def _lines(self, count: int) -> Iterator[list[Gang]]:
+        for key in self.awake:
+            yield self._first(self._classes[key], count)
+        for key in self.eager:
+            members = self._classes[key]
+            gangs = [members.gangs[uid] for uid in members.fresh]
+            yield heapq.nsmallest(count, gangs, key=lambda gang: gang.order)
+
+    @staticmethod
+    def _first(members: GangClass, count: int) -> list[Gang]:
+        """The first ``count`` gangs of a class in order."""
+        popped: list[tuple[tuple[int, int, str], str]] = []
+        gangs: list[Gang] = []
+        seen: set[str] = set()
+        while members.line and len(gangs) < count:
+            entry = heapq.heappop(members.line)
+            order, uid = entry
+            gang = members.gangs.get(uid)
+            if gang is None or gang.order != order or uid in seen:
+                continue
+            seen.add(uid)
+            popped.append(entry)
+            gangs.append(gang)
+        for entry in popped:
+            heapq.heappush(members.line, entry)
+        return gangs

@@ -1,0 +1,84 @@
+"""Sentences of refusals: why a job waits, in one sentence with numbers."""
+
+from typing import Final
+
+from schemas.refusal import NodeReason, Refusal, ReasonCount
+
+_WORDS: Final[dict[NodeReason, str]] = {
+    NodeReason.OTHER_RESOURCE: "have no chips of this resource",
+    NodeReason.NOT_READY: "are not ready",
+    NodeReason.CORDONED: "are cordoned",
+    NodeReason.SELECTOR: "do not match the node selector or affinity",
+    NodeReason.TAINT: "have a taint that the job does not tolerate",
+    NodeReason.NODE_FAULT: "are faulty or take no new work",
+    NodeReason.SUB_HEALTH: "are sub-healthy",
+    NodeReason.CPU: "have too little cpu",
+    NodeReason.MEMORY: "have too little memory",
+    NodeReason.UNSTABLE: "report more free chips than Kubernetes knows of",
+    NodeReason.NO_CHIP_LIST: "report no free chips",
+    NodeReason.TOO_MANY_CHIPS: "are of another product",
+    NodeReason.SHORTAGE: "have fewer than {chips} free chips",
+    NodeReason.TOPOLOGY: "have no {chips} free chips that belong together",
+    NodeReason.TOPOLOGY_HELPED: "have no {chips} free chips that belong together",
+    NodeReason.NODE_LABEL: "lack a label that the product form needs",
+    NodeReason.QUOTA: "have no chip with room for the quota",
+    NodeReason.SHARD_MISSING: "belong to a scorer that did not answer",
+    NodeReason.UNKNOWN_PRODUCT: "are of an unknown product",
+}
+_SINGULAR: Final = (
+    ("are ", "is "),
+    ("have ", "has "),
+    ("do not ", "does not "),
+    ("report ", "reports "),
+    ("lack ", "lacks "),
+    ("belong to ", "belongs to "),
+)
+_TOGETHER: Final = {
+    "module910x8": "in one ring",
+    "module910bx16": "in one ring, or as pairs across the rings",
+    "module910a3x16": "in whole pairs",
+    "module910a3x8": "in whole pairs",
+    "chip4-node8": "in whole meshes of 4",
+    "chip4-node16": "in whole meshes of 4",
+    "310-card": "on one card",
+    "310p-duo-card": "on one card",
+    "310p-duo-chip": "on whole cards",
+}
+
+
+def sentence(refusal: Refusal) -> str:
+    """The refusal in one sentence."""
+    if refusal.code == "no-room":
+        return _no_room(refusal)
+    if refusal.code == "larger-than-cluster":
+        return f"larger than the cluster: {refusal.field} is {refusal.value}, {refusal.expected}"
+    what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
+    return f"{what}: {refusal.expected}" if refusal.expected else what
+
+
+def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
+    """What ``nodes`` nodes lack, as the end of a sentence that begins with their number."""
+    known = NodeReason(reason)
+    if known in {NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED} and form in _TOGETHER:
+        words = f"have fewer than {chips} free chips {_TOGETHER[form]}"
+    else:
+        words = _WORDS[known].format(chips=chips)
+    if nodes == 1:
+        for plural, singular in _SINGULAR:
+            if words.startswith(plural):
+                return singular + words.removeprefix(plural)
+    return words.replace("1 free chips", "1 free chip") if chips == 1 else words
+
+
+def _no_room(refusal: Refusal) -> str:
+    parts = [_count(count, refusal) for count in refusal.counts]
+    nodes = f"{refusal.nodes_fit} of {refusal.nodes_total} nodes fit"
+    head = nodes
+    if refusal.nodes_fit:
+        head = f"{refusal.pods_have} of {refusal.pods_need} pods find room on the nodes that fit; {nodes}"
+    tail = f": {', '.join(parts)}" if parts else ""
+    return f"{head}{tail}"
+
+
+def _count(count: ReasonCount, refusal: Refusal) -> str:
+    return f"{count.nodes} {reason_words(count.reason, nodes=count.nodes, chips=refusal.chips, form=refusal.form)}"

@@ -1,0 +1,242 @@
+"""The choice of a round: gang by gang, on the merged offers and the dispatcher's own columns.
+
+Each pod goes to the best node at that moment: the better of the best candidate that no earlier pod of the round has
+touched, and the best of the touched nodes, which are scored again here. So the answer is the same as if every node had
+been scored before every pod. A gang that does not fit whole leaves nothing behind.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from berth.core.gangs import ClassKey, Gang
+from berth.core.scoring import Candidates, RowState, Scorer, counts_of
+from berth.core.sharing import pick_share
+from schemas.ledger import Verdict
+from schemas.offers import Shape
+from schemas.placement import Placement, placement_of
+from schemas.refusal import Refusal
+
+
+class NeedMoreError(Exception):
+    """Offers ran out before the round was decided.
+
+    Attributes:
+        shape: Ask again for this shape ...
+        count: ... and for so many candidates.
+    """
+
+    def __init__(self, shape: Shape, count: int) -> None:
+        super().__init__(f"{count} candidates of {shape.form} x {shape.chips} are needed")
+        self.shape = shape
+        self.count = count
+
+
+class Choice(msgspec.Struct):
+    """What a round decided."""
+
+    verdicts: list[Verdict] = []
+    """In the order in which the gangs were taken."""
+    refused: dict[ClassKey, Refusal] = {}
+    """Classes that go to sleep."""
+    judged: dict[ClassKey, list[str]] = {}
+    """Gangs (uid) of those classes whose verdict stands with this round."""
+
+
+def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
+    """Candidates that a round of ``gangs`` may need of each shape.
+
+    A gang touches at most as many nodes as it has pods, so the pods up to and with the last gang of a shape are enough.
+    """
+    asks: dict[Shape, int] = {}
+    pods = 0
+    for gang in gangs:
+        pods += gang.pods
+        for shape, _ in gang.klass:
+            asks[shape] = pods
+    return asks
+
+
+class _View:
+    """Candidates of one shape while the round goes on."""
+
+    __slots__ = ("count", "found", "heap", "next", "seen")
+
+    def __init__(self, found: Candidates, count: int) -> None:
+        self.found = found
+        self.count = count
+        self.next = 0
+        self.seen = 0
+        """Entries of the round's log of touched rows that are in the heap."""
+        self.heap: list[tuple[int, int, int, int]] = []
+
+
+class Chooser:
+    """One round.
+
+    Args:
+        scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
+        views: Merged candidates of each shape of the round.
+        asked: How many candidates were asked for each shape.
+    """
+
+    def __init__(self, scorer: Scorer, views: Mapping[Shape, Candidates], asked: Mapping[Shape, int]) -> None:
+        self._scorer = scorer
+        self._ranks = scorer.table.ranks()
+        self._views = {shape: _View(found, asked[shape]) for shape, found in views.items()}
+        self._rows: dict[int, RowState] = {}
+        self._version: dict[int, int] = {}
+        self._log: list[int] = []
+        self._failed_task: dict[ClassKey, int] = {}
+
+    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Choice:
+        """Decide for each gang in order.
+
+        Raises:
+            NeedMoreError: The offers do not reach far enough.
+        """
+        choice = Choice()
+        for gang in gangs:
+            known = choice.refused.get(gang.klass)
+            if gang.invalid is not None:
+                choice.verdicts.append(_verdict(gang, refusal=gang.invalid, final=True))
+            elif known is not None:
+                choice.judged[gang.klass].append(gang.uid)
+                if gang.fresh:
+                    choice.verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
+            else:
+                self._decide(gang, choice, missing)
+        return choice
+
+    def _decide(self, gang: Gang, choice: Choice, missing: Sequence[int]) -> None:
+        names: list[str] = []
+        chips: list[tuple[int, ...]] = []
+        undo: dict[int, RowState] = {}
+        for index, (shape, pods) in enumerate(gang.klass):
+            for _ in range(pods):
+                row = self._best(shape, undo)
+                if row is None:
+                    placed = len(names)
+                    self._roll_back(undo)
+                    refusal = self._refusal(gang, index, placed, missing)
+                    choice.verdicts.append(_verdict(gang, refusal=refusal))
+                    choice.refused[gang.klass] = refusal
+                    self._failed_task[gang.klass] = index
+                    choice.judged[gang.klass] = [gang.uid]
+                    return
+                names.append(self._scorer.table.names[row])
+                chips.append(self._put(row, shape, undo))
+        share = next((shape.share for shape, _ in gang.klass if shape.share is not None), None)
+        if share is not None:  # now the gang's own pods count as others' do
+            for row in undo:
+                self._set(row, self._rows[row])
+        placement = placement_of(names, chips, gang.runs, resource=gang.resource, share=share)
+        choice.verdicts.append(_verdict(gang, placement=placement))
+
+    def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
+        """The refusal of a class, with the name that the task has in this gang."""
+        return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.klass]])
+
+    def _best(self, shape: Shape, undo: Mapping[int, RowState]) -> int | None:
+        """Best node for one more pod, by score and then by name; None when no node fits."""
+        view = self._views[shape]
+        if view.seen < len(self._log):
+            for row in dict.fromkeys(self._log[view.seen :]):
+                reason, score = self._scorer.evaluate_one(shape, row, self._rows[row], undo.get(row))
+                if not reason:
+                    heapq.heappush(view.heap, (-score, int(self._ranks[row]), row, self._version[row]))
+            view.seen = len(self._log)
+        heap, rows = view.heap, view.found.rows
+        while heap and heap[0][3] != self._version[heap[0][2]]:
+            heapq.heappop(heap)
+        while view.next < len(rows) and rows[view.next] in self._rows:
+            view.next += 1
+        if view.next == len(rows):
+            if not view.found.exhausted:
+                raise NeedMoreError(shape, 2 * view.count + 1)
+            return heap[0][2] if heap else None
+        row = rows[view.next]
+        if heap and heap[0][:2] < (-view.found.scores[view.next], int(self._ranks[row])):
+            return heap[0][2]
+        return row
+
+    def _put(self, row: int, shape: Shape, undo: dict[int, RowState]) -> tuple[int, ...]:
+        """Give a pod of the shape its chips on a node, in the round's own view of it."""
+        scorer = self._scorer
+        old = self._rows.get(row)
+        if old is None:
+            old = scorer.row_state(row)
+        undo.setdefault(row, old)
+        rule = scorer.rule(shape)
+        share = old.share
+        free, idle = old.free, old.idle
+        chips: tuple[int, ...] = ()
+        if rule is not None:
+            chips = rule.pick(free, int(scorer.table.network[row]))
+        elif shape.share is not None and share is not None:
+            chips = (pick_share(scorer.table, scorer.shares, shape.share, row, share),)
+            share = share.copy()
+            share.add(chips[0], shape.share)
+        for chip in chips:
+            idle -= free >> chip & 1
+            free &= ~(1 << chip)
+        self._set(
+            row,
+            RowState(free, idle, old.cpu_free - shape.cpu_milli, old.memory_free - shape.memory_mib, share),
+        )
+        return chips
+
+    def _set(self, row: int, state: RowState) -> None:
+        self._rows[row] = state
+        self._version[row] = self._version.get(row, 0) + 1
+        self._log.append(row)
+
+    def _roll_back(self, undo: Mapping[int, RowState]) -> None:
+        for row, state in undo.items():
+            self._set(row, state)
+
+    def _refusal(self, gang: Gang, index: int, placed: int, missing: Sequence[int]) -> Refusal:
+        """Why the gang is refused: nodes by reason as they were before it took anything."""
+        shape, pods = gang.klass[index]
+        found = self._views[shape].found
+        counts = dict(found.counts)
+        fit = found.fit
+        for row, state in self._rows.items():
+            before, _ = self._scorer.evaluate_one(shape, row, self._scorer.row_state(row))
+            now, _ = self._scorer.evaluate_one(shape, row, state)
+            fit += (not now) - (not before)
+            if before:
+                counts[before] = counts.get(before, 0) - 1
+            if now:
+                counts[now] = counts.get(now, 0) + 1
+        refusal = Refusal(
+            code="no-room",
+            task=gang.tasks[index],
+            pods_need=gang.pods,
+            pods_have=placed,
+            chips=shape.chips,
+            form=gang.form,
+            form_because=gang.form_because,
+            nodes_total=found.total,
+            nodes_fit=fit,
+            counts=counts_of(counts),
+            missing_shards=list(missing),
+        )
+        nodes, chips = self._scorer.chips_of(shape.resource)
+        need = sum(part.chips * count for part, count in gang.klass if part.share is None)
+        if need <= chips or missing:
+            return refusal
+        return msgspec.structs.replace(
+            refusal,
+            code="larger-than-cluster",
+            field=f"tasks[{index}].replicas",
+            value=str(pods),
+            expected=f"at most {chips} chips of {shape.resource} in all, which {nodes} nodes have; the job asks for {need}",
+        )
+
+
+def _verdict(
+    gang: Gang, *, placement: Placement | None = None, refusal: Refusal | None = None, final: bool = False
+) -> Verdict:
+    return Verdict(gang.namespace, gang.name, gang.uid, gang.attempt, placement, refusal, final)

@@ -1,0 +1,295 @@
+"""Filter and score: which nodes can take a pod of a shape, and how good each is.
+
+Checks run in the order of :class:`NodeReason`; the first that fails is the node's reason. Equal scores are ordered by
+node name. Everything is vectorised over the rows of a table; a single row can be asked for with the state that earlier
+gangs of a round would leave it in.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
+from berth.core.constraints import asks_name, class_reason, name_fits
+from berth.core.nodes import NodeTable
+from berth.core.products import FORMS
+from berth.core.sharing import share_reasons, share_row
+from berth.core.shares import ShareBook, SharedNode
+from schemas.columns import pack_names
+from schemas.facts import NodeHealth
+from schemas.ledger import Settings
+from schemas.offers import Shape, ShapeOffer
+from schemas.refusal import NodeReason, ReasonCount
+
+Reasons = npt.NDArray[np.uint8]
+Scores = npt.NDArray[np.int32]
+_FITS: Final = int(NodeReason.FITS)
+_REASONS: Final = len(NodeReason)
+_LEAST: Final = np.int32(np.iinfo(np.int32).min)
+_SHAPES_MAX: Final = 4096
+"""Shapes whose compiled form is kept; beyond it all are compiled anew."""
+
+
+class RowState(msgspec.Struct):
+    """What a round's earlier gangs leave of a node."""
+
+    free: int
+    idle: int
+    cpu_free: int
+    memory_free: int
+    share: SharedNode | None = None
+
+
+class Candidates(NamedTuple):
+    """Best rows of a shape in total order (score down, name up), and what became of the others."""
+
+    rows: list[int]
+    scores: list[int]
+    exhausted: bool
+    total: int
+    fit: int
+    counts: dict[int, int]
+    """Nodes by reason, those that fit left out."""
+
+
+class _Compiled(NamedTuple):
+    shape: Shape
+    rule: ChipRule | None
+    node_label: tuple[str, str] | None
+    by_name: bool
+
+
+class Scorer:
+    """Scoring of one table under one set of settings."""
+
+    def __init__(self, table: NodeTable, shares: ShareBook, settings: Settings) -> None:
+        self.table = table
+        self.shares = shares
+        self.settings = settings
+        self.scans = 0
+        """Shapes scored over the whole table so far."""
+        self._compiled: dict[Shape, _Compiled] = {}
+        self._class_reasons: dict[Shape, Reasons] = {}
+
+    def rule(self, shape: Shape) -> ChipRule | None:
+        """Chip rule of a shape; None for pods without chips and for soft share."""
+        return self._compile(shape).rule
+
+    def evaluate(self, shape: Shape) -> tuple[Reasons, Scores]:
+        """Reason and raw score of every row; rows without a node fact get ``OTHER_RESOURCE``."""
+        table = self.table
+        rows = table.view()
+        compiled = self._compile(shape)
+        reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
+        np.copyto(reasons, NodeReason.OTHER_RESOURCE, where=~table.present[rows])
+        self._by_name(compiled, reasons)
+        level = table.level[rows]
+        if level.any():
+            _fail(reasons, level >= NodeHealth.NO_NEW_WORK, NodeReason.NODE_FAULT)
+            if shape.sub_health != "ignore":
+                _fail(reasons, level == NodeHealth.SUB_HEALTHY, NodeReason.SUB_HEALTH)
+        if shape.cpu_milli:
+            _fail(reasons, table.cpu_free[rows] < shape.cpu_milli, NodeReason.CPU)
+        if shape.memory_mib:
+            _fail(reasons, table.memory_free[rows] < shape.memory_mib, NodeReason.MEMORY)
+        if compiled.rule is not None:
+            chip_reasons, scores = compiled.rule.evaluate(self._columns(), self._labelled(compiled))
+        elif shape.share is not None:
+            chip_reasons, scores = share_reasons(self.table, self.shares, shape, self.settings)
+        else:
+            return reasons, np.zeros(len(table), np.int32)
+        if reasons.any():
+            np.copyto(chip_reasons, reasons, where=reasons != _FITS)
+            scores *= chip_reasons == _FITS
+        return chip_reasons, scores
+
+    def best(self, shape: Shape) -> tuple[int, int] | None:
+        """Row and score of the best node, if any fits."""
+        self.scans += 1
+        reasons, scores = self.evaluate(shape)
+        graded = np.where(reasons == _FITS, scores, _LEAST)
+        if not len(graded):
+            return None
+        first = int(graded.argmax())
+        top = int(graded[first])
+        if reasons[first] != _FITS:
+            return None
+        equal = np.flatnonzero(graded == top)
+        return int(equal[self.table.ranks()[equal].argmin()]), top
+
+    def candidates(self, shape: Shape, count: int) -> Candidates:
+        """The best ``count`` rows in total order."""
+        self.scans += 1
+        reasons, scores = self.evaluate(shape)
+        counts = np.bincount(reasons[self.table.present[self.table.view()]], minlength=_REASONS).tolist()
+        rows = np.flatnonzero((reasons == _FITS) & self.table.present[self.table.view()])
+        fit = len(rows)
+        key = (-scores[rows].astype(np.int64) << 32) | self.table.ranks()[rows].astype(np.int64)
+        if fit > count:
+            part = np.argpartition(key, count)[:count] if count else np.empty(0, np.int64)
+            rows, key = rows[part], key[part]
+        order = np.argsort(key, kind="stable")
+        chosen = rows[order]
+        return Candidates(
+            rows=chosen.tolist(),
+            scores=scores[chosen].tolist(),
+            exhausted=fit <= count,
+            total=sum(counts),
+            fit=fit,
+            counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
+        )
+
+    def chips_of(self, resource: str) -> tuple[int, int]:
+        """Nodes with chips of a resource, and how many chips they have in all."""
+        table = self.table
+        rows = table.view()
+        has = np.array([key.resource == resource for key in table.classes] or [False], np.bool_)
+        chosen = has.take(table.klass[rows], mode="wrap") & table.present[rows]
+        return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
+
+    def row_state(self, row: int) -> RowState:
+        """State of a row as the table has it."""
+        table = self.table
+        share = self.shares.nodes.get(row)
+        return RowState(
+            free=int(table.free[row]),
+            idle=int(table.idle[row]),
+            cpu_free=int(table.cpu_free[row]),
+            memory_free=int(table.memory_free[row]),
+            share=share.copy() if share is not None else None,
+        )
+
+    def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
+        """Reason and raw score of one row in the state given.
+
+        Args:
+            shape: What is asked.
+            row: The node.
+            state: Its state now.
+            base: Its state before the gang that asks took anything; soft share counts its capacity without siblings.
+        """
+        table = self.table
+        compiled = self._compile(shape)
+        reason = self._class_reason_of(compiled, row)
+        if reason:
+            return reason, 0
+        level = int(table.level[row])
+        if level >= NodeHealth.NO_NEW_WORK:
+            return int(NodeReason.NODE_FAULT), 0
+        if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
+            return int(NodeReason.SUB_HEALTH), 0
+        if shape.cpu_milli > state.cpu_free:
+            return int(NodeReason.CPU), 0
+        if shape.memory_mib > state.memory_free:
+            return int(NodeReason.MEMORY), 0
+        if compiled.rule is None:
+            return (
+                share_row(table, self.shares, shape, row, state.share, base, self.settings) if shape.share else (0, 0)
+            )
+        chips = ChipRow(
+            state.free,
+            int(table.network[row]),
+            bool(table.network_known[row]),
+            int(table.unhealthy_count[row]),
+            int(table.allocatable[row]),
+            state.idle,
+            int(table.capacity[row]),
+        )
+        labelled = compiled.node_label is None or self._has_label(compiled.node_label, row)
+        return compiled.rule.evaluate_one(chips, labelled=labelled)
+
+    def _compile(self, shape: Shape) -> _Compiled:
+        compiled = self._compiled.get(shape)
+        if compiled is None:
+            if len(self._compiled) >= _SHAPES_MAX:
+                self._compiled.clear()
+                self._class_reasons.clear()
+            form = FORMS[shape.form] if shape.form else None
+            rule = None
+            if form is not None and shape.share is None and shape.chips:
+                rule = compile_rule(form, chips=shape.chips, distributed=shape.gang_pods > 1, settings=self.settings)
+            label = form.node_label if form is not None else None
+            compiled = self._compiled[shape] = _Compiled(shape, rule, label, asks_name(shape))
+        return compiled
+
+    def _by_class(self, shape: Shape) -> Reasons:
+        """Reason of each class of nodes, with one entry at least."""
+        known = self._class_reasons.get(shape)
+        classes = self.table.classes
+        if known is None or len(known) != max(len(classes), 1):
+            known = np.array([class_reason(shape, key) for key in classes] or [_FITS], np.uint8)
+            self._class_reasons[shape] = known
+        return known
+
+    def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
+        if not compiled.by_name:
+            return
+        table = self.table
+        for row in np.flatnonzero(reasons == _FITS).tolist():
+            if not name_fits(compiled.shape, table.names[row], table.labels(row)):
+                reasons[row] = NodeReason.SELECTOR
+
+    def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
+        table = self.table
+        if not table.present[row]:
+            return int(NodeReason.OTHER_RESOURCE)
+        reason = int(self._by_class(compiled.shape)[int(table.klass[row])])
+        if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
+            return int(NodeReason.SELECTOR)
+        return reason
+
+    def _columns(self) -> ChipColumns:
+        table = self.table
+        rows = table.view()
+        return ChipColumns(
+            free=table.free[rows],
+            network=table.network[rows],
+            network_known=table.network_known[rows],
+            unhealthy=table.unhealthy_count[rows],
+            allocatable=table.allocatable[rows],
+            idle=table.idle[rows],
+            capacity=table.capacity[rows],
+        )
+
+    def _labelled(self, compiled: _Compiled) -> npt.NDArray[np.bool_] | None:
+        if compiled.node_label is None:
+            return None
+        name, value = compiled.node_label
+        by_class = np.array([dict(key.labels).get(name) == value for key in self.table.classes] or [False], np.bool_)
+        return by_class.take(self.table.klass[self.table.view()], mode="wrap")
+
+    def _has_label(self, label: tuple[str, str], row: int) -> bool:
+        return self.table.labels(row).get(label[0]) == label[1]
+
+
+def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:
+    np.copyto(reasons, reason, where=where & (reasons == _FITS))
+
+
+def offer_of(table: NodeTable, found: Candidates) -> ShapeOffer:
+    """What a shard says of its candidates."""
+    runs: list[tuple[int, int]] = []
+    for score in found.scores:
+        if runs and runs[-1][0] == score:
+            runs[-1] = (score, runs[-1][1] + 1)
+        else:
+            runs.append((score, 1))
+    return ShapeOffer(
+        names=pack_names([table.names[row] for row in found.rows]),
+        runs=runs,
+        exhausted=found.exhausted,
+        total=found.total,
+        fit=found.fit,
+        counts=counts_of(found.counts),
+    )
+
+
+def counts_of(counts: dict[int, int]) -> list[ReasonCount]:
+    """Nodes by reason, most frequent first, ties by code."""
+    return [
+        ReasonCount(reason, nodes)
+        for reason, nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if nodes
+    ]

@@ -1,0 +1,291 @@
+"""State of a cell: the folded facts and the folded ledger, and the columns that follow from both.
+
+The columns do not depend on the order in which facts and records were applied to one another, only on how far each
+went: a scorer that took them in another order than the dispatcher has the same columns at the same sequences.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from berth.core.ledger import Folded, Holding, LedgerDump, LedgerFold, PodShare, pods_of
+from berth.core.nodes import NodeTable, check_health, check_nodes
+from berth.core.shares import ShareBook
+from schemas.columns import unpack
+from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodPhase,
+    PodsSeen,
+    TimerSeen,
+    TopologySeen,
+)
+from schemas.status import KeptFact, SnapshotBody
+
+_FOLDED: Final = "folded"
+_VOID: Final = "void"
+_GONE: Final = "gone"
+JobKey = tuple[str, str]
+"""(namespace, name)"""
+
+
+def shard_of(domain: str, shards: int) -> int:
+    """Shard that owns a domain, 0..shards-1; the same on every machine."""
+    return zlib.crc32(domain.encode()) % shards
+
+
+class State:
+    """Facts and ledger of a cell at (``facts_seq``, ``fold.head``).
+
+    Args:
+        owns: Which domains' nodes to keep; all of them when None.
+        keeps: Whether to keep the latest message of each subject, for snapshots.
+    """
+
+    def __init__(self, *, owns: Callable[[str], bool] | None = None, keeps: bool = False) -> None:
+        self.table = NodeTable()
+        self.shares = ShareBook(self.table)
+        self.fold = LedgerFold()
+        self.jobs: dict[JobKey, JobSeen] = {}
+        self.pods: dict[JobKey, PodsSeen] = {}
+        self.outcomes: dict[JobKey, OutcomeSeen] = {}
+        self.topologies: dict[str, TopologySeen] = {}
+        self.facts_seq = 0
+        self.nodes_seq = 0
+        """Last fact that columns depend on; scorers need no later one."""
+        self.intake_seq = 0
+        """Highest INTAKE sequence that has a verdict."""
+        self.time_ms = 0
+        self.unknown: Counter[str] = Counter()
+        self.changed: dict[JobKey, None] = {}
+        """Jobs whose fact changed since it was last cleared."""
+        self.touched: dict[str, None] = {}
+        """Gangs (uid) whose life may have to go on, until a record says so."""
+        self._owns = owns
+        self.foreign: dict[str, JobKey] = {}
+        """Pods of other schedulers, by the uid of their gang."""
+        self._latest = False
+        self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
+        self._owned: dict[tuple[str, int], list[PodShare]] = {}
+        self._releasing: dict[tuple[str, int], dict[int, bool]] = {}
+        self._apply: dict[str, Callable[[Envelope], str]] = {
+            NodesSeen.KIND: self._nodes,
+            HealthSeen.KIND: self._health,
+            TopologySeen.KIND: self._topology,
+            PodsSeen.KIND: self._pods,
+            JobSeen.KIND: self._job,
+            OutcomeSeen.KIND: self._outcome,
+            TimerSeen.KIND: self._timer,
+        }
+
+    def apply_fact(self, subject: str, sequence: int, data: bytes, *, latest: bool = False) -> str:
+        """Fold a fact.
+
+        Args:
+            subject: Subject on which it was stored.
+            sequence: Its sequence, above ``facts_seq``.
+            data: The message.
+            latest: It comes from a snapshot or from LATEST, where messages between are missing.
+
+        Returns:
+            Empty, or why the message can never be applied; then nothing of it was.
+        """
+        self.facts_seq = max(self.facts_seq, sequence)
+        try:
+            envelope = open_envelope(data)
+            step = self._apply.get(envelope.kind)
+            if step is None:
+                self.unknown[envelope.kind] += 1
+                return ""
+            self._latest = latest
+            effect = step(envelope)
+        except DecodeError as error:
+            return error.reason
+        if envelope.kind in _COLUMN_KINDS:
+            self.nodes_seq = max(self.nodes_seq, sequence)
+        if self._kept is not None and effect != _VOID:
+            if effect == _GONE:
+                self._kept.pop(subject, None)
+            else:
+                self._kept[subject] = (sequence, data)
+        return ""
+
+    def apply_record(self, sequence: int, data: bytes) -> Folded:
+        """Fold a record of the ledger.
+
+        Raises:
+            HistoryError: Records are missing before it.
+            DecodeError: It does not decode.
+            InvariantError: It breaks a rule of the ledger.
+        """
+        folded = self.fold.apply(sequence, open_envelope(data))
+        for holding in folded.given_back:
+            self._give_back(holding)
+        for holding in folded.taken:
+            self._take(holding)
+        for gang in folded.gangs:
+            self.touched[gang.uid] = None
+        return folded
+
+    def owned(self, key: tuple[str, int]) -> list[PodShare]:
+        """What each rank of a held attempt owns."""
+        return self._owned.get(key, [])
+
+    def pods_seen(self, holding: Holding) -> PodsSeen | None:
+        """Pods of exactly this attempt, as the cluster shows them."""
+        seen = self.pods.get((holding.namespace, holding.name))
+        return seen if seen is not None and (seen.uid, seen.attempt) == holding.key else None
+
+    def outcome_of(self, holding: Holding) -> OutcomeSeen | None:
+        """The binder's outcome for exactly this attempt."""
+        seen = self.outcomes.get((holding.namespace, holding.name))
+        return seen if seen is not None and (seen.uid, seen.attempt) == holding.key else None
+
+    def dump(self) -> bytes:
+        """Snapshot of the facts kept and of the ledger's fold, in a total order."""
+        dump = self.fold.dump()
+        dump.intake_seq = self.intake_seq
+        kept = self._kept or {}
+        return encode(
+            SnapshotBody(
+                ledger_seq=self.fold.head,
+                facts_seq=self.facts_seq,
+                facts=[KeptFact(subject, kept[subject][0], kept[subject][1]) for subject in sorted(kept)],
+                ledger=msgspec.msgpack.encode(dump),
+            )
+        )
+
+    def load(self, body: SnapshotBody) -> None:
+        """Become what a snapshot holds; only for a state that has applied nothing yet."""
+        dump = msgspec.msgpack.decode(body.ledger, type=LedgerDump)
+        for fact in sorted(body.facts, key=lambda kept: kept.sequence):
+            self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True)
+        self.fold.load(dump)
+        for key in sorted(self.fold.holdings):
+            self._take(self.fold.holdings[key])
+        self.intake_seq = max(self.intake_seq, dump.intake_seq)
+        self.facts_seq = body.facts_seq
+        self.nodes_seq = body.facts_seq
+        self.touched.update(dict.fromkeys(self.fold.gangs))
+
+    def _nodes(self, envelope: Envelope) -> str:
+        fact = body_of(envelope, NodesSeen)
+        check_nodes(fact)
+        if self._owns is None or self._owns(fact.domain):
+            self.table.apply_nodes(fact)
+            self.shares.learn(self.table.rows_of_domain(fact.domain))
+        return _FOLDED if fact.names else _GONE
+
+    def _health(self, envelope: Envelope) -> str:
+        fact = body_of(envelope, HealthSeen)
+        check_health(fact)
+        if self._owns is None or self._owns(fact.domain):
+            self.table.apply_health(fact)
+        return _FOLDED
+
+    def _topology(self, envelope: Envelope) -> str:
+        fact = body_of(envelope, TopologySeen)
+        self.topologies[fact.kind] = fact
+        return _FOLDED
+
+    def _pods(self, envelope: Envelope) -> str:
+        fact = body_of(envelope, PodsSeen)
+        rows = len(fact.phase)
+        if any(
+            len(column) != width * rows for column, width in ((fact.rank, 4), (fact.node_index, 4), (fact.chips, 8))
+        ):
+            raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
+        self.pods[fact.namespace, fact.gang] = fact
+        self.touched[fact.uid] = None
+        if fact.foreign:
+            self.foreign[fact.uid] = (fact.namespace, fact.gang)
+        self._mark((fact.uid, fact.attempt), fact)
+        return _FOLDED
+
+    def _job(self, envelope: Envelope) -> str:
+        fact = body_of(envelope, JobSeen)
+        key = (fact.namespace, fact.name)
+        known = self.jobs.get(key)
+        if fact.state == "tombstone":
+            if known is None or known.uid != fact.uid:
+                return _VOID
+            del self.jobs[key]
+            self.pods.pop(key, None)
+            self.outcomes.pop(key, None)
+            self.fold.forget([fact.uid])
+        else:
+            if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
+                return _VOID
+            self.jobs[key] = fact
+            self.touched[fact.uid] = None
+            if known is not None and known.uid != fact.uid:
+                self.touched[known.uid] = None
+                self.fold.forget([known.uid])
+        self.intake_seq = max(self.intake_seq, fact.intake_seq)
+        self.changed[key] = None
+        return _GONE if fact.state == "tombstone" else _FOLDED
+
+    def _outcome(self, envelope: Envelope) -> str:
+        fact = body_of(envelope, OutcomeSeen)
+        self.outcomes[fact.namespace, fact.name] = fact
+        self.touched[fact.uid] = None
+        return _FOLDED
+
+    def _timer(self, envelope: Envelope) -> str:
+        self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
+        return _FOLDED
+
+    def _take(self, holding: Holding) -> None:
+        pods = pods_of(holding.placement)
+        share = holding.placement.share
+        for pod in pods:
+            row = self.table.row(pod.node)
+            if share is not None and pod.chips:
+                self.shares.hold(row, pod.chips[0], share)
+                self.table.hold(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+            else:
+                self.table.hold(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+        self._owned[holding.key] = pods
+        seen = self.pods_seen(holding)
+        if seen is not None:
+            self._mark(holding.key, seen)
+
+    def _give_back(self, holding: Holding) -> None:
+        share = holding.placement.share
+        for pod in self._owned.pop(holding.key):
+            row = self.table.row(pod.node)
+            if share is not None and pod.chips:
+                self.shares.let_go(row, pod.chips[0], share)
+                self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+            else:
+                self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+        self._releasing.pop(holding.key, None)
+
+    def _mark(self, key: tuple[str, int], seen: PodsSeen) -> None:
+        """Mark the chips of terminating pods as releasing."""
+        holding = self.fold.holdings.get(key)
+        pods = self._owned.get(key)
+        if pods is None or holding is None or holding.placement.share is not None:
+            return
+        before = self._releasing.get(key, {})
+        terminating = {
+            rank: True
+            for rank, phase in zip(unpack(seen.rank, 4), seen.phase, strict=True)
+            if phase == PodPhase.TERMINATING and rank < len(pods)
+        }
+        for rank in sorted(before.keys() ^ terminating.keys()):
+            pod = pods[rank]
+            self.table.mark_releasing(self.table.row(pod.node), pod.mask, releasing=rank in terminating)
+        if terminating:
+            self._releasing[key] = terminating
+        else:
+            self._releasing.pop(key, None)
+
+
+_COLUMN_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND, PodsSeen.KIND})
