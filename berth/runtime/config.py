@@ -37,8 +37,6 @@ class ConfigError(FatalError):
         expected: What would be right.
     """
 
-    exit_code = 2
-
     def __init__(self, *, field: str, value: str = "", expected: str) -> None:
         found = f" is {value}" if value else ""
         super().__init__(f"setting {field}{found}: {expected}" if field else expected)
@@ -56,14 +54,6 @@ class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The cell: one ledger, usually one cluster."""
     replicas: Literal[1, 3] = 1
     """Copies of every stream. Read when a stream is made; 3 needs a NATS cluster of at least three servers."""
-    user: Annotated[str, Meta(max_length=256)] = ""
-    """User name; needs ``password_file``."""
-    password_file: Path | None = None
-    """File that holds the password of ``user``."""
-    credentials_file: Path | None = None
-    """NATS credentials (JWT and key)."""
-    tls_ca_file: Path | None = None
-    """Certificate authority of the server, when the system does not know it."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """How long the first connection may take."""
 

@@ -4,22 +4,70 @@
 unasked, work that outlived the grace). 2: a wrong setting. The reason is printed before the process ends.
 """
 
+import argparse
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
 
 import uvloop
 
 from berth.runtime import logs
-from berth.runtime.errors import FatalError
+from berth.runtime.bus import NatsBus
+from berth.runtime.clock import Clock, SystemClock
+from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
+from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.port import Bus
 
+C = TypeVar("C", bound=ServiceConfig)
 Work = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 """What a process does until the event is set."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OK: Final = 0
 FAILED: Final = 1
+MISCONFIGURED: Final = 2
+DRAIN_S: Final = 4.0
+"""How long the bus may take to finish at the end; with ``grace_s`` it stays below the patience of whoever stops."""
+
+
+def main(
+    name: str, config_type: type[C], serve: Callable[[Bus, Clock, C, asyncio.Event], Coroutine[Any, Any, None]]
+) -> NoReturn:
+    """Be the service ``name``: read ``--config``, connect the bus, serve until asked to stop, drain, exit.
+
+    Args:
+        name: Name of the service, of its logs and of its connection.
+        config_type: Struct of its settings.
+        serve: Gets the bus, a clock, the settings and the event that asks it to finish and return.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m services.{name}", allow_abbrev=False)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; without it defaults hold")
+    arguments = parser.parse_args()
+    logs.configure(name, LogConfig())
+    try:
+        config = load(config_type, arguments.config)
+    except ConfigError as error:
+        sys.exit(report(error))
+    logs.configure(name, config.log)
+
+    async def work(stop: asyncio.Event) -> None:
+        bus = await _connect(name, config.bus, stop)
+        if bus is None:
+            return
+        try:
+            await supervise(
+                lambda asked: serve(bus, SystemClock(), config, asked),
+                stop=stop,
+                grace_s=config.grace_s,
+                guards=[_fail_when_lost(bus)],
+            )
+        finally:
+            await bus.drain(timeout_s=DRAIN_S)
+
+    sys.exit(run(work))
 
 
 def run(work: Work) -> int:
@@ -63,6 +111,24 @@ async def supervise(
             raise FatalError("the service ended without being asked to")
 
 
+async def _connect(name: str, config: BusConfig, stop: asyncio.Event) -> NatsBus | None:
+    """The bus, or None when the process was asked to stop before it was reached."""
+    servers = config.url.split(",")
+    async with asyncio.TaskGroup() as group:
+        connecting = group.create_task(
+            NatsBus.connect(servers, config.cell, name=name, timeout_s=config.connect_timeout_s), name="connect"
+        )
+        asked = group.create_task(_wait(stop), name="wait for stop")
+        await asyncio.wait({connecting, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        connecting.cancel()
+    return None if connecting.cancelled() else connecting.result()
+
+
+async def _fail_when_lost(bus: Bus) -> None:
+    raise await asyncio.shield(bus.lost)
+
+
 async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
 
@@ -85,13 +151,13 @@ async def _guarded(work: Work) -> int:
 
 
 def report(error: Exception) -> int:
-    """Exit code for ``error``, which is logged: the reason of a fatal one, everything about an unforeseen one."""
+    """Exit code for ``error``, which is logged: the reason of a foreseen one, everything about another."""
     log = logs.logger()
     code = FAILED
     for leaf in _leaves(error):
-        if isinstance(leaf, FatalError):
-            log.error("cannot go on", reason=str(leaf), exit_code=leaf.exit_code)
-            code = max(code, leaf.exit_code)
+        if isinstance(leaf, ShellError):
+            log.error("cannot go on", reason=str(leaf))
+            code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError) else FAILED)
         else:
             log.error("unforeseen error", reason=repr(leaf), exc_info=leaf)
     return code

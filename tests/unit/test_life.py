@@ -6,7 +6,11 @@ import json
 import logging
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -175,3 +179,52 @@ def test_a_person_reads_text(printed: io.StringIO) -> None:
     logs.configure("test", LogConfig(form="text"), printed)
     logs.logger().info("offer sent", took_ms=2)
     assert "offer sent" in printed.getvalue()
+
+
+PROGRAM = """
+import asyncio
+from berth.runtime.config import ServiceConfig
+from berth.runtime.life import main
+
+async def serve(bus, clock, config, stop):
+    await stop.wait()
+
+main("test", ServiceConfig, serve)
+"""
+
+
+def started(tmp_path: Path, settings: str) -> subprocess.Popen[str]:
+    path = tmp_path / "test.toml"
+    path.write_text(settings)
+    return subprocess.Popen(  # noqa: S603  # our own interpreter and words
+        [sys.executable, "-c", PROGRAM, "--config", str(path)],
+        cwd=Path(__file__).parents[2],
+        env={},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_process_with_a_wrong_setting_exits_2_and_names_it(tmp_path: Path) -> None:
+    _, err = (process := started(tmp_path, "grace_s = 0")).communicate(timeout=30)
+    assert process.returncode == 2
+    assert json.loads(err)["reason"] == "setting grace_s is 0: Expected `float` > 0.0"
+
+
+def test_a_process_that_finds_no_bus_exits_1_and_says_where_it_looked(tmp_path: Path) -> None:
+    settings = '[bus]\nurl = "nats://127.0.0.1:1"\nconnect_timeout_s = 0.2\n'
+    _, err = (process := started(tmp_path, settings)).communicate(timeout=30)
+    assert process.returncode == 1
+    assert "127.0.0.1:1" in err.splitlines()[-1]
+
+
+def test_a_process_that_is_asked_to_stop_while_it_connects_exits_0(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        process = started(tmp_path, f'[bus]\nurl = "nats://127.0.0.1:{port}"\n')
+        listener.settimeout(30)
+        connection, _ = listener.accept()  # it is connecting now, and gets no word
+        with connection:
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
