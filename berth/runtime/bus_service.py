@@ -1,0 +1,86 @@
+"""A handler of requests: one at a time, in order, with a bounded queue."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from berth.runtime.bus_wire import Listening, Received, Wire
+from berth.runtime.errors import FatalError, PoisonError, TransientError
+
+_log = structlog.get_logger()
+
+WAITING_MAX: Final = 65_536
+"""Requests that may wait for a handler; more are dropped and counted, their callers run into their time-out."""
+
+
+class NatsServed:
+    """See :class:`berth.runtime.port.Served`."""
+
+    def __init__(self, wire: Wire, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        self.dropped = 0
+        self._wire = wire
+        self._subject = subject
+        self._handler = handler
+        self._queue: deque[Received] = deque()
+        self._wake = asyncio.Event()
+        self._is_stopping = False
+        self._listening: Listening | None = None
+        # Not in a task group: its owner is the bus, which stops it at close; its failure goes to `lost`.
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {subject}")
+        self._task.add_done_callback(self._ended)
+
+    async def open(self, queue: str) -> None:
+        """Begin to listen."""
+        self._listening = await self._wire.listen(self._subject, self._receive, queue=queue)
+
+    async def stop(self) -> None:
+        """Take no more requests, finish those already received, end."""
+        if self._listening is not None:
+            await (self._listening.finish() if self._wire.connected else self._listening.stop())
+        self._is_stopping = True
+        self._wake.set()
+        await asyncio.wait([self._task])
+
+    async def cancel(self) -> None:
+        """End now."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _receive(self, message: Received) -> None:
+        if len(self._queue) >= WAITING_MAX:
+            self.dropped += 1
+            return
+        self._queue.append(message)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                while self._queue:
+                    await self._answer(self._queue.popleft())
+                if self._is_stopping:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            # A handler that is gone must not look alive: without it, callers are told at once that nobody serves.
+            if self._listening is not None and not self._is_stopping:
+                await self._listening.stop()
+
+    async def _answer(self, message: Received) -> None:
+        try:
+            reply = await self._handler(message.data)
+            if reply is not None and message.reply:
+                await self._wire.write(message.reply, reply)
+        except (TransientError, PoisonError) as error:
+            _log.warning("request not answered", subject=self._subject, reason=error.reason)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        failure = FatalError(f"handler of {self._subject} ended: {error!r}")
+        failure.__cause__ = error
+        self._wire.fail(failure)

