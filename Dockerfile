@@ -1,0 +1,19 @@
+# One image for all services; the command chooses: python -m services.<name> --config <file>.
+FROM python:3.11-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/berth
+WORKDIR /src
+COPY requirements.lock ./
+RUN /opt/berth/bin/pip install --quiet --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY berth berth
+COPY services services
+COPY schemas schemas
+RUN /opt/berth/bin/pip install --quiet --no-deps --no-build-isolation .
+
+FROM python:3.11-slim
+RUN useradd --uid 10001 --no-create-home berth
+COPY --from=build /opt/berth /opt/berth
+ENV PATH=/opt/berth/bin:$PATH PYTHONUNBUFFERED=1
+USER 10001
+CMD ["berth", "--help"]
