@@ -36,7 +36,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell
+	$(BIN)/codespell --ignore-words-list notin
 	$(BIN)/deptry .
 
 bench: setup ## Measure latency and throughput
