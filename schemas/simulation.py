@@ -1,0 +1,71 @@
+"""Requests to a simulated cluster and its answers. Sent over core NATS, never stored."""
+
+from typing import ClassVar
+
+from schemas.facts import RankFailure
+from schemas.message import Message
+from schemas.placement import Placement
+
+
+class BindGang(Message, frozen=True):
+    """Wish that the pods of an attempt run where the placement says. Asking again for the same attempt is harmless."""
+
+    KIND: ClassVar[str] = "sim.bind"
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    placement: Placement
+    run_ms: int = 0
+    """How long the pods run; 0 leaves it to the cluster."""
+
+
+class GangBound(Message, frozen=True):
+    """What became of the wish: how many pods run, and why the others do not."""
+
+    KIND: ClassVar[str] = "sim.bound"
+
+    bound: int
+    failures: list[RankFailure] = []
+    retry_after_ms: int = 0
+    """Nothing was done: pods of another attempt still have the name. Ask again after this time."""
+
+
+class SimCounts(Message, frozen=True):
+    """What a simulated cluster has seen since its start."""
+
+    KIND: ClassVar[str] = "sim.counts"
+
+    nodes: int
+    gangs_live: int = 0
+    pods_live: int = 0
+    chips_held: int = 0
+    pods_bound: int = 0
+    pods_failed: int = 0
+    pods_ended: int = 0
+    double_allocations: int = 0
+    """Chips that were to be given to a second pod. More than 0 is a fault of whoever placed."""
+    overcommits: int = 0
+    """Pods for which a node had no cpu or memory left. Likewise."""
+
+
+class EvictGang(Message, frozen=True):
+    """Wish that the pods of an attempt end. Asking again is harmless."""
+
+    KIND: ClassVar[str] = "sim.evict"
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    reason: str = ""
+
+
+class GangEvicted(Message, frozen=True):
+    """The pods end, or have ended."""
+
+    KIND: ClassVar[str] = "sim.evicted"
+
+    pods: int
+    """Pods that were still there."""

@@ -1,0 +1,140 @@
+"""Wiring of the simulated cluster: read the file, compare with what earlier runs said, restore pods, serve."""
+
+import asyncio
+
+from berth.core.packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
+from berth.formats.job_file import SHARE_LABEL
+from berth.formats.topology_file import Cluster, TopologyError, parse_cluster
+from berth.runtime.clock import Clock
+from berth.runtime.errors import FatalError
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, body_of, decode, open_envelope
+from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from schemas.placement import Share
+from schemas.subjects import StreamName
+from services.nodesim.config import NodesimConfig
+from services.nodesim.ground import Ground, leaving
+from services.nodesim.loop import Loop
+
+_LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
+
+
+async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Event) -> None:
+    """Be a simulated cluster until ``stop`` is set.
+
+    Raises:
+        FatalError: The topology file cannot be read or does not describe a cluster.
+        TransientError: The bus did not answer at the start.
+    """
+    cluster = read_cluster(config)
+    ground = Ground(cluster, start_ms=clock.now_ms())
+    loop = Loop(bus, clock, config, ground)
+    await _settle_ground(bus, clock, config, ground, loop)
+    await _restore_pods(bus, config, loop)
+    await loop.outbox.flush()
+    served = [
+        await bus.serve(bus.subjects.sim("bind"), loop.bind),
+        await bus.serve(bus.subjects.sim("evict"), loop.evict),
+        await bus.serve(bus.subjects.sim("counts"), loop.counts),
+    ]
+    logger().info("cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults))
+    try:
+        await loop.run(stop)
+    finally:
+        for handler in served:
+            await handler.stop()
+
+
+def read_cluster(config: NodesimConfig) -> Cluster:
+    """Cluster that the settings name.
+
+    Raises:
+        FatalError: Its file cannot be read, or does not describe a cluster.
+    """
+    try:
+        return parse_cluster(config.topology_file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FatalError(f"cannot read {config.topology_file}: {error}") from error
+    except TopologyError as error:
+        raise FatalError(f"{config.topology_file}: {error}") from error
+
+
+async def _settle_ground(bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground, loop: Loop) -> None:
+    """Say what differs from what earlier runs said: first where nodes have left, then the rest."""
+    subjects = bus.subjects
+    await bus.wait_mirror(
+        StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=config.mirror_wait_s
+    )
+    said: dict[str, NodesSeen | HealthSeen] = {}
+    old: dict[str, NodesSeen] = {}
+    for stored in await bus.read(StreamName.LATEST, filters=(subjects.facts("node"), subjects.facts("health"))):
+        message = _known(stored.data)
+        if message is not None:
+            said[stored.subject] = message
+        if isinstance(message, NodesSeen):
+            old[message.domain] = message
+    now_ms = clock.now_ms()
+    names = {domain: [node.name for node in unpack_nodes(message)] for domain, message in old.items()}
+    for domain, stay in leaving(names, ground.domains).items():
+        kept = set(stay)
+        rest = [node for node in unpack_nodes(old[domain]) if node.name in kept]
+        loop.outbox.put(subjects.fact_node(domain), pack_nodes(domain, rest, at_ms=now_ms))
+        if domain not in ground.domains:
+            loop.outbox.put(subjects.fact_health(domain), pack_health(domain, [], at_ms=now_ms))
+        said.pop(subjects.fact_node(domain), None)
+    await loop.outbox.flush()
+    loop.say_ground(list(ground.domains), said)
+    switches = ground.switches(now_ms)
+    before = await bus.last(StreamName.LATEST, subjects.fact_topology(SWITCHES))
+    if before is None or decode(before.data, TopologySeen).leaves != switches.leaves:
+        loop.outbox.put(subjects.fact_topology(SWITCHES), switches)
+    await loop.outbox.flush()
+
+
+def _known(data: bytes) -> NodesSeen | HealthSeen | None:
+    """A node or health fact; None for bytes that are neither, which are then overwritten."""
+    try:
+        envelope = open_envelope(data)
+        return body_of(envelope, HealthSeen if envelope.kind == HealthSeen.KIND else NodesSeen)
+    except DecodeError:
+        return None
+
+
+async def _restore_pods(bus: Bus, config: NodesimConfig, loop: Loop) -> None:
+    """Take up the pods that earlier runs left running."""
+    await bus.wait_mirror(
+        StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=config.mirror_wait_s
+    )
+    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("pod"),)):
+        try:
+            seen = decode(stored.data, PodsSeen)
+        except DecodeError as error:
+            logger().warning("pod fact unreadable", subject=stored.subject, reason=error.reason)
+            continue
+        if seen.foreign or not any(phase in _LIVE for phase in seen.phase):
+            continue
+        run_ms, share = await _declared(bus, seen)
+        loop.restore(seen, run_ms=run_ms, share=share)
+
+
+async def _declared(bus: Bus, seen: PodsSeen) -> tuple[int, Share | None]:
+    """Run time and quota that the gang's job declared; 0 and None when the job is not known any more."""
+    stored = await bus.last(StreamName.LATEST, bus.subjects.fact_job(seen.namespace, seen.gang))
+    if stored is None:
+        return 0, None
+    try:
+        job = decode(stored.data, JobSeen)
+    except DecodeError:
+        return 0, None
+    if job.uid != seen.uid or job.request is None:
+        return 0, None
+    return job.request.run_ms, _share(job.request.labels)
+
+
+def _share(labels: dict[str, str]) -> Share | None:
+    """Quota of a soft-share job. Source: specification, node and chip, section 8.9."""
+    aicore, hbm, policy = (labels.get(SHARE_LABEL + key, "") for key in ("aicoreQuota", "hbmQuota", "policy"))
+    if not (aicore.isdigit() and hbm.isdigit() and policy):
+        return None
+    return Share(aicore=int(aicore), hbm_mib=int(hbm), policy=policy)

@@ -1,0 +1,211 @@
+"""Receive, step, publish: the simulated cluster on the bus.
+
+Facts go through an outbox that keeps the newest message of each subject, in the order in which subjects changed; a request is
+answered when the facts that follow from it are stored.
+"""
+
+import asyncio
+from typing import Final, assert_never
+
+import msgspec
+
+from berth.runtime.clock import Clock
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
+from schemas.message import Message
+from schemas.placement import Share
+from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
+from services.nodesim.config import NodesimConfig
+from services.nodesim.ground import Ground
+from services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Restored, Sim, Ticked
+
+_MS: Final = 1000
+
+
+class Outbox:
+    """Facts that are still to be stored: the newest of each subject."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._waiting: dict[str, bytes] = {}
+        self._lock = asyncio.Lock()
+
+    def put(self, subject: str, message: Message) -> None:
+        """Add a fact; an older one of the subject is dropped."""
+        self._waiting[subject] = encode(message)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def flush(self) -> None:
+        """Store all that waits.
+
+        Raises:
+            TransientError: Something could not be stored; it and what came after it wait on.
+        """
+        async with self._lock:
+            while self._waiting:
+                subject, data = next(iter(self._waiting.items()))
+                await self._bus.publish(subject, data)
+                if self._waiting.get(subject) is data:
+                    del self._waiting[subject]
+
+
+class Loop:
+    """A simulated cluster at work.
+
+    Args:
+        bus: Where facts go and requests come from.
+        clock: Source of time.
+        config: Settings.
+        ground: The nodes.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._config = config
+        self._ground = ground
+        self.outbox = Outbox(bus)
+        self.sim = Sim(
+            ground,
+            run_default_ms=round(config.run_default_s * _MS),
+            terminating_ms=round(config.terminating_s * _MS),
+        )
+        self._said: dict[str, NodesSeen | HealthSeen] = {}
+        self._looked_ms = 0
+        self._changed = asyncio.Condition()
+        self._log = logger()
+
+    def say_ground(self, domains: list[str], said: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
+        """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
+
+        Args:
+            domains: Domains to look at.
+            said: What earlier runs said, by subject; None leaves what this run said.
+        """
+        self._said.update(said or {})
+        now_ms = self._looked_ms = self._clock.now_ms()
+        for domain in domains:
+            facts = self._ground.facts(domain, now_ms)
+            self._say(self._bus.subjects.fact_node(domain), facts.nodes)
+            self._say(self._bus.subjects.fact_health(domain), facts.health)
+
+    def _say(self, subject: str, message: NodesSeen | HealthSeen) -> None:
+        before = self._said.get(subject)
+        if before is None or not is_same(before, message):
+            self._said[subject] = message
+            self.outbox.put(subject, message)
+
+    def restore(self, seen: PodsSeen, *, run_ms: int, share: Share | None) -> None:
+        """Take up pods of an earlier run."""
+        self._step(Restored(seen, run_ms, share))
+
+    async def bind(self, data: bytes) -> bytes:
+        """Answer a :class:`BindGang`."""
+        try:
+            request = decode(data, BindGang)
+        except DecodeError as error:
+            return await self._unreadable(error, GangBound(0))
+        return await self._ask(request)
+
+    async def evict(self, data: bytes) -> bytes:
+        """Answer an :class:`EvictGang`."""
+        try:
+            request = decode(data, EvictGang)
+        except DecodeError as error:
+            return await self._unreadable(error, GangEvicted(0))
+        return await self._ask(request)
+
+    async def counts(self, _data: bytes) -> bytes:
+        """Answer with the counts, whatever was asked."""
+        return encode(self.sim.counts())
+
+    async def _unreadable(self, error: DecodeError, answer: GangBound | GangEvicted) -> bytes:
+        self._log.warning("request unreadable", reason=error.reason, kind=error.kind)
+        return encode(answer)
+
+    async def _ask(self, request: BindGang | EvictGang) -> bytes:
+        answer = self._step(request)
+        if answer is None:
+            raise FatalError(f"no answer to {request.KIND}")
+        await self.outbox.flush()
+        async with self._changed:
+            self._changed.notify_all()
+        return encode(answer)
+
+    def _step(self, event: Event) -> GangBound | GangEvicted | None:
+        answer: GangBound | GangEvicted | None = None
+        for effect in self.sim.step(event, self._clock.now_ms()):
+            match effect:
+                case PodsChanged(seen):
+                    self.outbox.put(self._bus.subjects.fact_pod(seen.namespace, seen.gang), seen)
+                    self._log.info(
+                        "pods changed",
+                        namespace=seen.namespace,
+                        gang=seen.gang,
+                        attempt=seen.attempt,
+                        phases=sorted({PodPhase(phase).name.lower() for phase in seen.phase}),
+                    )
+                case Answered(message):
+                    answer = message
+                case Alarmed(gang, failures):
+                    self._log.error(
+                        "placement does not fit",
+                        namespace=gang.namespace,
+                        gang=gang.name,
+                        attempt=gang.attempt,
+                        failures=len(failures),
+                        first=failures[0].reason if failures else "",
+                        double_allocations=self.sim.counts().double_allocations,
+                    )
+                case _:
+                    assert_never(effect)
+        return answer
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """End pods when they are due, let faults come and go, and store facts, until ``stop`` is set."""
+        wait_s = self._config.retry_wait_s
+        while not stop.is_set():
+            self._step(Ticked())
+            turn_ms = self._ground.next_turn_ms(self._looked_ms)
+            if turn_ms is not None and turn_ms <= self._clock.now_ms():
+                self.say_ground(self._ground.faulty_domains())
+            try:
+                await self.outbox.flush()
+                wait_s = self._config.retry_wait_s
+            except TransientError as error:
+                self._log.warning("facts not stored", waiting=len(self.outbox), reason=error.reason, wait_s=wait_s)
+                await _pause(stop, wait_s)
+                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
+                continue
+            await self._sleep(stop)
+        await self.outbox.flush()
+
+    async def _sleep(self, stop: asyncio.Event) -> None:
+        """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""
+        due = [moment for moment in (self.sim.next_due_ms(), self._ground.next_turn_ms(self._looked_ms)) if moment]
+        seconds = self._config.tick_s
+        if due:
+            seconds = min(seconds, max(min(due) - self._clock.now_ms(), 1) / _MS)
+        try:
+            async with asyncio.timeout(seconds), self._changed:
+                await self._changed.wait_for(stop.is_set)
+        except TimeoutError:
+            return
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+def is_same(one: NodesSeen | HealthSeen, other: NodesSeen | HealthSeen) -> bool:
+    """Whether two facts say the same, whenever they said it."""
+    return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)
