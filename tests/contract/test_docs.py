@@ -1,0 +1,77 @@
+"""The documents name what exists: files, make targets, settings with their defaults."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.runtime.config import BusConfig, LogConfig, ServiceConfig
+from schemas.ledger import Settings
+from schemas.subjects import StreamName, Subjects
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def rows() -> dict[str, str]:
+    """Default of each setting in the tables for operators, as written."""
+    return dict(re.findall(r"^\| `([a-z_.]+)` \| `?([^|`]+?)`? \|", OPERATORS, re.MULTILINE))
+
+
+def fields(struct: type[msgspec.Struct], prefix: str) -> dict[str, Any]:
+    return {f"{prefix}{field.name}": field.default for field in msgspec.structs.fields(struct)}
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))
+    local = [target for target in targets if "://" not in target]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+@each_page
+def test_make_targets_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = re.findall(r"(?:`|\$ )make ([a-z -]+)", page.read_text("utf-8"))
+    assert {target for words in named for target in words.split()} <= targets
+
+
+@each_page
+def test_files_of_the_tree_that_are_named_exist(page: Path) -> None:
+    named = set(re.findall(r"`((?:berth|schemas|services|docs|tests|\.ci)/[\w./-]+)`", page.read_text("utf-8")))
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_settings_of_every_service_are_documented_with_their_defaults() -> None:
+    want = {
+        **{name: value for name, value in fields(ServiceConfig, "").items() if name not in {"bus", "log"}},
+        **fields(BusConfig, "bus."),
+        **fields(LogConfig, "log."),
+        **fields(Settings, ""),
+    }
+    found = rows()
+    assert set(found) == set(want)
+    for name, value in want.items():
+        text = found[name] if isinstance(value, str) else tomllib.loads(f"x = {found[name]}")["x"]
+        assert text == value, name
+
+
+def test_every_stream_is_documented_with_its_limits() -> None:
+    limits = dict(re.findall(r"^\| `([A-Z]+)` \| ([^|]*?) \|", OPERATORS, re.MULTILINE))
+    assert set(limits) == {name.value for name in StreamName}
+    for spec in Subjects("any").streams():
+        if spec.max_age_s:
+            assert f"{spec.max_age_s // 86_400} days" in limits[spec.name]
+        if spec.max_bytes:
+            assert f"{spec.max_bytes >> 30} GiB" in limits[spec.name]
+
+
+def test_what_is_in_this_release_is_in_the_changelog() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
