@@ -1,0 +1,50 @@
+"""Fixtures of all tests: a real bus for those who ask, with a cell of its own for each."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.config import bus_url_from_environment
+from berth.runtime.server import EmbeddedServer
+
+_cells = count(1)
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a server for all tests: that of the environment, or one of our own."""
+    url = bus_url_from_environment()
+    if url is not None:
+        yield url
+        return
+    server = EmbeddedServer(tmp_path_factory.mktemp("nats"))
+    asyncio.run(server.start())
+    try:
+        yield server.url
+    finally:
+        asyncio.run(server.stop())
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> str:
+    """Name of a cell that no other test uses."""
+    return f"{tmp_path.parent.name}-{tmp_path.name}-{next(_cells)}"[-60:]
+
+
+@pytest.fixture
+async def real_bus(nats_server: str, cell: str) -> AsyncIterator[NatsBus]:
+    """A connection to the server of all tests, with the streams of the test's own cell."""
+    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        await bus.ensure_streams()
+        yield bus
+
+
+@pytest.fixture
+async def own_server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    """A server that the test may kill."""
+    async with EmbeddedServer(tmp_path / "nats") as server:
+        yield server

@@ -1,0 +1,194 @@
+"""The server behind :class:`tests.support.fake_bus.FakeBus`: streams in memory, and faults that a test may plant."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Protocol
+
+from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
+from berth.runtime.port import Stored
+from schemas.subjects import StreamSpec
+from tests.support.clock import ManualClock
+
+
+def matches(subject: str, filters: Sequence[str]) -> bool:
+    """Whether a subject is one of the wildcards; no filters match all."""
+    return not filters or any(_matches(subject.split("."), pattern.split(".")) for pattern in filters)
+
+
+def _matches(tokens: list[str], pattern: list[str]) -> bool:
+    for at, part in enumerate(pattern):
+        if part == ">":
+            return len(tokens) > at
+        if at >= len(tokens) or part not in {"*", tokens[at]}:
+            return False
+    return len(tokens) == len(pattern)
+
+
+class FakeStream:
+    """What the server keeps of one stream."""
+
+    def __init__(self, spec: StreamSpec, created: str) -> None:
+        self.spec = spec
+        self.created = created
+        self.last_seq = 0
+        self.messages: dict[int, Stored] = {}
+        self.expires_ms: dict[int, int] = {}
+        self.newest: dict[str, int] = {}
+
+    @property
+    def first_seq(self) -> int:
+        return next(iter(self.messages), self.last_seq + 1)
+
+    def put(self, stored: Stored, expires_ms: int | None) -> None:
+        older = self.newest.get(stored.subject)
+        if self.spec.per_subject and older is not None:
+            self.remove(older)
+        self.messages[stored.sequence] = stored
+        self.newest[stored.subject] = stored.sequence
+        self.last_seq = stored.sequence
+        if expires_ms is not None:
+            self.expires_ms[stored.sequence] = expires_ms
+
+    def remove(self, sequence: int) -> None:
+        stored = self.messages.pop(sequence, None)
+        self.expires_ms.pop(sequence, None)
+        if stored is not None and self.newest.get(stored.subject) == sequence:
+            del self.newest[stored.subject]
+
+    def expire(self, now_ms: int) -> None:
+        gone = [sequence for sequence, at_ms in self.expires_ms.items() if at_ms <= now_ms]
+        if self.spec.max_age_s:
+            oldest_ms = now_ms - self.spec.max_age_s * 1000
+            for sequence, stored in self.messages.items():
+                if stored.at_ms > oldest_ms:
+                    break
+                gone.append(sequence)
+        for sequence in gone:
+            self.remove(sequence)
+
+
+class Service(Protocol):
+    """A handler as the server sees it."""
+
+    subject: str
+    queue: str
+
+    def put(self, data: bytes, reply: Callable[[bytes], None]) -> None:
+        """Give it a request."""
+
+
+class FakeServer:
+    """State that all :class:`FakeBus` clients share, and the faults that a test may plant.
+
+    ``is_down`` makes every call fail as if the connection were away. ``lose_answers`` (count) makes that many stored
+    publishes land but end as ambiguous; ``lose_messages`` makes them end as ambiguous without landing.
+    """
+
+    def __init__(self, clock: ManualClock | None = None, *, payload_limit_bytes: int = 7_549_747) -> None:
+        self.clock = clock or ManualClock()
+        self.payload_limit_bytes = payload_limit_bytes
+        self.is_down = False
+        self.lose_answers = 0
+        self.lose_messages = 0
+        self.streams: dict[str, FakeStream] = {}
+        self.followers: list[asyncio.Event] = []
+        self.services: list[Service] = []
+        self._creations = count(1)
+        self._turns: dict[tuple[str, str], int] = {}
+
+    def make(self, name: str, spec: StreamSpec) -> None:
+        """Make a stream; one that exists is left alone."""
+        if name not in self.streams:
+            self.streams[name] = FakeStream(spec, f"creation {next(self._creations)}")
+
+    def delete(self, name: str) -> None:
+        """Delete a stream, as an operator might."""
+        del self.streams[name]
+        self.wake()
+
+    def rewind(self, name: str, last_seq: int) -> None:
+        """Let history go backwards, as after a restored backup."""
+        stream = self.streams[name]
+        for sequence in [sequence for sequence in stream.messages if sequence > last_seq]:
+            stream.remove(sequence)
+        stream.last_seq = last_seq
+        stream.newest = {stored.subject: sequence for sequence, stored in stream.messages.items()}
+        self.wake()
+
+    def stream(self, name: str) -> FakeStream:
+        # as it is now: what has expired is gone
+        self.check()
+        stream = self.streams.get(name)
+        if stream is None:
+            raise TransientError(f"stream {name} not found")
+        stream.expire(self.clock.now_ms())
+        return stream
+
+    def check(self) -> None:
+        if self.is_down:
+            raise TransientError("not connected; nothing was sent")
+
+    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
+        # what is expected: the scope, which is stream or subject, and its last sequence
+        self.check()
+        if len(data) > self.payload_limit_bytes:
+            raise OversizeError(subject, size_bytes=len(data), limit_bytes=self.payload_limit_bytes)
+        name = next((name for name, known in self.streams.items() if _takes(known.spec, subject)), None)
+        if name is None:
+            raise TransientError(f"no stream takes {subject}")
+        if self.lose_messages:
+            self.lose_messages -= 1
+            raise AmbiguousError(f"publish to {subject}: time-out")
+        stream = self.stream(name)
+        if ttl_s is not None and not stream.spec.allow_ttl:
+            raise PoisonError(f"publish to {subject}: per-message TTL is disabled")
+        if expected is not None:
+            scope, sequence = expected
+            last_seq = stream.last_seq if scope == "stream" else stream.newest.get(subject, 0)
+            if sequence != last_seq:
+                raise ConflictError(f"publish to {subject}: wrong last sequence: {last_seq}", last_seq=last_seq)
+        stored = Stored(subject, stream.last_seq + 1, data, self.clock.now_ms())
+        stream.put(stored, None if ttl_s is None else stored.at_ms + ttl_s * 1000)
+        for mirror in self._mirrors_of(name):
+            mirror.put(stored, None)
+        self.wake()
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise AmbiguousError(f"publish to {subject}: time-out")
+        return stored.sequence
+
+    def route(self, subject: str) -> list[Service]:
+        """Handlers that get a message: each without a queue, one of each queue in turn."""
+        self.check()
+        found: list[Service] = []
+        queues: dict[str, list[Service]] = {}
+        for service in self.services:
+            if matches(subject, (service.subject,)):
+                if service.queue:
+                    queues.setdefault(service.queue, []).append(service)
+                else:
+                    found.append(service)
+        for queue, members in queues.items():
+            turn = self._turns.get((subject, queue), 0)
+            self._turns[subject, queue] = turn + 1
+            found.append(members[turn % len(members)])
+        return found
+
+    def wake(self) -> None:
+        """Let all followers look at their streams."""
+        for event in self.followers:
+            event.set()
+
+    def _mirrors_of(self, name: str) -> list[FakeStream]:
+        cell = name.partition("_")[2]
+        origin = self.streams[name].spec.name
+        return [
+            stream
+            for mirror, stream in self.streams.items()
+            if stream.spec.mirror_of is origin and mirror.partition("_")[2] == cell
+        ]
+
+
+def _takes(spec: StreamSpec, subject: str) -> bool:
+    return bool(spec.subjects) and matches(subject, spec.subjects)
