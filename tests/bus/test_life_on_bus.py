@@ -1,0 +1,58 @@
+"""A service process on a real bus: it serves, stops when asked, and ends when the bus is lost."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import asyncio
+from berth.runtime import life, logs
+from berth.runtime.config import ServiceConfig
+from berth.runtime.errors import FatalError
+from schemas.subjects import StreamName
+
+async def until_asked(bus, clock, config, stop):
+    await bus.ensure_streams(replicas=config.bus.replicas)
+    await bus.publish(bus.subjects.status("a", "b"), b"here")
+    logs.logger().info("serving", cell=bus.subjects.cell, at_ms=clock.now_ms())
+    await stop.wait()
+    await bus.publish(bus.subjects.status("a", "b"), b"gone")
+
+async def until_lost(bus, clock, config, stop):
+    bus.lost.set_result(FatalError("connection closed for good"))
+    await stop.wait()
+
+life.main("test", ServiceConfig, {serve})
+"""
+
+
+def started(tmp_path: Path, serve: str, url: str, cell: str) -> subprocess.Popen[str]:
+    path = tmp_path / "test.toml"
+    path.write_text(f'[bus]\ncell = "{cell}"\n')
+    return subprocess.Popen(  # noqa: S603  # our own interpreter and words
+        [sys.executable, "-c", PROGRAM.replace("{serve}", serve), "--config", str(path)],
+        cwd=Path(__file__).parents[2],
+        env={"BERTH_BUS__URL": url},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_service_serves_until_it_is_asked_to_stop(tmp_path: Path, nats_server: str, cell: str) -> None:
+    process = started(tmp_path, "until_asked", nats_server, cell)
+    assert process.stderr is not None
+    ready = json.loads(process.stderr.readline())
+    assert (ready["event"], ready["service"], ready["cell"]) == ("serving", "test", cell)
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=30)
+    assert (process.returncode, rest) == (0, "")
+
+
+def test_a_service_whose_bus_is_lost_exits_1_and_says_so(tmp_path: Path, nats_server: str, cell: str) -> None:
+    process = started(tmp_path, "until_lost", nats_server, cell)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    last = json.loads(err.splitlines()[-1])
+    assert (last["event"], last["reason"]) == ("cannot go on", "connection closed for good")
