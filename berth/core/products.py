@@ -210,7 +210,7 @@ def _a3(name: str, title: str) -> Form:
         rule="pairs",
         group_size=2,
         weights=_PAIRS,
-        decisions=("a3-early-stop",),
+        decisions=("a3-early-stop", "a3-pair-choice"),
     )
 
 

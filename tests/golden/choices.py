@@ -1,0 +1,117 @@
+"""Families ``node_chip_handler_select``, ``node_chip_available`` and ``node_chip_softshare``."""
+
+import json
+
+import numpy as np
+
+from berth.core.forms import ACCELERATOR_TYPE, SCHEDULE_POLICY, SP_BLOCK, FormChoice, choose_form
+from berth.core.jobs import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
+from berth.core.picking import mask_of
+from berth.core.products import FORMS
+from berth.core.shares import memory_of
+from berth.core.softshare import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
+from berth.formats.device_list import PodChips, available
+from schemas.intake import JobRequest, Task
+from schemas.ledger import Settings
+from schemas.refusal import Refusal
+from tests.golden.harness import Answer, Line, differ
+
+
+def _given(**values: str | None) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def compare_form_choice(line: Line, _settings: Settings) -> Answer:
+    """Which product form a job gets."""
+    choice = choose_form(
+        resource=line["resource"],
+        labels=line["labels"],
+        annotations=_given(**{SCHEDULE_POLICY: line["schedule_policy"], SP_BLOCK: line["sp_block"]}),
+        selector=_given(**{ACCELERATOR_TYPE: line["accelerator_type"]}),
+    )
+    form = choice.form if isinstance(choice, FormChoice) else None
+    got = (form.chips_max, form.drops_network, list(form.forbidden)) if form is not None else (0, False, [])
+    expected = (line["max_per_node"], line["drops_net_unhealthy_when_distributed"], line["forbidden_sizes"])
+    return Answer((*differ("handled", line["handled"], form is not None), *differ("form", expected, got)))
+
+
+def compare_available(line: Line, _settings: Settings) -> Answer:
+    """The free chips of a node, from the cluster's texts."""
+    infos = json.dumps({name: {} for name in line["base_device_names"]})
+    result = available(
+        base_device_infos=infos if line["node_has_base_device_infos"] else None,
+        device_list=line["configmap_device_list"],
+        pods=[PodChips(pod["name"], pod["phase"], pod["annotations"]) for pod in line["pods"]],
+        self_maintained=line["self_maintain_available_card"],
+        soft_share=line["node_soft_share_label"],
+    )
+    return Answer(differ("free", _free_sets(line["resulting_device_list"]), _free_sets(result)))
+
+
+def _free_sets(device_list: dict[str, str]) -> dict[str, list[str]]:
+    """Free chips by resource, as sets; keys with a dash say other things."""
+    return {key: sorted(set(text.split(","))) for key, text in sorted(device_list.items()) if "-" not in key}
+
+
+def share_columns(line: Line) -> ShareColumns:
+    """Columns of a line's nodes."""
+    nodes = line["nodes"]
+    core = np.zeros((len(nodes), CHIP_IDS), np.int16)
+    hbm = np.zeros((len(nodes), CHIP_IDS), np.int32)
+    policy = np.zeros((len(nodes), CHIP_IDS), np.uint8)
+    for row, node in enumerate(nodes):
+        for use in node["used"]:
+            core[row, use["card"]] += use["aicore_quota"]
+            hbm[row, use["card"]] += use["hbm_quota_mb"]
+            policy[row, use["card"]] = POLICY_NUMBERS[use["policy"]]
+    return ShareColumns(
+        core=core,
+        hbm=hbm,
+        policy=policy,
+        memory_mib=np.array([memory_of(node["chip_memory_label"]) for node in nodes], np.int32),
+        enabled=np.array([node["enabled_label"] for node in nodes], np.bool_),
+        free=np.array([mask_of(node["free"]) for node in nodes], np.uint64),
+    )
+
+
+def _filtered(scores: dict[str, int | None]) -> list[str]:
+    return sorted(name for name, score in scores.items() if score is None)
+
+
+def compare_soft_share(line: Line, settings: Settings) -> Answer:
+    """A soft-share job on nodes that are independent of one another."""
+    quota = _given(
+        **{SHARE_AICORE: line["aicore_quota"], SHARE_HBM: line["hbm_quota_mb"], SHARE_POLICY: line["policy"]}
+    )
+    request = JobRequest(
+        namespace="ns",
+        name="job",
+        uid="",
+        resource="huawei.com/Ascend910",
+        tasks=[Task("worker", line["tasks"], 1)],
+        labels=quota,
+        annotations={SCHEDULE_POLICY: line["product"]},
+    )
+    valid = validate(request, settings)
+    if isinstance(valid, Refusal) or valid.share is None:
+        return Answer(differ("valid", line["job_valid"], got=False))
+    columns = share_columns(line)
+    reasons, scores = evaluate_share(columns, valid.share, gang_pods=valid.chip_pods, settings=settings)
+    names = [node["name"] for node in line["nodes"]]
+    got = {name: None if reasons[row] else int(scores[row]) for row, name in enumerate(names)}
+    differences = [*differ("valid", line["job_valid"], got=True)]
+    differences += differ("filtered", _filtered(line["scores"]), _filtered(got))
+    differences += differ("scores", line["scores"], got)
+    for row, name in enumerate(names):
+        if name not in line["chosen_card"]:
+            continue
+        chip = pick_share(
+            valid.share,
+            free=int(columns.free[row]),
+            core=columns.core[row].tolist(),
+            hbm=columns.hbm[row].tolist(),
+            policy=columns.policy[row].tolist(),
+            memory_mib=int(columns.memory_mib[row]),
+        )
+        differences += differ("chip", line["chosen_card"][name], chip, name)
+    return Answer(tuple(differences), active=FORMS[valid.form].decisions)

@@ -1,0 +1,16 @@
+"""The families that are built, by the name of their file; later parts add theirs here."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.golden.chips import compare_node_chip, compare_sequence
+from tests.golden.choices import compare_available, compare_form_choice, compare_soft_share
+from tests.golden.harness import Compare
+
+FAMILIES: Final[Mapping[str, Compare]] = {
+    "node_chip": compare_node_chip,
+    "node_chip_available": compare_available,
+    "node_chip_handler_select": compare_form_choice,
+    "node_chip_sequences": compare_sequence,
+    "node_chip_softshare": compare_soft_share,
+}

@@ -1,0 +1,123 @@
+"""The harness agrees with the vectors, and notices when it should not."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas.ledger import Settings
+from tests.golden.__main__ import main
+from tests.golden.families import FAMILIES
+from tests.golden.folder import DATA, vectors_folder
+from tests.golden.harness import (
+    DEFAULTS,
+    PARITY,
+    RUNS,
+    Answer,
+    Line,
+    Tally,
+    family_of,
+    read_lines,
+    run_file,
+    run_lines,
+    vector_files,
+)
+
+
+def built_files(folder: Path) -> list[Path]:
+    return [path for path in vector_files(folder) if family_of(path) in FAMILIES] if folder.is_dir() else []
+
+
+FILES = built_files(DATA) + built_files(vectors_folder())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(("run", "settings"), RUNS, ids=[name for name, _ in RUNS])
+def test_every_line_agrees(path: Path, run: str, settings: Settings) -> None:
+    tally = run_file(path, FAMILIES[family_of(path)], run=run, settings=settings)
+    assert not tally.failed, tally.text()
+    assert tally.compared > 0
+
+
+def test_small_files_cover_every_built_family() -> None:
+    assert {family_of(path) for path in built_files(DATA)} == set(FAMILIES)
+
+
+def altered(value: object) -> object:
+    if isinstance(value, dict) and value:
+        return {key: altered(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [*value, 63]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value + 1
+    return {True: False, False: True}.get(value, 1) if isinstance(value, bool) else "stranger"
+
+
+ALTERED = [
+    ("node_chip", "scores"),
+    ("node_chip", "chosen_chips"),
+    ("node_chip", "error"),
+    ("node_chip_sequences", "steps"),
+    ("node_chip_sequences", "release_last"),
+    ("node_chip_available", "resulting_device_list"),
+    ("node_chip_handler_select", "handled"),
+    ("node_chip_handler_select", "max_per_node"),
+    ("node_chip_handler_select", "forbidden_sizes"),
+    ("node_chip_softshare", "scores"),
+    ("node_chip_softshare", "chosen_card"),
+    ("node_chip_softshare", "job_valid"),
+]
+
+
+@pytest.mark.parametrize(("family", "field"), ALTERED)
+def test_an_altered_expectation_is_a_difference_in_both_runs(family: str, field: str) -> None:
+    line = next(read_lines(DATA / f"{family}.jsonl"))
+    wrong = line | {field: altered(line[field])}
+    if field == "steps":
+        wrong = line | {"steps": [line["steps"][0] | {"node": "stranger"}, *line["steps"][1:]]}
+    for run, settings in RUNS:
+        tally = run_lines(iter([wrong]), FAMILIES[family], Tally(family, "altered", run), settings)
+        assert tally.differing == 1
+        assert tally.failed
+        assert tally.shown
+
+
+def test_a_decision_does_not_pardon_what_the_reference_run_gets_wrong_too() -> None:
+    line = next(line for line in read_lines(DATA / "node_chip.jsonl") if line["id"] == "310p-health")
+    wrong = line | {"scores": {"a": 1}}
+    tally = run_lines(iter([wrong]), FAMILIES["node_chip"], Tally("node_chip", "altered", "default"), DEFAULTS)
+    assert tally.differing == 1
+
+
+def test_a_name_that_nobody_allowed_fails() -> None:
+    def stranger(_line: Line, _settings: Settings) -> Answer:
+        return Answer(skipped=("because",))
+
+    tally = run_lines(iter([{}]), stranger, Tally("x", "x", "parity"), PARITY)
+    assert tally.failed
+    assert "not allowed: because" in tally.text()
+
+
+def test_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "absent")]) == 2
+    assert "is not a folder" in capsys.readouterr().err
+    assert main([str(tmp_path)]) == 2
+    assert "holds no vectors" in capsys.readouterr().err
+    (tmp_path / "later.jsonl").write_text("{}\n")
+    assert main([str(tmp_path), "--family", "later"]) == 2
+    assert "not built yet" in capsys.readouterr().err
+    assert main([str(tmp_path), "--family", "stranger"]) == 2
+    assert "unknown" in capsys.readouterr().err
+    assert main([str(tmp_path)]) == 0
+    assert "not built yet" in capsys.readouterr().out
+
+
+def test_command_line_fails_on_a_difference_and_reads_gz(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = next(read_lines(DATA / "node_chip_handler_select.jsonl"))
+    with gzip.open(tmp_path / "node_chip_handler_select.jsonl.gz", "wt", encoding="utf-8") as stream:
+        stream.write(json.dumps(line) + "\n" + json.dumps(line | {"handled": False}) + "\n")
+    assert main([str(tmp_path), "--family", "node_chip_handler_select"]) == 1
+    out = capsys.readouterr().out
+    assert "differing    1" in out
+    assert "line 2: handled: expected False, got True" in out
