@@ -224,10 +224,10 @@ class NatsFollower:
     async def _hand_over(self, session: _Session) -> bool:
         """Hand a slice of the queue over; False when another consumer is needed."""
         if self._queue:
-            session.heard_at = self._loop.time()
             for _ in range(min(len(self._queue), _SLICE)):
                 if not self._take(session, self._queue.popleft()):
                     return False
+            session.heard_at = self._loop.time()  # taken now: handing over may have been slow
             await asyncio.sleep(0)
         return True
 

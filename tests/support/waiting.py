@@ -1,6 +1,7 @@
 """Waiting for a condition with a deadline; the only place in the tests that sleeps."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 _PAUSE_S = 0.005
@@ -18,3 +19,8 @@ async def until(condition: Callable[[], object], *, deadline_s: float, what: str
         if loop.time() > end:
             raise AssertionError(f"not within {deadline_s} s: {what}")
         await asyncio.sleep(_PAUSE_S)
+
+
+def block(seconds: float) -> None:
+    """Hold the event loop, as code that computes too long does."""
+    time.sleep(seconds)

@@ -1,0 +1,62 @@
+"""Streams on a real server: what they are, and what is never done to them."""
+
+import msgspec
+import pytest
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.errors import FatalError
+from schemas.subjects import StreamName
+
+pytestmark = pytest.mark.timeout(30)
+
+
+async def config_of(bus: NatsBus, stream: StreamName) -> dict[str, object]:
+    answer = await bus.request(f"$JS.API.STREAM.INFO.{bus.subjects.stream(stream)}", b"", timeout_s=5)
+    found: dict[str, object] = msgspec.json.decode(answer)["config"]
+    return found
+
+
+async def test_the_mirror_keeps_sequences_through_many_overwrites(real_bus: NatsBus) -> None:
+    subjects = real_bus.subjects
+    futures = [real_bus.submit(subjects.fact_node(str(number % 7)), b"%d" % number) for number in range(1, 1001)]
+    head = max([await future for future in futures])
+    await real_bus.wait_mirror(StreamName.LATEST, at_least=head, timeout_s=10)
+    latest = {message.sequence: message for message in await real_bus.read(StreamName.LATEST)}
+    facts = {message.sequence: message for message in await real_bus.read(StreamName.FACTS)}
+    assert sorted(latest) == list(range(head - 6, head + 1))
+    assert all(latest[sequence][:3] == facts[sequence][:3] for sequence in latest)
+
+
+async def test_a_changed_setting_is_corrected(real_bus: NatsBus) -> None:
+    config = await config_of(real_bus, StreamName.LEDGER)
+    config["max_bytes"] = 1 << 20
+    stream = real_bus.subjects.stream(StreamName.LEDGER)
+    await real_bus.request(f"$JS.API.STREAM.UPDATE.{stream}", msgspec.json.encode(config), timeout_s=5)
+    await real_bus.ensure_streams(max_bytes={StreamName.FACTS: 1 << 30})
+    assert (await config_of(real_bus, StreamName.LEDGER))["max_bytes"] == -1
+    assert (await config_of(real_bus, StreamName.FACTS))["max_bytes"] == 1 << 30
+
+
+async def test_a_setting_that_cannot_change_is_fatal_and_named(nats_server: str, cell: str) -> None:
+    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+        stream = bus.subjects.stream(StreamName.LEDGER)
+        config = {"name": stream, "subjects": [bus.subjects.ledger], "storage": "memory"}
+        await bus.request(f"$JS.API.STREAM.CREATE.{stream}", msgspec.json.encode(config), timeout_s=5)
+        with pytest.raises(FatalError, match=f"{stream}.*storage"):
+            await bus.ensure_streams()
+
+
+async def test_the_server_itself_refuses_to_remove_facts(real_bus: NatsBus) -> None:
+    await real_bus.publish(real_bus.subjects.fact_timer, b"x")
+    for stream in (StreamName.FACTS, StreamName.LATEST):
+        name = real_bus.subjects.stream(stream)
+        for verb, body in (("PURGE", b"{}"), ("MSG.DELETE", b'{"seq":1}')):
+            answer = await real_bus.request(f"$JS.API.STREAM.{verb}.{name}", body, timeout_s=5)
+            assert "error" in msgspec.json.decode(answer), (stream, verb)
+
+
+async def test_two_cells_share_nothing(nats_server: str, real_bus: NatsBus, cell: str) -> None:
+    async with await NatsBus.connect(nats_server, f"{cell}.b", name="test") as other:
+        await other.ensure_streams()
+        await other.append(b"x", expected_seq=0)
+        assert (await real_bus.state(StreamName.LEDGER)).last_seq == 0
