@@ -30,6 +30,7 @@ async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Eve
     cluster = read_cluster(config)
     ground = Ground(cluster, start_ms=clock.now_ms())
     loop = Loop(bus, clock, config, ground)
+    await bus.ensure_streams(replicas=config.bus.replicas)
     await _settle_ground(bus, clock, config, ground, loop)
     await _restore_pods(bus, config, loop)
     await loop.outbox.flush()
@@ -96,7 +97,9 @@ def _known(data: bytes) -> NodesSeen | HealthSeen | None:
     """A node or health fact; None for bytes that are neither, which are then overwritten."""
     try:
         envelope = open_envelope(data)
-        return body_of(envelope, HealthSeen if envelope.kind == HealthSeen.KIND else NodesSeen)
+        if envelope.kind == HealthSeen.KIND:
+            return body_of(envelope, HealthSeen)
+        return body_of(envelope, NodesSeen)
     except DecodeError:
         return None
 

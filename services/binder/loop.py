@@ -1,0 +1,205 @@
+"""Take an attempt, do what is next for it, say what came of it."""
+
+import asyncio
+from typing import Final
+
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.facts import JobSeen, OutcomeSeen, RankFailure
+from schemas.simulation import GangBound
+from schemas.subjects import StreamName
+from services.binder.cluster import Cluster, Gang
+from services.binder.config import BinderConfig
+from services.binder.work import Attempt, AttemptKey, Step, Work
+
+FAILURES_TOLD_MAX: Final = 256
+"""Failures that an outcome lists; a message must stay small."""
+_TRIES_QUIET: Final = 2
+"""Tries that fail without a warning."""
+
+
+class Loop:
+    """The binder at work: several attempts at a time, each by one hand only.
+
+    Args:
+        bus: Where outcomes go.
+        cluster: Where pods are bound.
+        clock: Source of time.
+        config: Settings.
+        work: What is to be done.
+    """
+
+    def __init__(self, bus: Bus, cluster: Cluster, clock: Clock, config: BinderConfig, work: Work) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._clock = clock
+        self._config = config
+        self.work = work
+        self._ready: dict[AttemptKey, None] = {}
+        self._busy: set[AttemptKey] = set()
+        self._again: set[AttemptKey] = set()
+        self._waiting: dict[AttemptKey, asyncio.TimerHandle] = {}
+        self._tries: dict[AttemptKey, int] = {}
+        self._stopping = False
+        self._woken = asyncio.Event()
+        self._log = logger()
+
+    def wake(self, keys: list[AttemptKey]) -> None:
+        """Look at attempts, soon."""
+        for key in keys:
+            if key in self._busy:
+                self._again.add(key)
+            elif self.work.next_step(key) is not None:
+                self._ready[key] = None
+            else:
+                self._tries.pop(key, None)
+        if self._ready:
+            self._woken.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is to be done now; what waits for another try does not count."""
+        return not self._ready and not self._busy
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set, then finish what is in hand."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._config.gangs_at_once):
+                group.create_task(self._hand(), name=f"hand {number}")
+            await stop.wait()
+            self._stopping = True
+            self._woken.set()
+        for timer in self._waiting.values():
+            timer.cancel()
+
+    async def _hand(self) -> None:
+        while True:
+            while not self._ready and not self._stopping:
+                self._woken.clear()
+                await self._woken.wait()
+            if self._stopping:
+                return
+            key = next(iter(self._ready))
+            del self._ready[key]
+            self._busy.add(key)
+            try:
+                await self._advance(key)
+            finally:
+                self._busy.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.wake([key])
+
+    async def _advance(self, key: AttemptKey) -> None:
+        """Do what is next for an attempt, until nothing is; a failed try is made again later."""
+        try:
+            while (step := self.work.next_step(key)) is not None and not self._stopping:
+                await self._perform(step)
+                self._tries.pop(key, None)
+        except TransientError as error:
+            self._later(key, error)
+
+    def _later(self, key: AttemptKey, error: TransientError) -> None:
+        tries = self._tries[key] = self._tries.get(key, 0) + 1
+        doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
+        wait_s = min(max(doubled_s, error.retry_after_s if tries == 1 else 0), self._config.retry_wait_max_s)
+        if tries > _TRIES_QUIET:
+            self._log.warning(
+                "gang not done yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
+            )
+        previous = self._waiting.pop(key, None)
+        if previous is not None:
+            previous.cancel()
+        self._waiting[key] = asyncio.get_running_loop().call_later(wait_s, self._try_again, key)
+
+    def _try_again(self, key: AttemptKey) -> None:
+        self._waiting.pop(key, None)
+        self.wake([key])
+
+    async def _perform(self, step: Step) -> None:
+        attempt = step.attempt
+        began_s = self._clock.monotonic_s()
+        outcome = await (self._bind(attempt) if step.verb == "bind" else self._evict(attempt))
+        key = (attempt.uid, attempt.attempt)
+        if key in self.work.attempts:  # else it was released meanwhile, and another attempt may own the subject
+            await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+            self.work.apply_outcome(outcome)
+        self._log.info(
+            "gang handled",
+            verb=step.verb,
+            namespace=attempt.namespace,
+            gang=attempt.name,
+            attempt=attempt.attempt,
+            outcome=outcome.state,
+            bound=outcome.bound,
+            failed=len(outcome.failures),
+            took_ms=round((self._clock.monotonic_s() - began_s) * 1000, 1),
+        )
+
+    async def _bind(self, attempt: Attempt) -> OutcomeSeen:
+        gang = _gang(attempt, await self._run_ms(attempt))
+        try:
+            bound = await self._cluster.bind(gang)
+        except PoisonError as error:
+            bound = GangBound(0, [RankFailure(rank, error.reason) for rank in range(attempt.placement.pods())])
+        failures = bound.failures
+        silent = attempt.placement.pods() - bound.bound - len(failures)
+        if silent > 0:
+            named = {failure.rank for failure in failures}
+            rank = next(rank for rank in range(attempt.placement.pods()) if rank not in named)
+            failures = [*failures, RankFailure(rank, f"the cluster says nothing of {silent} pods, this one or others")]
+        return self._outcome(attempt, bound, failures)
+
+    def _outcome(self, attempt: Attempt, bound: GangBound, failures: list[RankFailure]) -> OutcomeSeen:
+        return OutcomeSeen(
+            namespace=attempt.namespace,
+            name=attempt.name,
+            uid=attempt.uid,
+            attempt=attempt.attempt,
+            state="failed" if failures else "bound",
+            bound=bound.bound,
+            failures=failures[:FAILURES_TOLD_MAX],
+            ledger_seq=attempt.ledger_seq,
+            at_ms=self._clock.now_ms(),
+        )
+
+    async def _evict(self, attempt: Attempt) -> OutcomeSeen:
+        try:
+            await self._cluster.evict(_gang(attempt, 0), reason=attempt.evict_reason)
+        except PoisonError as error:
+            # Nobody else can end these pods: keep asking, and say so.
+            raise TransientError(error.reason) from error
+        before = self.work.outcome_of(attempt)
+        return OutcomeSeen(
+            namespace=attempt.namespace,
+            name=attempt.name,
+            uid=attempt.uid,
+            attempt=attempt.attempt,
+            state="evicted",
+            bound=before.bound if before is not None else 0,
+            failures=before.failures if before is not None else [],
+            ledger_seq=attempt.evict_seq,
+            at_ms=self._clock.now_ms(),
+        )
+
+    async def _run_ms(self, attempt: Attempt) -> int:
+        """Run time that the accepted job declares; 0 when it is not known."""
+        subject = self._bus.subjects.fact_job(attempt.namespace, attempt.name)
+        for stream in (StreamName.LATEST, StreamName.FACTS):
+            stored = await self._bus.last(stream, subject)
+            if stored is None:
+                continue
+            try:
+                job = decode(stored.data, JobSeen)
+            except DecodeError:
+                continue
+            if job.uid == attempt.uid and job.request is not None:
+                return job.request.run_ms
+        return 0
+
+
+def _gang(attempt: Attempt, run_ms: int) -> Gang:
+    return Gang(attempt.namespace, attempt.name, attempt.uid, attempt.attempt, attempt.placement, run_ms)
