@@ -10,6 +10,7 @@ from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Epoch, Round
 from schemas.message import Message
 from schemas.offers import Advance, Offer, ScoreRequest
+from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
 from schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -29,6 +30,11 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     Advance,
     Offer,
     ScoreRequest,
+    BindGang,
+    GangBound,
+    SimCounts,
+    EvictGang,
+    GangEvicted,
     SnapshotBody,
     SnapshotChunk,
     SnapshotEnd,

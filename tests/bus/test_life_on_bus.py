@@ -4,8 +4,12 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+PROCESSES: list[subprocess.Popen[str]] = []
 PROGRAM = """
 import asyncio
 from berth.runtime import life, logs
@@ -28,16 +32,26 @@ life.main("test", ServiceConfig, {serve})
 """
 
 
+@pytest.fixture(autouse=True)
+def no_process_left() -> Iterator[None]:
+    yield
+    while PROCESSES:
+        with PROCESSES.pop() as process:
+            process.kill()
+
+
 def started(tmp_path: Path, serve: str, url: str, cell: str) -> subprocess.Popen[str]:
     path = tmp_path / "test.toml"
     path.write_text(f'[bus]\ncell = "{cell}"\n')
-    return subprocess.Popen(  # noqa: S603  # our own interpreter and words
+    process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
         [sys.executable, "-c", PROGRAM.replace("{serve}", serve), "--config", str(path)],
         cwd=Path(__file__).parents[2],
         env={"BERTH_BUS__URL": url},
         stderr=subprocess.PIPE,
         text=True,
     )
+    PROCESSES.append(process)
+    return process
 
 
 def test_a_service_serves_until_it_is_asked_to_stop(tmp_path: Path, nats_server: str, cell: str) -> None:

@@ -32,6 +32,7 @@ from schemas.message import Message
 from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 from schemas.placement import Placement, Run, Share, placement_of
 from schemas.refusal import NodeReason, ReasonCount, Refusal
+from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
 from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 
 FOLDER: Final = Path(__file__).parent / "samples"
@@ -44,7 +45,9 @@ _LINE: Final = 96
 
 def samples() -> dict[str, Message]:
     """A message of each kind, by kind, with a value in every field."""
-    return {message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_status())}
+    return {
+        message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_simulation(), *_status())
+    }
 
 
 def store() -> list[Path]:
@@ -302,6 +305,28 @@ def _offers() -> tuple[Message, ...]:
             ],
         ),
         Advance(epoch=3, facts_seq=102, ledger_seq=42, at_ms=_AT_MS + 9),
+    )
+
+
+def _simulation() -> tuple[Message, ...]:
+    return (
+        BindGang(
+            namespace="team-a", name="llm-7b.pretrain", uid="0b7c", attempt=1, placement=_placement(), run_ms=60_000
+        ),
+        GangBound(bound=2, failures=[RankFailure(rank=2, reason="no such node")], retry_after_ms=250),
+        SimCounts(
+            nodes=42,
+            gangs_live=3,
+            pods_live=12,
+            chips_held=96,
+            pods_bound=40,
+            pods_failed=1,
+            pods_ended=28,
+            double_allocations=1,
+            overcommits=2,
+        ),
+        EvictGang(namespace="team-a", name="llm-7b.pretrain", uid="0b7c", attempt=1, reason="cancelled"),
+        GangEvicted(pods=3),
     )
 
 

@@ -1,5 +1,6 @@
 """The documents name what exists: files, make targets, settings with their defaults."""
 
+import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -8,24 +9,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.runtime.config import BusConfig, LogConfig, ServiceConfig
-from schemas.ledger import Settings
+from berth.runtime.config import ServiceConfig
 from schemas.subjects import StreamName, Subjects
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
 
+SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
+NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it
+
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-def rows() -> dict[str, str]:
-    """Default of each setting in the tables for operators, as written."""
-    return dict(re.findall(r"^\| `([a-z_.]+)` \| `?([^|`]+?)`? \|", OPERATORS, re.MULTILINE))
+def rows(heading: str) -> dict[str, str]:
+    """Default of each setting in the tables below a heading for operators, as written."""
+    section = OPERATORS.partition(f"### {heading}\n")[2].partition("\n#")[0]
+    return dict(re.findall(r"^\| `([a-z_.]+)` \| `?([^|`]+?)`? \|", section, re.MULTILINE))
 
 
 def fields(struct: type[msgspec.Struct], prefix: str) -> dict[str, Any]:
-    return {f"{prefix}{field.name}": field.default for field in msgspec.structs.fields(struct)}
+    """Default of each field by its path, those of sections included."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.default, msgspec.Struct):
+            found.update(fields(type(field.default), f"{prefix}{field.name}."))
+        elif field.name not in NOT_FOR_OPERATORS:
+            found[f"{prefix}{field.name}"] = field.default
+    return found
 
 
 @each_page
@@ -48,18 +59,31 @@ def test_files_of_the_tree_that_are_named_exist(page: Path) -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_settings_of_every_service_are_documented_with_their_defaults() -> None:
-    want = {
-        **{name: value for name, value in fields(ServiceConfig, "").items() if name not in {"bus", "log"}},
-        **fields(BusConfig, "bus."),
-        **fields(LogConfig, "log."),
-        **fields(Settings, ""),
-    }
-    found = rows()
-    assert set(found) == set(want)
+def settings_of(service: str) -> type[ServiceConfig]:
+    module = importlib.import_module(f"services.{service}.config")
+    (found,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ServiceConfig) and value is not ServiceConfig
+    ]
+    return found
+
+
+def agree(found: dict[str, str], want: dict[str, Any]) -> None:
+    assert sorted(found) == sorted(want)
     for name, value in want.items():
-        text = found[name] if isinstance(value, str) else tomllib.loads(f"x = {found[name]}")["x"]
-        assert text == value, name
+        if value is not msgspec.NODEFAULT:
+            assert (found[name] if isinstance(value, str) else tomllib.loads(f"x = {found[name]}")["x"]) == value, name
+
+
+def test_settings_of_every_service_are_documented_with_their_defaults() -> None:
+    agree(rows("Every service"), fields(ServiceConfig, ""))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_settings_of_a_service_are_documented_with_their_defaults(service: str) -> None:
+    own = fields(settings_of(service), "")
+    agree(rows(service), {name: value for name, value in own.items() if name not in fields(ServiceConfig, "")})
 
 
 def test_every_stream_is_documented_with_its_limits() -> None:

@@ -181,6 +181,17 @@ def test_a_person_reads_text(printed: io.StringIO) -> None:
     assert "offer sent" in printed.getvalue()
 
 
+PROCESSES: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_process_left() -> Iterator[None]:
+    yield
+    while PROCESSES:
+        with PROCESSES.pop() as process:
+            process.kill()
+
+
 PROGRAM = """
 import asyncio
 from berth.runtime.config import ServiceConfig
@@ -196,13 +207,15 @@ main("test", ServiceConfig, serve)
 def started(tmp_path: Path, settings: str) -> subprocess.Popen[str]:
     path = tmp_path / "test.toml"
     path.write_text(settings)
-    return subprocess.Popen(  # noqa: S603  # our own interpreter and words
+    process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
         [sys.executable, "-c", PROGRAM, "--config", str(path)],
         cwd=Path(__file__).parents[2],
         env={},
         stderr=subprocess.PIPE,
         text=True,
     )
+    PROCESSES.append(process)
+    return process
 
 
 def test_a_process_with_a_wrong_setting_exits_2_and_names_it(tmp_path: Path) -> None:
