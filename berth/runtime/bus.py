@@ -3,6 +3,8 @@
 The client's traps are met here and in the ``bus_*`` modules. Its own stored publishes never resolve on a refusal, its
 ordered consumer loses messages when its queue is full, its buffer sends at reconnect what the caller gave up long
 ago, and it closes for good when a message with headers is above the payload limit; so none of these are used.
+
+Over 400 lines, because everything that touches the client has to be here.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
 
 from berth.runtime import bus_streams
 from berth.runtime.bus_api import Api
@@ -33,7 +36,8 @@ _PING_INTERVAL_S: Final = 5
 _CLOSE_S: Final = 5.0
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _READ_PROGRESS_S: Final = 10.0
-_CLIENT_ERRORS: Final = (nats.errors.Error, OSError)
+_WATCH_S: Final = 1.0
+_CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
 
 
 class _NatsListening:
@@ -63,7 +67,9 @@ class _NatsWire:
         self._on_break = on_break
         self._on_return = on_return
         self._epoch = 0
+        self._is_away = False
         self._is_closing = False
+        self._watch_timer: asyncio.TimerHandle | None = None
 
     @property
     def payload_limit_bytes(self) -> int:
@@ -99,6 +105,7 @@ class _NatsWire:
             pending_size=-1,  # no buffer while away: what is not sent now is never sent
             inbox_prefix=f"_INBOX_{token(name)}",
         )
+        self._watch(0)
 
     async def write(self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None) -> None:
         size = size_bytes(data, headers)
@@ -135,6 +142,8 @@ class _NatsWire:
 
     async def close(self) -> None:
         self._is_closing = True
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
@@ -143,7 +152,7 @@ class _NatsWire:
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = repr(error)
-        if "permissions violation" in str(error):
+        if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in str(error):
             self.fail(FatalError(f"no permission: {error}"))
         elif isinstance(error, _CLIENT_ERRORS):
             _log.debug("client trouble", error=self.last_error)
@@ -158,12 +167,25 @@ class _NatsWire:
         self._client._pending = []  # noqa: SLF001  # there is no public way
         self._client._pending_data_size = 0  # noqa: SLF001  # as above
         self._epoch += 1
+        self._is_away = True
         self._on_break()
 
     async def _on_reconnect(self) -> None:
         _log.info("bus reconnected")
         self._epoch += 1
+        self._is_away = False
         self._on_return()
+
+    def _watch(self, stuck: int) -> None:
+        """Free a client that is stuck between two connections; ``stuck`` counts the looks at it in that state."""
+        client = self._client
+        if client.is_reconnecting and (task := client._reconnection_task) is not None and task.done():  # noqa: SLF001  # nobody else looks at it
+            self.fail(FatalError(f"client has given up reconnecting: {self.last_error}"))
+        stuck = stuck + 1 if client.is_reconnecting and not self._is_away else 0
+        if stuck > 1 and isinstance(client._transport, TcpTransport) and client._transport._io_writer:  # noqa: SLF001  # as below
+            # It waits for the old socket to take what was left to write, which a peer that is cut off never does.
+            client._transport._io_writer.transport.abort()  # noqa: SLF001  # there is no public way
+        self._watch_timer = asyncio.get_running_loop().call_later(_WATCH_S, self._watch, stuck)
 
     async def _on_close(self) -> None:
         self.fail(FatalError(f"connection closed for good: {self.last_error}"))
@@ -196,6 +218,7 @@ class NatsBus:
 
         Raises:
             TransientError: No server answered in time.
+            FatalError: The server does not let us in.
         """
         bus = cls(cell)
         try:
@@ -203,6 +226,8 @@ class NatsBus:
                 await bus._open([url] if isinstance(url, str) else list(url), name)
         except TimeoutError as error:
             await bus.close()
+            if bus.lost.done():
+                raise bus.lost.result() from error
             raise TransientError(f"no bus at {url} within {timeout_s} s: {bus._wire.last_error}") from error
         return bus
 
@@ -286,7 +311,14 @@ class NatsBus:
         if kept > state.last_seq:
             return []
         found: list[Stored] = []
-        follower = self._start(stream, kept, tuple(filters), state.created, (found.append, lambda _: None))
+        follower = self.follow(
+            stream,
+            on_message=found.append,
+            on_gap=lambda _: None,
+            start_seq=kept,
+            filters=filters,
+            created=state.created,
+        )
         try:
             await follower.reach_head(_READ_PROGRESS_S)
         finally:
@@ -308,25 +340,15 @@ class NatsBus:
         created: str = "",
     ) -> NatsFollower:
         """Hand over all messages from ``start_seq`` on, in order, each once, for ever."""
-        return self._start(stream, start_seq, tuple(filters), created, (on_message, on_gap))
-
-    def _start(
-        self,
-        stream: StreamName,
-        start_seq: int,
-        filters: tuple[str, ...],
-        created: str,
-        callbacks: tuple[Callable[[Stored], None], Callable[[Gap], None]],
-    ) -> NatsFollower:
         wanted = Wanted(
             name=stream,
             stream=self.subjects.stream(stream),
             start_seq=start_seq,
-            filters=filters,
+            filters=tuple(filters),
             created=created,
             is_pruned=bus_streams.is_pruned(self._specs[stream]),
         )
-        follower = NatsFollower(self._wire, self._api, wanted, *callbacks)
+        follower = NatsFollower(self._wire, self._api, wanted, on_message, on_gap)
         self._followers = [*(known for known in self._followers if not known.is_done), follower]
         return follower
 

@@ -1,8 +1,11 @@
 """Every publish has an outcome, and the outcome is true."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 
+import nats.errors
 import pytest
 
 from berth.runtime.bus import NatsBus
@@ -13,7 +16,7 @@ from schemas.subjects import StreamName
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(50)
-_DEADLINE_S = 15.0
+_DEADLINE_S = 8.0
 
 
 @pytest.fixture
@@ -189,6 +192,27 @@ async def test_a_gather_does_not_wait_for_a_broken_connection(own_server: Embedd
         await until(lambda: bus._inbox._waiting, deadline_s=_DEADLINE_S, what="the request")
         await own_server.kill()
         assert await gathering == ({}, [0])
+
+
+async def test_a_frozen_server_does_not_hold_the_client_for_ever(own_server: EmbeddedServer, bus: NatsBus) -> None:
+    pid = own_server.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        futures = {b"%d" % number: bus.submit(bus.subjects.fact_timer, bytes(1 << 20)) for number in range(40)}
+        await until(lambda: not bus._publisher._queue, deadline_s=_DEADLINE_S, what="everything written")
+        futures[b"ghost"] = bus.submit(bus.subjects.fact_timer, b"ghost")  # stays in the client, the socket is full
+        await until(lambda: not bus._publisher._queue, deadline_s=_DEADLINE_S, what="that too")
+        client = bus._wire._client
+        await client._process_op_err(nats.errors.StaleConnectionError())  # what unanswered pings lead to
+        found = await outcomes(futures)  # in less than the time-out of a publish
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert all(isinstance(outcome, AmbiguousError) for outcome in found.values())
+    await until(lambda: bus._wire.connected, deadline_s=_DEADLINE_S, what="reconnected")
+    assert await bus.append(b"x", expected_seq=0) == 1
+    assert await bus.publish(bus.subjects.fact_timer, b"fresh")
+    assert b"ghost" not in {message.data for message in await bus.read(StreamName.FACTS)}
 
 
 async def test_no_server_is_transient_and_says_where() -> None:
