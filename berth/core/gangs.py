@@ -55,7 +55,6 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
     valid = validate(request, settings)
     invalid = valid if isinstance(valid, Refusal) else None
     shapes = [] if isinstance(valid, Refusal) else shapes_of(valid, request)
-    tasks = [task for task in request.tasks if task.replicas]
     return Gang(
         namespace=job.namespace,
         name=job.name,
@@ -63,12 +62,12 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         attempt=attempt,
         priority=request.priority,
         accepted_seq=job.accepted_seq,
-        klass=tuple((shape, task.replicas) for shape, task in zip(shapes, tasks, strict=bool(shapes))),
-        tasks=[task.name for task in tasks],
-        runs=[Run(task.replicas, task.chips, task.cpu_milli, task.memory_mib) for task in tasks],
-        pods=sum(task.replicas for task in tasks),
+        klass=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
+        tasks=[task.name for task in request.tasks],
+        runs=[Run(task.replicas, task.chips, task.cpu_milli, task.memory_mib) for task in request.tasks],
+        pods=sum(task.replicas for task in request.tasks),
         resource=request.resource,
-        form=valid.form.name if isinstance(valid, ValidJob) and valid.form is not None else "",
+        form=valid.form if isinstance(valid, ValidJob) else "",
         form_because=valid.because if isinstance(valid, ValidJob) else "",
         invalid=invalid,
     )

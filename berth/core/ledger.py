@@ -83,6 +83,7 @@ class LedgerDump(msgspec.Struct, array_like=True):
     holdings: list[Holding]
     gangs: list[GangRecord]
     intake_seq: int = 0
+    nodes_seq: int = 0
 
 
 class LedgerFold:

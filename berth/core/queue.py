@@ -107,16 +107,16 @@ class Queue:
             taken.append(gang)
         return taken
 
-    def refused(self, key: ClassKey, refusal: Refusal, *, uids: list[str], retry_at_ms: int) -> None:
-        """Put a class to sleep."""
-        members = self._classes.get(key)
-        if members is None:
+    def refused(self, uid: str, refusal: Refusal, *, retry_at_ms: int) -> None:
+        """Put the class of a refused gang to sleep."""
+        key = self._class_of.get(uid)
+        if key is None:
             return
+        members = self._classes[key]
         members.refusal = refusal
         members.retry_at_ms = retry_at_ms
-        for uid in uids:
-            if members.fresh.pop(uid, "gone") is None:
-                members.gangs[uid].fresh = False
+        members.gangs[uid].fresh = False
+        members.fresh.pop(uid, None)
         self.awake.pop(key, None)
         if members.fresh:
             self.eager[key] = None

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.refusal import NodeReason, Refusal, ReasonCount
+from schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",

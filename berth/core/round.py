@@ -12,7 +12,7 @@ import msgspec
 
 from berth.core.gangs import ClassKey, Gang
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
-from berth.core.sharing import pick_share
+from berth.core.sharing import pick_chip
 from schemas.ledger import Verdict
 from schemas.offers import Shape
 from schemas.placement import Placement, placement_of
@@ -40,8 +40,6 @@ class Choice(msgspec.Struct):
     """In the order in which the gangs were taken."""
     refused: dict[ClassKey, Refusal] = {}
     """Classes that go to sleep."""
-    judged: dict[ClassKey, list[str]] = {}
-    """Gangs (uid) of those classes whose verdict stands with this round."""
 
 
 def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
@@ -102,7 +100,6 @@ class Chooser:
             if gang.invalid is not None:
                 choice.verdicts.append(_verdict(gang, refusal=gang.invalid, final=True))
             elif known is not None:
-                choice.judged[gang.klass].append(gang.uid)
                 if gang.fresh:
                     choice.verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
             else:
@@ -123,7 +120,6 @@ class Chooser:
                     choice.verdicts.append(_verdict(gang, refusal=refusal))
                     choice.refused[gang.klass] = refusal
                     self._failed_task[gang.klass] = index
-                    choice.judged[gang.klass] = [gang.uid]
                     return
                 names.append(self._scorer.table.names[row])
                 chips.append(self._put(row, shape, undo))
@@ -139,7 +135,11 @@ class Chooser:
         return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.klass]])
 
     def _best(self, shape: Shape, undo: Mapping[int, RowState]) -> int | None:
-        """Best node for one more pod, by score and then by name; None when no node fits."""
+        """Best node for one more pod, by score and then by name; None when no node fits.
+
+        Raises:
+            NeedMoreError: Better nodes may be among those that were not offered.
+        """
         view = self._views[shape]
         if view.seen < len(self._log):
             for row in dict.fromkeys(self._log[view.seen :]):
@@ -175,7 +175,7 @@ class Chooser:
         if rule is not None:
             chips = rule.pick(free, int(scorer.table.network[row]))
         elif shape.share is not None and share is not None:
-            chips = (pick_share(scorer.table, scorer.shares, shape.share, row, share),)
+            chips = (pick_chip(scorer.shares, shape.share, row, share),)
             share = share.copy()
             share.add(chips[0], shape.share)
         for chip in chips:

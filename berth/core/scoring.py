@@ -15,8 +15,8 @@ from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.constraints import asks_name, class_reason, name_fits
 from berth.core.nodes import NodeTable
 from berth.core.products import FORMS
-from berth.core.sharing import share_reasons, share_row
 from berth.core.shares import ShareBook, SharedNode
+from berth.core.sharing import share_reasons, share_row
 from schemas.columns import pack_names
 from schemas.facts import NodeHealth
 from schemas.ledger import Settings
@@ -83,7 +83,7 @@ class Scorer:
         rows = table.view()
         compiled = self._compile(shape)
         reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
-        np.copyto(reasons, NodeReason.OTHER_RESOURCE, where=~table.present[rows])
+        np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
         self._by_name(compiled, reasons)
         level = table.level[rows]
         if level.any():
@@ -172,22 +172,11 @@ class Scorer:
         """
         table = self.table
         compiled = self._compile(shape)
-        reason = self._class_reason_of(compiled, row)
+        reason = self._class_reason_of(compiled, row) or self._plain_reason(shape, row, state)
         if reason:
             return reason, 0
-        level = int(table.level[row])
-        if level >= NodeHealth.NO_NEW_WORK:
-            return int(NodeReason.NODE_FAULT), 0
-        if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
-            return int(NodeReason.SUB_HEALTH), 0
-        if shape.cpu_milli > state.cpu_free:
-            return int(NodeReason.CPU), 0
-        if shape.memory_mib > state.memory_free:
-            return int(NodeReason.MEMORY), 0
         if compiled.rule is None:
-            return (
-                share_row(table, self.shares, shape, row, state.share, base, self.settings) if shape.share else (0, 0)
-            )
+            return self._share_one(shape, row, state, base)
         chips = ChipRow(
             state.free,
             int(table.network[row]),
@@ -199,6 +188,25 @@ class Scorer:
         )
         labelled = compiled.node_label is None or self._has_label(compiled.node_label, row)
         return compiled.rule.evaluate_one(chips, labelled=labelled)
+
+    def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
+        """What keeps a pod off a node besides its class and its chips."""
+        level = int(self.table.level[row])
+        if level >= NodeHealth.NO_NEW_WORK:
+            return int(NodeReason.NODE_FAULT)
+        if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
+            return int(NodeReason.SUB_HEALTH)
+        if shape.cpu_milli > state.cpu_free:
+            return int(NodeReason.CPU)
+        if shape.memory_mib > state.memory_free:
+            return int(NodeReason.MEMORY)
+        return _FITS
+
+    def _share_one(self, shape: Shape, row: int, state: RowState, base: RowState | None) -> tuple[int, int]:
+        if shape.share is None:
+            return _FITS, 0
+        before = base.share if base is not None else None
+        return share_row(self.shares, shape, row, now=state.share, base=before, settings=self.settings)
 
     def _compile(self, shape: Shape) -> _Compiled:
         compiled = self._compiled.get(shape)
@@ -219,7 +227,7 @@ class Scorer:
         known = self._class_reasons.get(shape)
         classes = self.table.classes
         if known is None or len(known) != max(len(classes), 1):
-            known = np.array([class_reason(shape, key) for key in classes] or [_FITS], np.uint8)
+            known = np.array([class_reason(shape, key) for key in classes] or [NodeReason.FITS], np.uint8)
             self._class_reasons[shape] = known
         return known
 
@@ -265,7 +273,7 @@ class Scorer:
 
 
 def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:
-    np.copyto(reasons, reason, where=where & (reasons == _FITS))
+    np.copyto(reasons, int(reason), where=where & (reasons == _FITS))
 
 
 def offer_of(table: NodeTable, found: Candidates) -> ShapeOffer:

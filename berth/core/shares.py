@@ -13,15 +13,12 @@ import msgspec
 
 from berth.core.errors import InvariantError
 from berth.core.nodes import NodeTable
+from berth.core.softshare import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from schemas.placement import Share
 
 ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
 MEMORY_LABEL: Final = "mind-cluster/npu-chip-memory"
-CHIPS_MAX: Final = 16
-CORE_PERCENT: Final = 100
 MIB_PER_GIB: Final = 1024
-POLICIES: Final = ("", "fixed-share", "elastic", "best-effort")
-"""Policy of a chip by its number; the empty one means that nobody shares it."""
 
 
 class SharedNode(msgspec.Struct):
@@ -43,7 +40,7 @@ class SharedNode(msgspec.Struct):
         """Count one more pod on a chip."""
         self.core[chip] += share.aicore
         self.hbm[chip] += share.hbm_mib
-        self.policy[chip] = POLICIES.index(share.policy)
+        self.policy[chip] = POLICY_NUMBERS[share.policy]
         self.pods[chip] += 1
 
     @property
@@ -94,7 +91,7 @@ class ShareBook:
         taken = int(self._table.used[row]) | int(self._table.releasing[row])
         if not node.pods[chip] and taken >> chip & 1:
             raise InvariantError("a chip would have two owners", subject=f"node {name} chip {chip}")
-        if node.pods[chip] and POLICIES[node.policy[chip]] != share.policy:
+        if node.pods[chip] and node.policy[chip] != POLICY_NUMBERS[share.policy]:
             raise InvariantError("a chip would be shared by two policies", subject=f"node {name} chip {chip}")
         if node.core[chip] + share.aicore > CORE_PERCENT:
             raise InvariantError("more than 100 percent of a chip would be given", subject=f"node {name} chip {chip}")
@@ -112,13 +109,15 @@ class ShareBook:
             self._table.set_shared(row, 1 << chip, shared=False)
         self._table.improved[row] = None
 
+    def healthy(self, row: int) -> int:
+        """Chips of a node that are there and healthy; none when no fact covers the node."""
+        table = self._table
+        return int(table.chips[row]) & ~int(table.unhealthy[row]) if table.present[row] else 0
+
     def free_mask(self, row: int) -> int:
         """Chips of a node that a soft-share pod may get: healthy, not held by other work, not full."""
         node = self.nodes.get(row)
-        table = self._table
-        if node is None or not table.present[row]:
-            return 0
-        return free_for_share(node, int(table.chips[row]) & ~int(table.unhealthy[row]), self.others(row))
+        return free_for_share(node, self.healthy(row), self.others(row)) if node is not None else 0
 
     def others(self, row: int) -> int:
         """Chips of a node held by work that does not share."""
@@ -144,5 +143,5 @@ def memory_of(label: str) -> int:
 
 
 def _unused() -> SharedNode:
-    zeros = [0] * CHIPS_MAX
+    zeros = [0] * CHIP_IDS
     return SharedNode(enabled=False, memory_mib=0, core=zeros[:], hbm=zeros[:], policy=zeros[:], pods=zeros[:])

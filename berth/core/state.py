@@ -65,12 +65,16 @@ class State:
         self.unknown: Counter[str] = Counter()
         self.changed: dict[JobKey, None] = {}
         """Jobs whose fact changed since it was last cleared."""
+        self.moved: dict[JobKey, None] = {}
+        """Jobs whose pods or outcome changed since it was last cleared."""
         self.touched: dict[str, None] = {}
         """Gangs (uid) whose life may have to go on, until a record says so."""
         self._owns = owns
         self.foreign: dict[str, JobKey] = {}
         """Pods of other schedulers, by the uid of their gang."""
         self._latest = False
+        self._subject = ""
+        self._subjects_of: dict[JobKey, dict[str, None]] = {}
         self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
         self._owned: dict[tuple[str, int], list[PodShare]] = {}
         self._releasing: dict[tuple[str, int], dict[int, bool]] = {}
@@ -99,6 +103,7 @@ class State:
         self.facts_seq = max(self.facts_seq, sequence)
         try:
             envelope = open_envelope(data)
+            self._subject = subject
             step = self._apply.get(envelope.kind)
             if step is None:
                 self.unknown[envelope.kind] += 1
@@ -109,7 +114,7 @@ class State:
             return error.reason
         if envelope.kind in _COLUMN_KINDS:
             self.nodes_seq = max(self.nodes_seq, sequence)
-        if self._kept is not None and effect != _VOID:
+        if self._kept is not None and effect != _VOID and envelope.kind != TimerSeen.KIND:
             if effect == _GONE:
                 self._kept.pop(subject, None)
             else:
@@ -125,10 +130,10 @@ class State:
             InvariantError: It breaks a rule of the ledger.
         """
         folded = self.fold.apply(sequence, open_envelope(data))
-        for holding in folded.given_back:
-            self._give_back(holding)
         for holding in folded.taken:
             self._take(holding)
+        for holding in folded.given_back:
+            self._give_back(holding)
         for gang in folded.gangs:
             self.touched[gang.uid] = None
         return folded
@@ -150,7 +155,7 @@ class State:
     def dump(self) -> bytes:
         """Snapshot of the facts kept and of the ledger's fold, in a total order."""
         dump = self.fold.dump()
-        dump.intake_seq = self.intake_seq
+        dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
         kept = self._kept or {}
         return encode(
             SnapshotBody(
@@ -171,7 +176,7 @@ class State:
             self._take(self.fold.holdings[key])
         self.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
-        self.nodes_seq = body.facts_seq
+        self.nodes_seq = dump.nodes_seq
         self.touched.update(dict.fromkeys(self.fold.gangs))
 
     def _nodes(self, envelope: Envelope) -> str:
@@ -202,6 +207,8 @@ class State:
         ):
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
         self.pods[fact.namespace, fact.gang] = fact
+        self.moved[fact.namespace, fact.gang] = None
+        self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
         self.touched[fact.uid] = None
         if fact.foreign:
             self.foreign[fact.uid] = (fact.namespace, fact.gang)
@@ -218,6 +225,9 @@ class State:
             del self.jobs[key]
             self.pods.pop(key, None)
             self.outcomes.pop(key, None)
+            for subject in self._subjects_of.pop(key, {}):
+                if self._kept is not None:
+                    self._kept.pop(subject, None)
             self.fold.forget([fact.uid])
         else:
             if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
@@ -234,6 +244,8 @@ class State:
     def _outcome(self, envelope: Envelope) -> str:
         fact = body_of(envelope, OutcomeSeen)
         self.outcomes[fact.namespace, fact.name] = fact
+        self.moved[fact.namespace, fact.name] = None
+        self._subjects_of.setdefault((fact.namespace, fact.name), {})[self._subject] = None
         self.touched[fact.uid] = None
         return _FOLDED
 

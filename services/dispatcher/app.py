@@ -1,0 +1,90 @@
+"""Wiring of the dispatcher: lease, reign, standby."""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.identity import process_identity
+from berth.runtime.port import Bus
+from services.dispatcher.config import DispatcherConfig
+from services.dispatcher.lease import Lease
+from services.dispatcher.loop import DeposedError, Dispatcher
+
+_LOG: Final = structlog.get_logger()
+_RENEWALS: Final = 3
+"""Times that a lease is renewed in its length."""
+
+
+async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.Event) -> None:
+    """Decide while the lease is held, stand by while it is not, until asked to stop."""
+    faults = FaultPoints(config.fault_point)
+    holder = process_identity()
+    await bus.ensure_streams(replicas=config.bus.replicas)
+    lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, faults=faults)
+    while not stop.is_set():
+        if not await lease.acquire():
+            await _pause(stop, config.lease_s / _RENEWALS)
+            continue
+        dispatcher = Dispatcher(bus, clock, config, holder=holder, faults=faults)
+        try:
+            await _reign(dispatcher, lease, config, stop)
+        except* DeposedError as group:
+            _LOG.warning("deposed", by=[str(error) for error in group.exceptions])
+            lease.drop()
+        finally:
+            await dispatcher.stop()
+
+
+async def _reign(dispatcher: Dispatcher, lease: Lease, config: DispatcherConfig, stop: asyncio.Event) -> None:
+    """Decide until the lease is lost, another dispatcher reigns, or the end is asked for."""
+    async with asyncio.TaskGroup() as group:
+        renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS), name="renew lease")
+        stopping = group.create_task(_wake_on(stop, dispatcher.feeds.arrived), name="wake on stop")
+        await dispatcher.start()
+        while lease.is_held and not stop.is_set():
+            dispatcher.feeds.arrived.clear()
+            try:
+                await dispatcher.turn()
+            except TransientError as error:
+                _LOG.warning("turn not done", reason=error.reason)
+                await _pause(stop, error.retry_after_s)
+                continue
+            if not dispatcher.has_work:
+                await _rest(dispatcher, config.tick_s)
+        renewing.cancel()
+        stopping.cancel()
+
+
+async def _rest(dispatcher: Dispatcher, tick_s: float) -> None:
+    """Wait for something to come in, or for the next tick."""
+    try:
+        async with asyncio.timeout(tick_s):
+            await dispatcher.feeds.arrived.wait()
+    except TimeoutError:
+        return
+
+
+async def _renew(lease: Lease, every_s: float) -> None:
+    stop = asyncio.Event()
+    while True:
+        await _pause(stop, every_s)
+        if not await lease.acquire():
+            _LOG.warning("lease lost")
+            return
+
+
+async def _wake_on(stop: asyncio.Event, arrived: asyncio.Event) -> None:
+    await stop.wait()
+    arrived.set()
+
+
+async def _pause(stop: asyncio.Event, pause_s: float) -> None:
+    try:
+        async with asyncio.timeout(pause_s):
+            await stop.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,57 @@
+"""Settings of the dispatcher."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from berth.runtime.config import ServiceConfig
+from schemas.ledger import Settings
+
+
+class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings that decisions depend on. A change begins a new epoch."""
+
+    reference_parity: bool = False
+    """Every documented decision goes the reference's way; switches ``strict_job_shape`` off."""
+    strict_job_shape: bool = True
+    """910A: up to 8 chips in one pod, more means 8 a pod."""
+    health_first: bool = False
+    """A healthier node outranks a better affinity, for every product form."""
+    round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
+    """Gangs that one round decides at most."""
+    round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000
+    """Bytes of placements in one record; a larger gang has a round of its own."""
+    attempts_max: Annotated[int, Meta(ge=1, le=100)] = 5
+    """Times a gang is placed when its pods cannot be bound."""
+    shard_retry_ms: Annotated[int, Meta(ge=10, le=600_000)] = 1_000
+    """How long a gang refused while a shard was missing waits for the next try."""
+    tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
+    """How long a job that is over keeps its name in the facts."""
+
+    def to_settings(self) -> Settings:
+        """As an epoch record carries them."""
+        return Settings(**msgspec.structs.asdict(self))
+
+
+class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The dispatcher."""
+
+    shards: Annotated[int, Meta(ge=0, le=256)] = 0
+    """Number of scorer shards; 0 scores in this process."""
+    decisions: DecisionConfig = DecisionConfig()
+    gather_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
+    """How long a round waits for offers."""
+    lease_s: Annotated[int, Meta(ge=1, le=600)] = 5
+    """How long the lease lasts without renewal; a standby takes over after that."""
+    snapshot_records: Annotated[int, Meta(ge=10, le=1_000_000)] = 2_000
+    """A snapshot is written after so many ledger records ..."""
+    snapshot_facts: Annotated[int, Meta(ge=10, le=10_000_000)] = 100_000
+    """... or so many facts."""
+    snapshot_chunk_bytes: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 500_000
+    intake_batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
+    """Requests judged between two rounds."""
+    tick_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
+    """Longest pause between two looks at what waits for time."""
+    fault_point: str = ""
+    """For tests of crashes: ``point:count``, where the process kills itself."""

@@ -1,0 +1,162 @@
+"""Intake: job requests become facts.
+
+Requests are judged in the order in which they were stored. Each verdict names the one before it, so a reader sees when
+one is missing; after any doubt about what was stored, the intake starts again behind the last verdict in the facts.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from berth.core.admission import Holder, Receipt, admit, cancel
+from berth.core.state import JobKey, State
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError, ShellError, TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.feeds import Feed, bury
+from berth.runtime.port import Bus, Stored
+from schemas.envelope import DecodeError, body_of, encode, open_envelope
+from schemas.facts import JobSeen
+from schemas.intake import JobCancel, JobRequest
+from schemas.ledger import Settings
+from schemas.subjects import StreamName, name_parts
+
+_LOG: Final = structlog.get_logger()
+
+
+class Intake:
+    """Requests of a cell, from the first without a verdict on."""
+
+    def __init__(self, bus: Bus, clock: Clock, state: State, arrived: asyncio.Event, faults: FaultPoints) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._state = state
+        self._arrived = arrived
+        self._faults = faults
+        self._feed = Feed(arrived)
+        self._sent: dict[JobKey, JobSeen] = {}
+        """Verdicts that have not come back as facts."""
+        self._last_seq = 0
+        self._broken = ""
+        self.judged = 0
+        self.dead = 0
+
+    async def start(self) -> None:
+        """Read on behind the last verdict that the facts hold."""
+        self._last_seq = self._state.intake_seq
+        self._sent.clear()
+        self._broken = ""
+        self._feed = Feed(self._arrived)
+        stored = await self._bus.state(StreamName.INTAKE)
+        start_seq = self._last_seq + 1
+        # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to stop.
+        self._feed.start(
+            self._bus, StreamName.INTAKE, start_seq=max(start_seq, stored.first_seq), created=stored.created
+        )
+
+    async def stop(self) -> None:
+        """Take no more requests."""
+        await self._feed.stop()
+
+    @property
+    def needs_restart(self) -> str:
+        """Why the intake must start again; empty while all is well."""
+        return self._broken
+
+    @property
+    def has_work(self) -> bool:
+        """Whether requests wait to be judged."""
+        return not self._feed.is_empty and not self._broken
+
+    async def step(self, settings: Settings, *, batch_max: int) -> int:
+        """Judge the requests that have come in, ``batch_max`` at most; returns how many."""
+        if self._broken:
+            return 0
+        count = 0
+        for stored in self._feed.take():
+            await self._judge(stored, settings)
+            count += 1
+            if count == batch_max or self._broken:
+                break
+        self.judged += count
+        return count
+
+    def echoed(self, key: JobKey) -> None:
+        """A verdict has come back as a fact."""
+        sent = self._sent.get(key)
+        if sent is not None and sent.intake_seq <= self._state.intake_seq:
+            del self._sent[key]
+
+    async def _judge(self, stored: Stored, settings: Settings) -> None:
+        try:
+            verdict = self._verdict(stored, settings)
+        except DecodeError as error:
+            self.dead += 1
+            self._faults.hit("dead.before")
+            await bury(self._bus, self._clock, StreamName.INTAKE, stored, str(error))
+            self._faults.hit("dead.after")
+            return
+        if verdict is None:
+            return
+        key = (verdict.namespace, verdict.name)
+        self._sent[key] = verdict
+        self._last_seq = stored.sequence
+        self._faults.hit("fact.before")
+        try:
+            future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(verdict))
+        except (TransientError, PoisonError) as error:
+            self._break(str(error))
+            return
+        future.add_done_callback(self._on_stored)
+
+    def _verdict(self, stored: Stored, settings: Settings) -> JobSeen | None:
+        """Verdict on a stored request, None where there is nothing to say.
+
+        Raises:
+            DecodeError: It is no request, or stands on the subject of another job.
+        """
+        envelope = open_envelope(stored.data)
+        receipt = Receipt(stored.sequence, self._last_seq, self._clock.now_ms())
+        is_cancel = envelope.kind == JobCancel.KIND
+        message = body_of(envelope, JobCancel) if is_cancel else body_of(envelope, JobRequest)
+        try:
+            named = name_parts(stored.subject, 2)
+        except ValueError as error:
+            raise DecodeError(str(error), kind=envelope.kind) from error
+        if named != [message.namespace, message.name]:
+            raise DecodeError(
+                f"namespace and name are {message.namespace}/{message.name}, the subject is that of {'/'.join(named)}",
+                kind=envelope.kind,
+            )
+        holder = self._holder((message.namespace, message.name))
+        if isinstance(message, JobCancel):
+            return cancel(message, receipt, holder)
+        return admit(message, receipt, holder, settings)
+
+    def _holder(self, key: JobKey) -> Holder:
+        sent = self._sent.get(key)
+        job = sent if sent is not None else self._state.jobs.get(key)
+        if job is None:
+            return Holder()
+        gang = self._state.fold.gangs.get(job.uid)
+        if gang is None or gang.phase == "waiting":
+            return Holder(job, is_over=job.state != "accepted")
+        return Holder(job, is_over=gang.is_over, is_placed=not gang.is_over)
+
+    def _on_stored(self, future: "asyncio.Future[int]") -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._faults.hit("fact.after")
+        elif isinstance(error, ShellError):
+            self._break(str(error))
+        else:
+            raise error
+
+    def _break(self, reason: str) -> None:
+        if not self._broken:
+            _LOG.warning("verdict not stored, reading the intake again", reason=reason)
+        self._broken = reason or "unknown"
+        self._arrived.set()

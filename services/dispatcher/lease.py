@@ -1,0 +1,82 @@
+"""Lease for liveness: who of several dispatchers works. Correctness does not rest on it."""
+
+from typing import Final
+
+import structlog
+
+from berth.runtime.clock import Clock
+from berth.runtime.errors import ConflictError, TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.status import LeaseHeld
+from schemas.subjects import StreamName
+
+_LOG: Final = structlog.get_logger()
+
+
+class Lease:
+    """A lease of the cell.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        role: What is leased.
+        holder: Who asks; unlike every other candidate.
+        lease_s: Seconds that it lasts without renewal.
+        faults: Fault points.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, *, role: str, holder: str, lease_s: int, faults: FaultPoints) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._subject = bus.subjects.lease(role)
+        self._holder = holder
+        self._lease_s = lease_s
+        self._faults = faults
+        self._revision = 0
+        self._until_s = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was acquired or renewed less than ``lease_s`` ago."""
+        return self._clock.monotonic_s() < self._until_s
+
+    async def acquire(self) -> bool:
+        """Try to get it, or to keep it."""
+        started_s = self._clock.monotonic_s()
+        try:
+            if not self.is_held:
+                last = await self._bus.last(StreamName.LEASE, self._subject)
+                if last is not None and self._holder_of(last.data) != self._holder:
+                    return False
+                self._revision = last.sequence if last is not None else 0
+            self._faults.hit("lease.before")
+            held = LeaseHeld(self._holder, 0, self._clock.now_ms())
+            self._revision = await self._bus.publish(
+                self._subject,
+                encode(held),
+                expected_subject_seq=self._revision,
+                ttl_s=self._lease_s,
+                timeout_s=self._lease_s,
+            )
+            self._faults.hit("lease.after")
+        except ConflictError:
+            self._until_s = 0.0
+            return False
+        except TransientError as error:
+            _LOG.warning("lease not renewed", reason=error.reason)
+            return self.is_held
+        self._until_s = started_s + self._lease_s
+        return True
+
+    def drop(self) -> None:
+        """Act no more; the lease itself runs out by its time to live."""
+        self._until_s = 0.0
+
+    @staticmethod
+    def _holder_of(data: bytes) -> str:
+        try:
+            return decode(data, LeaseHeld).holder
+        except DecodeError:
+            return ""

@@ -1,0 +1,286 @@
+"""The dispatcher's turn: intake, facts, one numbered round, statuses.
+
+Nothing is decided before it is appended, and nothing that was appended is decided again: a refused or doubtful append
+is answered by reading the ledger up to its head, where an own record is found like any other.
+"""
+
+from typing import Final
+
+import structlog
+
+from berth.core.gangs import ClassKey, Gang, gang_of
+from berth.core.ledger import Folded
+from berth.core.lifecycle import due
+from berth.core.queue import Queue
+from berth.core.round import Chooser, NeedMoreError, asks_of
+from berth.core.scoring import Scorer
+from berth.core.state import State
+from berth.runtime.clock import Clock
+from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.feeds import Feeds
+from berth.runtime.port import Bus
+from schemas.envelope import encode
+from schemas.facts import TimerSeen
+from schemas.ledger import Epoch, Round, Settings, Verdict
+from schemas.refusal import NodeReason
+from schemas.subjects import StreamName
+from services.dispatcher.config import DispatcherConfig
+from services.dispatcher.intake import Intake
+from services.dispatcher.scatter import Offers, Scatter
+from services.dispatcher.snapshots import Snapshots
+from services.dispatcher.views import Views
+
+_LOG: Final = structlog.get_logger()
+_ROWS_ONE_BY_ONE: Final = 32
+"""Up to so many improved nodes are asked one by one whether they help a class."""
+_ASKS_MAX: Final = 20
+"""Times that a round may ask again for more candidates."""
+
+
+class DeposedError(Exception):
+    """Another dispatcher has begun an epoch."""
+
+
+class Dispatcher:
+    """One reign.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        config: Settings.
+        holder: Who reigns; stands in the epoch record.
+        faults: Fault points.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, config: DispatcherConfig, *, holder: str, faults: FaultPoints) -> None:
+        self.bus = bus
+        self.clock = clock
+        self.config = config
+        self.state = State(keeps=True)
+        self.feeds = Feeds(bus, clock, self.state)
+        self.queue = Queue()
+        self.intake = Intake(bus, clock, self.state, self.feeds.arrived, faults)
+        self.scatter = Scatter(bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s)
+        self.views = Views(bus, clock, self.state, faults)
+        self.snapshots = Snapshots(bus, clock, self.state, config, faults)
+        self.epoch = 0
+        self._holder = holder
+        self._faults = faults
+        self._settings: Settings = config.decisions.to_settings()
+        self._scorer = Scorer(self.state.table, self.state.shares, self._settings)
+        self._timer_ms = 0
+        self._tick_ms = 0
+
+    async def start(self) -> None:
+        """Load what is stored and begin an epoch.
+
+        Raises:
+            DeposedError: Another dispatcher was first.
+        """
+        await self.feeds.start()
+        await self._begin_epoch()
+        self.state.changed.update(dict.fromkeys(self.state.jobs))
+        self._sync_queue()
+        await self.snapshots.write()
+        await self.intake.start()
+        self.views.all_jobs()
+        _LOG.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+
+    async def stop(self) -> None:
+        """Take nothing more in."""
+        await self.intake.stop()
+        await self.feeds.stop()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a turn would do something now."""
+        return (
+            self.queue.has_work
+            or self.intake.has_work
+            or self.views.has_work
+            or not self.feeds.facts.is_empty
+            or not self.feeds.records.is_empty
+        )
+
+    async def turn(self) -> bool:
+        """Do what there is to do once; returns whether a record was appended.
+
+        Raises:
+            DeposedError: Another dispatcher reigns.
+            TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
+            FatalError: The history broke.
+        """
+        if self.intake.needs_restart:
+            await self._restart_intake()
+        await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
+        self._absorb_records()
+        self.feeds.apply_facts()
+        await self.feeds.bury()
+        self._sync_queue()
+        self._wake()
+        appended = await self.round()
+        for key in self.state.moved:
+            self.views.touch(key)
+        self.state.moved.clear()
+        await self.views.publish()
+        await self.snapshots.maybe_write()
+        await self.tick()
+        return appended
+
+    async def tick(self) -> None:
+        """Do what waits for time, ``tick_s`` after the last time at the earliest."""
+        now_ms = self.clock.now_ms()
+        if now_ms - self._tick_ms < self.config.tick_s * 1000:
+            return
+        self._tick_ms = now_ms
+        await self.scatter.advance(at_ms=now_ms)
+        if self.queue.waits_for_time and now_ms - self._timer_ms >= self.state.fold.settings.shard_retry_ms:
+            self._timer_ms = now_ms
+            await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
+        await self.views.bury_the_dead(now_ms)
+
+    async def round(self) -> bool:
+        """One round; returns whether it appended a record.
+
+        Raises:
+            DeposedError: Another dispatcher reigns.
+        """
+        settings = self.state.fold.settings
+        # 1. Take gangs in queue order, and what is due without a decision.
+        gangs = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max)
+        must = due(self.state)
+        if not gangs and not must:
+            return False
+        number = self.state.fold.rounds + 1
+        # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
+        verdicts, missing = await self._choose(gangs, number)
+        record = Round(
+            epoch=self.epoch,
+            base_seq=self.state.fold.head,
+            facts_seq=self.state.facts_seq,
+            at_ms=self.clock.now_ms(),
+            number=number,
+            verdicts=verdicts,
+            evictions=must.evictions,
+            releases=must.releases,
+            adoptions=must.adoptions,
+            missing=missing,
+        )
+        # 5. Append one record, 6. adopt it.
+        await self._append(encode(record))
+        return True
+
+    async def _choose(self, gangs: list[Gang], number: int) -> tuple[list[Verdict], list[int]]:
+        asks = asks_of([gang for gang in gangs if gang.invalid is None])
+        for _ in range(_ASKS_MAX):
+            offers: Offers = await self.scatter.gather(self._scorer, asks, number=number)
+            try:
+                chooser = Chooser(self._scorer, offers.views, asks)
+                return chooser.choose(gangs, missing=offers.missing).verdicts, offers.missing
+            except NeedMoreError as error:
+                asks[error.shape] = error.count
+        raise TransientError(f"round {number} ran out of offers {_ASKS_MAX} times")
+
+    async def _append(self, data: bytes) -> None:
+        expected_seq = self.state.fold.head
+        self._faults.hit("append.before")
+        try:
+            sequence = await self.bus.append(data, expected_seq=expected_seq)
+        except (ConflictError, AmbiguousError) as error:
+            _LOG.warning("append is in doubt, reading the ledger", reason=error.reason)
+            await self._read_back()
+            return
+        self._faults.hit("append.after")
+        self._adopt(self.state.apply_record(sequence, data))
+
+    async def _read_back(self) -> None:
+        """Go to the ledger's head, where an own record counts like any other."""
+        head = (await self.bus.state(StreamName.LEDGER)).last_seq
+        await self.feeds.reach_record(head, timeout_s=self.config.gather_timeout_s + 5.0)
+        self._absorb_records()
+
+    def _absorb_records(self) -> None:
+        for _, folded in self.feeds.apply_records():
+            self._adopt(folded)
+        if self.state.fold.epoch > self.epoch:
+            raise DeposedError(self.state.fold.holder)
+
+    async def _begin_epoch(self) -> None:
+        fold = self.state.fold
+        self.epoch = fold.epoch + 1
+        record = Epoch(
+            epoch=self.epoch,
+            base_seq=fold.head,
+            facts_seq=self.state.facts_seq,
+            at_ms=self.clock.now_ms(),
+            holder=self._holder,
+            settings=self._settings,
+        )
+        self._faults.hit("epoch.before")
+        try:
+            sequence = await self.bus.append(encode(record), expected_seq=fold.head)
+        except (ConflictError, AmbiguousError) as error:
+            raise DeposedError(error.reason) from error
+        self._faults.hit("epoch.after")
+        self.state.apply_record(sequence, encode(record))
+        self._scorer = Scorer(self.state.table, self.state.shares, fold.settings)
+        self.state.table.improved.clear()
+
+    async def _restart_intake(self) -> None:
+        """After doubt about a verdict: learn all that was stored, then judge again what has none."""
+        await self.intake.stop()
+        head = (await self.bus.state(StreamName.FACTS)).last_seq
+        await self.feeds.reach_fact(head, timeout_s=self.config.gather_timeout_s + 5.0)
+        self.feeds.apply_facts()
+        await self.intake.start()
+
+    def _adopt(self, folded: Folded) -> None:
+        """Bring the queue in line with a record."""
+        retry_at_ms = 0
+        for gang in folded.gangs:
+            self.views.touch((gang.namespace, gang.name))
+            if gang.phase != "waiting":
+                self.queue.remove(gang.uid)
+            elif gang.refusal is None:
+                self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
+            else:
+                if gang.refusal.missing_shards:
+                    retry_at_ms = gang.at_ms + self.state.fold.settings.shard_retry_ms
+                self.queue.refused(gang.uid, gang.refusal, retry_at_ms=retry_at_ms)
+        if folded.epoch:
+            self.queue.wake_all()
+
+    def _sync_queue(self) -> None:
+        """Bring the queue in line with the facts of jobs that changed."""
+        for key in self.state.changed:
+            self.intake.echoed(key)
+            self.views.touch(key)
+            job = self.state.jobs.get(key)
+            if job is None:
+                continue
+            gang = self.state.fold.gangs.get(job.uid)
+            if job.state != "accepted" or job.request is None or (gang is not None and gang.phase != "waiting"):
+                self.queue.remove(job.uid)
+                continue
+            attempt = gang.attempt if gang is not None else 1
+            self.queue.put(gang_of(job, job.request, attempt=attempt, settings=self.state.fold.settings))
+        self.state.changed.clear()
+
+    def _wake(self) -> None:
+        """Wake the classes that something can help."""
+        improved = self.state.table.improved
+        if improved or self.queue.waits_for_time:
+            self.queue.wake(lambda key: self._helps(key, list(improved)), time_ms=self.state.time_ms)
+            improved.clear()
+
+    def _helps(self, key: ClassKey, rows: list[int]) -> bool:
+        """Whether one of the rows now takes a pod of the class."""
+        scorer = self._scorer
+        for shape, _ in key:
+            if len(rows) <= _ROWS_ONE_BY_ONE:
+                if any(scorer.evaluate_one(shape, row, scorer.row_state(row))[0] == NodeReason.FITS for row in rows):
+                    return True
+            elif (scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any():
+                return True
+        return False

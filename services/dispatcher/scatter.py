@@ -1,0 +1,114 @@
+"""Offers for a round: from the shards over the bus, or from this process when there are none."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import structlog
+
+from berth.core.offers import candidates_of, merge
+from berth.core.scoring import Candidates, Scorer
+from berth.core.state import State, shard_of
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
+
+_LOG: Final = structlog.get_logger()
+_ANSWER_SHARE: Final = 0.8
+"""Part of the deadline that a shard may wait to reach the sequences."""
+
+
+class Offers(NamedTuple):
+    """Merged candidates by shape, and the shards that did not answer, ascending."""
+
+    views: dict[Shape, Candidates]
+    missing: list[int]
+
+
+class Scatter:
+    """Asks for offers.
+
+    Args:
+        bus: The cell.
+        state: The dispatcher's own.
+        shards: Number of shards; 0 scores here.
+        timeout_s: Deadline of one gathering.
+    """
+
+    def __init__(self, bus: Bus, state: State, *, shards: int, timeout_s: float) -> None:
+        self._bus = bus
+        self._state = state
+        self._shards = shards
+        self._timeout_s = timeout_s
+        self.shapes_asked = 0
+        """Shapes for which offers were asked so far."""
+
+    async def gather(self, scorer: Scorer, asks: Mapping[Shape, int], *, number: int) -> Offers:
+        """Offers for ``asks`` at the state's sequences."""
+        self.shapes_asked += len(asks)
+        if not asks:
+            return Offers({}, [])
+        if not self._shards:
+            return Offers({shape: scorer.candidates(shape, count) for shape, count in asks.items()}, [])
+        return await self._ask_shards(asks, number)
+
+    async def advance(self, *, at_ms: int) -> None:
+        """Tell the shards how far they may go while nothing is asked."""
+        if self._shards:
+            fold = self._state.fold
+            named = Advance(fold.epoch, self._state.nodes_seq, fold.head, at_ms)
+            await self._bus.send(self._bus.subjects.advance, encode(named))
+
+    async def _ask_shards(self, asks: Mapping[Shape, int], number: int) -> Offers:
+        fold = self._state.fold
+        request = ScoreRequest(
+            round=number,
+            epoch=fold.epoch,
+            facts_seq=self._state.nodes_seq,
+            ledger_seq=fold.head,
+            asks=[Ask(shape, count) for shape, count in asks.items()],
+            wait_ms=int(self._timeout_s * _ANSWER_SHARE * 1000),
+        )
+        subjects = {shard: self._bus.subjects.score(shard) for shard in range(self._shards)}
+        gathered = await self._bus.gather(subjects, encode(request), timeout_s=self._timeout_s)
+        parts: list[list[Candidates]] = []
+        missing = list(gathered.missing)
+        for shard in sorted(gathered.replies):
+            found = self._read(shard, gathered.replies[shard], request)
+            if found is None:
+                missing.append(shard)
+            else:
+                parts.append(found)
+        missing.sort()
+        lost = self._nodes_of(missing)
+        table = self._state.table
+        views = {
+            shape: merge(table, [part[index] for part in parts], missing_nodes=lost) for index, shape in enumerate(asks)
+        }
+        return Offers(views, missing)
+
+    def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates] | None:
+        """A shard's answer, or None when it does not count."""
+        try:
+            offer = decode(data, Offer)
+            fits = (offer.shard, offer.round, offer.facts_seq, offer.ledger_seq) == (
+                shard,
+                request.round,
+                request.facts_seq,
+                request.ledger_seq,
+            )
+            if not offer.ready or not fits or len(offer.shapes) != len(request.asks):
+                return None
+            return [candidates_of(self._state.table, shape) for shape in offer.shapes]
+        except DecodeError as error:
+            _LOG.warning("offer does not count", shard=shard, reason=str(error))
+            return None
+
+    def _nodes_of(self, shards: list[int]) -> int:
+        """Nodes that the shards own."""
+        if not shards:
+            return 0
+        table = self._state.table
+        lost = set(shards)
+        return sum(
+            len(table.rows_of_domain(domain)) for domain in table.domains if shard_of(domain, self._shards) in lost
+        )

@@ -1,0 +1,87 @@
+"""Snapshots: folded ledger and folded facts, so that a start does not read all history."""
+
+import zlib
+from typing import Final
+
+import structlog
+
+from berth.core.state import State
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.feeds import snapshot_ends
+from berth.runtime.port import Bus
+from schemas.envelope import encode
+from schemas.status import SnapshotChunk, SnapshotEnd
+from schemas.subjects import StreamName
+from services.dispatcher.config import DispatcherConfig
+
+_LOG: Final = structlog.get_logger()
+
+
+class Snapshots:
+    """Writes snapshots, and removes what they make superfluous."""
+
+    def __init__(self, bus: Bus, clock: Clock, state: State, config: DispatcherConfig, faults: FaultPoints) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._state = state
+        self._config = config
+        self._faults = faults
+        self._ledger_seq = 0
+        self._facts_seq = 0
+
+    async def maybe_write(self) -> None:
+        """Write a snapshot when enough has come since the last one."""
+        records = self._state.fold.head - self._ledger_seq
+        facts = self._state.facts_seq - self._facts_seq
+        if records >= self._config.snapshot_records or (records and facts >= self._config.snapshot_facts):
+            await self.write()
+
+    async def write(self) -> None:
+        """Write a snapshot of the state as it is; without success the next one will do."""
+        ledger_seq, facts_seq = self._state.fold.head, self._state.facts_seq
+        body = self._state.dump()
+        size = self._config.snapshot_chunk_bytes
+        pieces = [body[start : start + size] for start in range(0, len(body), size)]
+        subjects = self._bus.subjects
+        self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
+        self._faults.hit("snapshot.before")
+        try:
+            for number, piece in enumerate(pieces):
+                await self._bus.publish(subjects.snapshot_chunk(ledger_seq, number), encode(SnapshotChunk(piece)))
+            end = SnapshotEnd(
+                ledger_seq=ledger_seq,
+                facts_seq=facts_seq,
+                chunks=len(pieces),
+                bytes_total=len(body),
+                checksum=zlib.crc32(body),
+                at_ms=self._clock.now_ms(),
+            )
+            await self._bus.publish(subjects.snapshot_end(ledger_seq), encode(end))
+            self._faults.hit("snapshot.after")
+            await self._prune(end)
+        except TransientError as error:
+            _LOG.warning("snapshot not written", ledger_seq=ledger_seq, reason=error.reason)
+            return
+        _LOG.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
+
+    async def _prune(self, newest: SnapshotEnd) -> None:
+        """Keep the newest snapshot, and older ones until one is not younger than the oldest kept fact."""
+        ends = await snapshot_ends(self._bus)
+        oldest_fact = (await self._bus.state(StreamName.FACTS)).first_seq
+        kept = [newest]
+        for end in reversed(ends):
+            if end.ledger_seq >= newest.ledger_seq:
+                continue
+            if kept[-1].facts_seq + 1 <= oldest_fact:
+                break
+            kept.append(end)
+        keep = {end.ledger_seq for end in kept}
+        self._faults.hit("purge.before")
+        for end in ends:
+            if end.ledger_seq not in keep:
+                await self._bus.purge(StreamName.SNAPSHOT, subject=self._bus.subjects.snapshot_all(end.ledger_seq))
+        if kept[-1].ledger_seq > 1:
+            await self._bus.purge(StreamName.LEDGER, keep_from_seq=kept[-1].ledger_seq)
+        self._faults.hit("purge.after")

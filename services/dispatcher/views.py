@@ -1,0 +1,131 @@
+"""Statuses of jobs, and the tombstones of those that are over.
+
+A status is a view: it is written when what it says has changed, again when it was lost, and for all jobs at the start of
+a reign.
+"""
+
+import asyncio
+import heapq
+from typing import Final
+
+import msgspec
+import structlog
+
+from berth.core.state import JobKey, State
+from berth.core.statuses import digest, status_of
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError, ShellError, TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.port import Bus
+from schemas.envelope import encode
+from schemas.status import JobStatus
+
+_LOG: Final = structlog.get_logger()
+_OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
+
+
+class Views:
+    """What the dispatcher tells people."""
+
+    def __init__(self, bus: Bus, clock: Clock, state: State, faults: FaultPoints) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._state = state
+        self._faults = faults
+        self._touched: dict[JobKey, None] = {}
+        self._written: dict[JobKey, tuple[object, ...]] = {}
+        self._over: list[tuple[int, JobKey, str]] = []
+        """Heap of (since when, name, uid) of jobs that are over."""
+        self.published = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a status waits to be written."""
+        return bool(self._touched)
+
+    def touch(self, key: JobKey) -> None:
+        """Something about a job may have changed."""
+        self._touched[key] = None
+
+    def all_jobs(self) -> None:
+        """Write the status of every job anew."""
+        self._written.clear()
+        self._touched.update(dict.fromkeys(self._state.jobs))
+
+    async def publish(self) -> None:
+        """Write what has changed; what cannot be written now is kept for later."""
+        touched, self._touched = self._touched, {}
+        at_ms = self._clock.now_ms()
+        for key in touched:
+            status = status_of(self._state, key, at_ms=at_ms)
+            if status is None:
+                self._written.pop(key, None)
+                continue
+            mark = digest(status)
+            if self._written.get(key) == mark:
+                continue
+            if status.phase in _OVER:
+                heapq.heappush(self._over, (status.since_ms, key, status.uid))
+            self._written[key] = mark
+            await self._submit(key, status)
+
+    async def bury_the_dead(self, now_ms: int) -> None:
+        """Let jobs that have been over for long enough give up their names."""
+        after_ms = self._state.fold.settings.tombstone_after_ms
+        while self._over and now_ms - self._over[0][0] >= after_ms:
+            _, key, uid = heapq.heappop(self._over)
+            job = self._state.jobs.get(key)
+            status = status_of(self._state, key, at_ms=now_ms)
+            if job is None or status is None or job.uid != uid or status.phase not in _OVER:
+                continue
+            tombstone = msgspec.structs.replace(
+                job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=now_ms
+            )
+            self._faults.hit("fact.before")
+            try:
+                future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(tombstone))
+            except TransientError:
+                heapq.heappush(self._over, (now_ms, key, uid))
+                return
+            future.add_done_callback(self._on_tombstone)
+
+    async def _submit(self, key: JobKey, status: JobStatus) -> None:
+        self._faults.hit("status.before")
+        try:
+            future = await self._bus.submit_wait(self._bus.subjects.status(*key), encode(status))
+        except TransientError:
+            self._lost(key)
+            return
+        except PoisonError as error:
+            _LOG.error("status cannot be written", job="/".join(key), reason=str(error))
+            return
+        future.add_done_callback(lambda done: self._on_status(key, done))
+        self.published += 1
+
+    def _on_status(self, key: JobKey, future: "asyncio.Future[int]") -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._faults.hit("status.after")
+        elif isinstance(error, TransientError):
+            self._lost(key)
+        elif isinstance(error, ShellError):
+            _LOG.error("status cannot be written", job="/".join(key), reason=str(error))
+        else:
+            raise error
+
+    def _on_tombstone(self, future: "asyncio.Future[int]") -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self._faults.hit("fact.after")
+        elif not isinstance(error, ShellError):
+            raise error
+        else:
+            _LOG.warning("tombstone not stored", reason=str(error))
+
+    def _lost(self, key: JobKey) -> None:
+        self._written.pop(key, None)
+        self._touched[key] = None

@@ -1,0 +1,117 @@
+"""Answering score requests at the sequences that they name."""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from berth.core.scoring import Scorer, offer_of
+from berth.core.state import State, shard_of
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError
+from berth.runtime.feeds import Feeds
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.offers import Advance, Offer, ScoreRequest
+
+_LOG: Final = structlog.get_logger()
+_WAIT_MS_DEFAULT: Final = 250
+
+
+class Shard:
+    """State of one shard, and its answers.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        shard: Number of the shard, below ``shards``.
+        shards: Number of shards.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, *, shard: int, shards: int) -> None:
+        self.shard = shard
+        self.bus = bus
+        self.clock = clock
+        self.state = State(owns=lambda domain: shard_of(domain, shards) == shard)
+        self.feeds = Feeds(bus, clock, self.state)
+        self.answered = 0
+        self.late = 0
+        self._scorer = Scorer(self.state.table, self.state.shares, self.state.fold.settings)
+
+    async def start(self) -> None:
+        """Load what is stored."""
+        subjects = self.bus.subjects
+        await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology", "pod")])
+
+    async def answer(self, data: bytes) -> bytes:
+        """Offer for a request.
+
+        Raises:
+            PoisonError: The request does not decode.
+        """
+        try:
+            request = decode(data, ScoreRequest)
+        except DecodeError as error:
+            raise PoisonError(str(error)) from error
+        wait_ms = request.wait_ms or _WAIT_MS_DEFAULT
+        ready = await self._reach(request.facts_seq, request.ledger_seq, timeout_s=wait_ms / 1000)
+        self.answered += ready
+        self.late += not ready
+        offer = Offer(
+            shard=self.shard,
+            round=request.round,
+            facts_seq=self.state.nodes_seq,
+            ledger_seq=self.state.fold.head,
+            ready=ready,
+            shapes=[offer_of(self.state.table, self.scorer.candidates(ask.shape, ask.count)) for ask in request.asks]
+            if ready
+            else [],
+        )
+        if not ready:
+            _LOG.warning(
+                "cannot answer at the sequences asked",
+                shard=self.shard,
+                facts_asked=request.facts_seq,
+                facts=self.state.nodes_seq,
+                ledger_asked=request.ledger_seq,
+                ledger=self.state.fold.head,
+            )
+        await self.feeds.bury()
+        return encode(offer)
+
+    async def advance(self, data: bytes) -> None:
+        """Apply what may be applied between requests.
+
+        Raises:
+            PoisonError: The message does not decode.
+        """
+        try:
+            named = decode(data, Advance)
+        except DecodeError as error:
+            raise PoisonError(str(error)) from error
+        self._apply(named.facts_seq, named.ledger_seq)
+
+    @property
+    def scorer(self) -> Scorer:
+        """Scoring under the settings of the epoch."""
+        if self._scorer.settings is not self.state.fold.settings:
+            self._scorer = Scorer(self.state.table, self.state.shares, self.state.fold.settings)
+        return self._scorer
+
+    def _apply(self, facts_seq: int, ledger_seq: int) -> None:
+        self.feeds.apply_facts(up_to=facts_seq)
+        self.feeds.apply_records(up_to=ledger_seq)
+
+    async def _reach(self, facts_seq: int, ledger_seq: int, *, timeout_s: float) -> bool:
+        """Go exactly to the sequences; False when that is not possible in time, or the state is beyond them."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    self.feeds.arrived.clear()
+                    self._apply(facts_seq, ledger_seq)
+                    if self.state.nodes_seq >= facts_seq and self.state.fold.head >= ledger_seq:
+                        break
+                    await self.feeds.arrived.wait()
+        except TimeoutError:
+            return False
+        return (self.state.nodes_seq, self.state.fold.head) == (facts_seq, ledger_seq)
