@@ -54,6 +54,27 @@ class Inbox:
             raise TransientError(f"nobody serves {subject}")
         return message.data
 
+    async def round_trip(self, *, timeout_s: float) -> None:
+        """Wait until the server has acted on all that was written so far.
+
+        A message to ourselves, because the client's own ping overtakes what it has not yet written to the socket.
+
+        Raises:
+            TransientError: It has not within ``timeout_s``, or the connection broke.
+        """
+        future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+        token = self._expect(partial(_resolve, future))
+        try:
+            await self._wire.write(self._prefix + token, b"")
+            async with asyncio.timeout(timeout_s):
+                message = await future
+        except TimeoutError as error:
+            raise TransientError(f"no round trip within {timeout_s} s") from error
+        finally:
+            self._waiting.pop(token, None)
+        if message is None:
+            raise TransientError("connection broke")
+
     async def gather(
         self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, *, timeout_s: float
     ) -> Gathered:

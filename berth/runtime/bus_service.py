@@ -1,16 +1,20 @@
 """A handler of requests: one at a time, in order, with a bounded queue."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 
+from berth.runtime.bus_inbox import Inbox
 from berth.runtime.bus_wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 
 _log = structlog.get_logger()
+
+_ROUND_TRIP_S: Final = 5.0
 
 WAITING_MAX: Final = 65_536
 """Requests that may wait for a handler; more are dropped and counted, their callers run into their time-out."""
@@ -19,28 +23,40 @@ WAITING_MAX: Final = 65_536
 class NatsServed:
     """See :class:`berth.runtime.port.Served`."""
 
-    def __init__(self, wire: Wire, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+    def __init__(
+        self, wire: Wire, inbox: Inbox, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]
+    ) -> None:
         self.dropped = 0
         self._wire = wire
+        self._inbox = inbox
         self._subject = subject
         self._handler = handler
         self._queue: deque[Received] = deque()
         self._wake = asyncio.Event()
         self._is_stopping = False
+        self._is_drained = False
         self._listening: Listening | None = None
         # Not in a task group: its owner is the bus, which stops it at close; its failure goes to `lost`.
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {subject}")
         self._task.add_done_callback(self._ended)
 
     async def open(self, queue: str) -> None:
-        """Begin to listen."""
+        """Begin to listen; returns when the server knows."""
         self._listening = await self._wire.listen(self._subject, self._receive, queue=queue)
+        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
 
     async def stop(self) -> None:
         """Take no more requests, finish those already received, end."""
-        if self._listening is not None:
-            await (self._listening.finish() if self._wire.connected else self._listening.stop())
         self._is_stopping = True
+        if self._listening is not None:
+            if self._wire.connected:
+                await self._listening.retire()
+                with contextlib.suppress(TransientError):  # the connection broke: nothing more comes
+                    await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+                while self._listening.waiting:  # noqa: ASYNC110  # the client has no event for it
+                    await asyncio.sleep(0)
+            await self._listening.stop()
+        self._is_drained = True
         self._wake.set()
         await asyncio.wait([self._task])
 
@@ -61,7 +77,7 @@ class NatsServed:
             while True:
                 while self._queue:
                     await self._answer(self._queue.popleft())
-                if self._is_stopping:
+                if self._is_drained:
                     return
                 self._wake.clear()
                 await self._wake.wait()

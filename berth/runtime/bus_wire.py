@@ -25,8 +25,12 @@ class Listening(Protocol):
     async def stop(self) -> None:
         """End it; messages not yet handed over are dropped. Never raises for a connection that is away."""
 
-    async def finish(self) -> None:
-        """Let the server send no more, hand over what has come, end it."""
+    async def retire(self) -> None:
+        """Ask the server to send no more; what it has sent is still handed over. Raises as little as ``stop``."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that have come and are not yet handed over."""
 
 
 class Wire(Protocol):

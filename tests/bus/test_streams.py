@@ -1,10 +1,12 @@
 """Streams on a real server: what they are, and what is never done to them."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from berth.runtime.bus import NatsBus
-from berth.runtime.errors import FatalError
+from berth.runtime.errors import FatalError, TransientError
 from schemas.subjects import StreamName
 
 pytestmark = pytest.mark.timeout(30)
@@ -60,3 +62,46 @@ async def test_two_cells_share_nothing(nats_server: str, real_bus: NatsBus, cell
         await other.ensure_streams()
         await other.append(b"x", expected_seq=0)
         assert (await real_bus.state(StreamName.LEDGER)).last_seq == 0
+
+
+async def test_a_handler_is_known_when_serve_returns(nats_server: str, real_bus: NatsBus, cell: str) -> None:
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    async with await NatsBus.connect(nats_server, cell, name="asking") as asking:
+        for number in range(300):
+            subject = real_bus.subjects.sim(str(number))
+            served = await real_bus.serve(subject, echo)
+            assert await asking.request(subject, b"x", timeout_s=5) == b"x"
+            if number % 10 == 0:
+                await served.stop()
+
+
+async def test_a_handler_that_stops_answers_all_it_was_sent(nats_server: str, real_bus: NatsBus, cell: str) -> None:
+    answered = 0
+    refused = 0
+
+    async def echo(data: bytes) -> bytes:
+        return data
+
+    async def ask(asking: NatsBus, subject: str) -> None:
+        nonlocal answered, refused
+        try:
+            await asking.request(subject, b"x", timeout_s=5)
+            answered += 1
+        except TransientError as error:
+            refused += "nobody" in error.reason
+
+    async with await NatsBus.connect(nats_server, cell, name="asking") as asking:
+        for number in range(20):
+            subject = real_bus.subjects.sim(str(number))
+            served = await real_bus.serve(subject, echo)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(50):
+                    group.create_task(ask(asking, subject))
+                await asyncio.sleep(0)
+                group.create_task(served.stop())
+                for _ in range(50):
+                    group.create_task(ask(asking, subject))
+    assert answered + refused == 2000  # none was left to its time-out
+    assert answered
