@@ -1,0 +1,118 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.core.nodes import check_health, check_nodes
+from berth.core.packing import (
+    HOSTNAME_LABEL,
+    RepeatedNodeError,
+    pack_health,
+    pack_nodes,
+    pack_switches,
+    unpack_health,
+    unpack_nodes,
+)
+from schemas.constraints import Taint
+from schemas.envelope import decode, encode
+from schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen
+from schemas.nodes import NodeCondition, NodeDescription
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
+words = st.text(st.characters(codec="utf-8"), max_size=8)
+masks = st.integers(0, 2**64 - 1)
+taints = st.builds(Taint, key=words, value=words, effect=st.sampled_from(["NoSchedule", "NoExecute"]))
+descriptions = st.builds(
+    NodeDescription,
+    name=names,
+    product=st.sampled_from(["", "module910bx8"]),
+    resource=st.sampled_from(["", "huawei.com/Ascend910"]),
+    chips=masks,
+    allocatable=st.integers(0, 64),
+    cpu_milli=st.integers(0, 2**31 - 1),
+    memory_mib=st.integers(0, 2**31 - 1),
+    labels=st.dictionaries(words, words, max_size=2),
+    taints=st.lists(taints, max_size=2, unique=True).map(lambda items: sorted(items, key=lambda t: (t.key, t.value, t.effect))),
+    cordoned=st.booleans(),
+    ready=st.booleans(),
+    superpod=st.sampled_from(["", "0", "pod-1"]),
+    leaf=st.sampled_from(["", "a", "b"]),
+    position=st.integers(0, 32_767),
+)  # fmt: skip
+conditions = st.builds(
+    NodeCondition,
+    name=names,
+    unhealthy=masks,
+    recovering=masks,
+    network_unhealthy=masks,
+    level=st.sampled_from(NodeHealth),
+    network_known=st.booleans(),
+)
+
+
+@given(nodes=st.lists(descriptions, max_size=8, unique_by=lambda node: node.name), addressed=st.booleans())
+def test_nodes_come_back_from_their_columns(nodes: list[NodeDescription], addressed: bool) -> None:  # noqa: FBT001  # drawn
+    if addressed:
+        nodes = [msgspec.structs.replace(node, address=f"10.0.0.{index}") for index, node in enumerate(nodes)]
+    message = pack_nodes("d", nodes, at_ms=5)
+    assert unpack_nodes(decode(encode(message), NodesSeen)) == sorted(nodes, key=lambda node: node.name)
+    assert encode(pack_nodes("d", reversed(nodes), at_ms=5)) == encode(message)
+    check_nodes(message)
+
+
+@given(rows=st.lists(conditions, max_size=8, unique_by=lambda row: row.name))
+def test_health_comes_back_from_its_columns(rows: list[NodeCondition]) -> None:
+    message = pack_health("d", reversed(rows), source="s", at_ms=5)
+    assert unpack_health(decode(encode(message), HealthSeen)) == sorted(rows, key=lambda row: row.name)
+    check_health(message)
+
+
+def test_equal_nodes_share_a_class_whatever_the_order_of_their_labels_and_taints() -> None:
+    first, second = Taint("a"), Taint("b")
+    message = pack_nodes(
+        "d",
+        [
+            NodeDescription(name="x", labels={"a": "1", "b": "2", HOSTNAME_LABEL: "x"}, taints=[first, second], cpu_milli=1),
+            NodeDescription(name="y", labels={HOSTNAME_LABEL: "y", "b": "2", "a": "1"}, taints=[second, first], cpu_milli=2),
+            NodeDescription(name="z", labels={"a": "1"}),
+        ],
+    )  # fmt: skip
+    assert sorted(len(kind.labels) for kind in message.classes) == [1, 2]
+    assert len(message.class_index) == 6
+
+
+def test_no_nodes_mean_that_the_domain_is_gone() -> None:
+    message = pack_nodes("d", [])
+    assert (message.names, message.classes, message.chips) == (b"", [], b"")
+    assert unpack_nodes(message) == []
+
+
+def test_addresses_are_known_of_all_or_of_none() -> None:
+    nodes = [NodeDescription(name="a", address="10.0.0.1"), NodeDescription(name="b")]
+    assert pack_nodes("d", nodes).addresses == []
+
+
+def test_a_node_given_twice_is_refused() -> None:
+    with pytest.raises(RepeatedNodeError) as caught:
+        pack_nodes("d", [NodeDescription(name="a"), NodeDescription(name="b"), NodeDescription(name="a")])
+    assert caught.value.node == "a"
+    with pytest.raises(RepeatedNodeError):
+        pack_health("d", [NodeCondition("a"), NodeCondition("a")])
+
+
+@pytest.mark.parametrize("field", ["class_index", "chips", "allocatable", "cpu_milli", "superpod_index", "position"])
+def test_a_column_of_another_length_is_refused(field: str) -> None:
+    message = pack_nodes("d", [NodeDescription(name="a"), NodeDescription(name="b")])
+    column = getattr(message, field)
+    with pytest.raises(ValueError, match="beside 2 names"):
+        unpack_nodes(msgspec.structs.replace(message, **{field: column[: len(column) // 2]}))
+
+
+def test_switches_list_their_nodes_by_position() -> None:
+    nodes = [
+        NodeDescription(name="a", leaf="two", position=1),
+        NodeDescription(name="b", leaf="two", position=0),
+        NodeDescription(name="c", leaf="one", position=3),
+        NodeDescription(name="d"),
+    ]
+    assert pack_switches(nodes).leaves == [Leaf("one", "", ["c"], [3]), Leaf("two", "", ["b", "a"], [0, 1])]
