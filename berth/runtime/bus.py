@@ -4,7 +4,7 @@ The client's traps are met here and in the ``bus_*`` modules. Its own stored pub
 ordered consumer loses messages when its queue is full, its buffer sends at reconnect what the caller gave up long
 ago, and it closes for good when a message with headers is above the payload limit; so none of these are used.
 
-Over 400 lines, because everything that touches the client has to be here.
+Longer than 400 lines because everything that touches the client has to be here.
 """
 
 import asyncio

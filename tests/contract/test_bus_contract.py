@@ -1,4 +1,7 @@
-"""One suite for the bus in memory and the bus over NATS: a fake that drifts away from the real one fails here."""
+"""One suite for the bus in memory and the bus over NATS: a fake that drifts away from the real one fails here.
+
+Longer than 400 lines because the suite is one list of promises with shared fixtures.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
