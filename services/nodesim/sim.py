@@ -148,9 +148,7 @@ class Sim:
             if (known.uid, known.attempt) == (event.uid, event.attempt):
                 return [Answered(known.answer)]
             if known.live:
-                return [
-                    Answered(_refused(ranks, f"pods of attempt {known.attempt} of uid {known.uid} are still there"))
-                ]
+                return [Answered(GangBound(0, retry_after_ms=max(self._terminating_ms, 1)))]
             if known.uid == event.uid and known.attempt > event.attempt:
                 return [Answered(_refused(ranks, f"attempt {known.attempt} came first"))]
         doubles, overcommits = self._accounts.double_allocations, self._accounts.overcommits
@@ -220,7 +218,7 @@ class Sim:
         for pod in lost:
             pod.phase = PodPhase.GONE
         self._gangs[gang.key] = gang
-        terminating = any(pod.phase == PodPhase.TERMINATING for pod in gang.pods)
+        gang.evicted = terminating = any(pod.phase == PodPhase.TERMINATING for pod in gang.pods)
         if not any(pod.phase in _LIVE for pod in gang.pods):
             self._end(gang)
         else:
