@@ -183,7 +183,10 @@ class Loop:
                 wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
             await self._sleep(stop)
-        await self.outbox.flush()
+        try:
+            await self.outbox.flush()
+        except TransientError as error:  # the next run sees that their time has passed
+            self._log.warning("facts not stored at the end", waiting=len(self.outbox), reason=error.reason)
 
     async def _sleep(self, stop: asyncio.Event) -> None:
         """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""

@@ -1,0 +1,191 @@
+import pytest
+
+from schemas.envelope import DecodeError, encode
+from schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
+from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from schemas.placement import Run, placement_of
+from schemas.refusal import Refusal
+from services.binder.work import Work
+
+PLACEMENT = placement_of(["n0"], [(0,)], [Run(1, 1)], resource="huawei.com/Ascend910")
+EPOCH = 3
+
+
+class History:
+    """A ledger that grows, and the work that follows it."""
+
+    def __init__(self) -> None:
+        self.work = Work()
+        self.sequence = 0
+        self.epoch(EPOCH)
+
+    def epoch(self, epoch: int, *, base_seq: int | None = None) -> None:
+        base = self.sequence if base_seq is None else base_seq
+        self.sequence += 1
+        self.work.apply_record(self.sequence, encode(Epoch(epoch, base, 0, 0, "me", Settings())))
+
+    def round(
+        self,
+        *,
+        placed: list[tuple[str, int]] | None = None,
+        evict: list[tuple[str, int]] | None = None,
+        release: list[tuple[str, int]] | None = None,
+        adopt: list[str] | None = None,
+        epoch: int = EPOCH,
+        base_seq: int | None = None,
+    ) -> list[tuple[str, int]]:
+        base = self.sequence if base_seq is None else base_seq
+        self.sequence += 1
+        record = Round(
+            epoch, base, 0, 0, self.sequence,
+            verdicts=[Verdict("ns", f"job-{uid}", uid, attempt, PLACEMENT) for uid, attempt in placed or []],
+            evictions=[Eviction(uid, attempt, "cancelled") for uid, attempt in evict or []],
+            releases=[Release(uid, attempt, "succeeded") for uid, attempt in release or []],
+            adoptions=[Adoption("ns", f"job-{uid}", uid, PLACEMENT) for uid in adopt or []],
+        )  # fmt: skip
+        return self.work.apply_record(self.sequence, encode(record))
+
+    def step(self, uid: str, attempt: int = 1) -> str | None:
+        step = self.work.next_step((uid, attempt))
+        return None if step is None else step.verb
+
+
+def outcome(uid: str, state: OutcomeState, *, attempt: int = 1) -> OutcomeSeen:
+    return OutcomeSeen("ns", f"job-{uid}", uid, attempt, state)
+
+
+def test_a_placement_without_an_outcome_is_to_be_bound() -> None:
+    history = History()
+    assert history.round(placed=[("a", 1), ("b", 2)]) == [("a", 1), ("b", 2)]
+    assert (history.step("a"), history.step("b", 2), history.step("b", 1)) == ("bind", "bind", None)
+    assert history.work.pending() == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("state", ["bound", "failed"])
+def test_what_has_an_outcome_is_not_bound_again(state: OutcomeState) -> None:
+    history = History()
+    history.round(placed=[("a", 1)])
+    history.work.apply_outcome(outcome("a", state))
+    assert history.step("a") is None
+
+
+def test_an_outcome_may_come_before_its_record() -> None:
+    history = History()
+    history.work.apply_outcome(outcome("a", "bound"))
+    history.round(placed=[("a", 1)])
+    assert history.work.pending() == []
+
+
+def test_the_outcome_of_another_attempt_does_not_count() -> None:
+    history = History()
+    history.work.apply_outcome(outcome("a", "failed"))
+    history.round(placed=[("a", 2)])
+    assert history.step("a", 2) == "bind"
+
+
+def test_an_eviction_outranks_everything_until_it_is_carried_out() -> None:
+    history = History()
+    history.round(placed=[("a", 1), ("b", 1)])
+    history.work.apply_outcome(outcome("a", "bound"))
+    history.round(evict=[("a", 1), ("b", 1)])
+    assert (history.step("a"), history.step("b")) == ("evict", "evict")
+    history.work.apply_outcome(outcome("a", "evicted"))
+    assert history.step("a") is None
+
+
+def test_an_outcome_that_comes_late_does_not_undo_an_eviction() -> None:
+    history = History()
+    history.round(placed=[("a", 1)])
+    history.round(evict=[("a", 1)])
+    history.work.apply_outcome(outcome("a", "evicted"))
+    history.work.apply_outcome(outcome("a", "bound"))
+    assert history.step("a") is None
+
+
+def test_what_was_released_is_forgotten() -> None:
+    history = History()
+    history.round(placed=[("a", 1)])
+    history.work.apply_outcome(outcome("a", "bound"))
+    history.round(release=[("a", 1)], evict=[("unknown", 1)])
+    assert history.work.attempts == {}
+    assert history.step("a") is None
+    history.round(placed=[("a", 2)])
+    assert history.step("a", 2) == "bind"
+
+
+def test_a_refusal_asks_for_nothing() -> None:
+    history = History()
+    history.sequence += 1
+    record = Round(EPOCH, 1, 0, 0, 1, verdicts=[Verdict("ns", "a", "a", 1, refusal=Refusal("no-room"))])
+    assert history.work.apply_record(2, encode(record)) == []
+    assert history.work.pending() == []
+
+
+def test_foreign_pods_are_never_bound_but_may_be_evicted() -> None:
+    history = History()
+    history.round(adopt=["f"])
+    assert history.step("f", 0) is None
+    history.round(evict=[("f", 0)])
+    assert history.step("f", 0) == "evict"
+
+
+def test_records_of_a_past_reign_are_void() -> None:
+    history = History()
+    history.epoch(4)
+    history.round(placed=[("a", 1)], epoch=3)
+    history.round(placed=[("b", 1)], epoch=4)
+    history.epoch(4)
+    assert history.work.pending() == [("b", 1)]
+    assert history.work.voided == 2
+
+
+def test_records_that_do_not_follow_on_the_one_before_are_void() -> None:
+    history = History()
+    history.round(placed=[("a", 1)], base_seq=0)
+    history.epoch(9, base_seq=0)
+    history.round(placed=[("b", 1)])
+    assert history.work.pending() == [("b", 1)]
+
+
+def test_a_record_of_a_reign_that_never_began_is_void() -> None:
+    history = History()
+    history.round(placed=[("a", 1)], epoch=4)
+    assert history.work.pending() == []
+
+
+def test_a_ledger_without_its_oldest_records_tells_its_reign_itself() -> None:
+    history = History()
+    history.work = Work()
+    history.sequence = 40
+    history.round(placed=[("old", 1)], epoch=2)
+    history.round(placed=[("a", 1)], epoch=5)
+    history.round(placed=[("stale", 1)], epoch=4)
+    assert history.work.pending() == [("old", 1), ("a", 1)]
+
+
+def test_unknown_kinds_are_skipped_and_counted() -> None:
+    history = History()
+    history.sequence += 1
+    assert history.work.apply_record(history.sequence, encode(TimerSeen(0))) == []
+    history.round(placed=[("a", 1)])
+    assert (history.work.unknown, history.step("a")) == (1, "bind")
+
+
+def test_an_unreadable_record_changes_nothing_but_the_position() -> None:
+    history = History()
+    history.sequence += 1
+    with pytest.raises(DecodeError):
+        history.work.apply_record(history.sequence, b"junk")
+    history.round(placed=[("a", 1)])
+    assert history.step("a") == "bind"
+
+
+def test_outcomes_of_what_is_over_are_dropped_once_the_ledger_is_folded() -> None:
+    history = History()
+    history.work.apply_outcome(outcome("gone", "bound"))
+    history.work.apply_outcome(outcome("a", "bound"))
+    history.round(placed=[("a", 1)])
+    history.work.settle()
+    history.work.apply_outcome(outcome("gone", "bound"))
+    assert history.step("a") is None
+    assert list(history.work._outcomes) == [("ns", "job-a")]
