@@ -252,9 +252,9 @@ async def test_facts_are_stored_later_when_the_bus_is_away(world: World) -> None
 
 async def test_a_bus_that_is_away_at_the_end_does_not_hold_up_the_end(world: World) -> None:
     async with world.cluster():
-        await world.bind()
+        await world.bind(run_ms=0)
         world.server.is_down = True
-        world.clock.advance(3)
+        world.clock.advance(5)
     world.server.is_down = False
     async with world.cluster():
         await world.has(["RUNNING", "RUNNING"], ["SUCCEEDED", "SUCCEEDED"])
