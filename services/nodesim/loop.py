@@ -19,8 +19,9 @@ from schemas.message import Message
 from schemas.placement import Share
 from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from services.nodesim.config import NodesimConfig
+from services.nodesim.gangs import Restored
 from services.nodesim.ground import Ground
-from services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Restored, Sim, Ticked
+from services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
 
 _MS: Final = 1000
 

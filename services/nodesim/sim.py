@@ -8,28 +8,15 @@ import heapq
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from schemas.columns import pack, pack_names, unpack, unpack_names
 from schemas.facts import PodPhase, PodsSeen, RankFailure
-from schemas.placement import Placement, Share
 from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
 from schemas.units import UnixMs
-from services.nodesim.accounts import Accounts, Claim
+from services.nodesim.accounts import Accounts
+from services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, told
 from services.nodesim.ground import Ground
 
 ENDED_KEPT_MAX: Final = 10_000
 """Ended gangs that are remembered, so that a repeated request gets the same answer."""
-_LIVE: Final = frozenset({PodPhase.RUNNING, PodPhase.TERMINATING})
-GangKey: TypeAlias = tuple[str, str]
-"""(namespace, name)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """Pods of an earlier run of the simulation, as it last told of them."""
-
-    seen: PodsSeen
-    run_ms: int
-    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +50,6 @@ Event: TypeAlias = BindGang | EvictGang | Restored | Ticked
 Effect: TypeAlias = PodsChanged | Answered | Alarmed
 
 
-@dataclass(slots=True)
-class _Pod:
-    rank: int
-    claim: Claim
-    phase: PodPhase = PodPhase.RUNNING
-
-
-@dataclass(slots=True)
-class _Gang:
-    namespace: str
-    name: str
-    uid: str
-    attempt: int
-    size: int
-    """Pods of the placement, of which fewer may run; 0 when it is not known any more."""
-    resource: str
-    pods: list[_Pod]
-    answer: GangBound
-    due_ms: UnixMs = 0
-    live: bool = True
-    evicted: bool = False
-
-    @property
-    def key(self) -> GangKey:
-        return (self.namespace, self.name)
-
-
 class Sim:
     """Simulated pods.
 
@@ -104,7 +64,7 @@ class Sim:
         self._run_default_ms = run_default_ms
         self._terminating_ms = terminating_ms
         self._accounts = Accounts(ground.nodes)
-        self._gangs: dict[GangKey, _Gang] = {}
+        self._gangs: dict[GangKey, SimGang] = {}
         self._ended: dict[GangKey, None] = {}
         self._due: list[tuple[UnixMs, GangKey]] = []
         self._bound = self._failed = self._over = 0
@@ -155,7 +115,7 @@ class Sim:
         pods, failures = self._claim(event, now_ms)
         self._bound += len(pods)
         self._failed += len(failures)
-        gang = _Gang(
+        gang = SimGang(
             namespace=event.namespace,
             name=event.name,
             uid=event.uid,
@@ -172,22 +132,22 @@ class Sim:
             effects.append(Alarmed(event, failures))
         if pods:
             self._wake(gang, now_ms + (event.run_ms or self._run_default_ms))
-            effects.append(PodsChanged(_told(gang, now_ms)))
+            effects.append(PodsChanged(told(gang, now_ms)))
         else:
             self._end(gang)
         return [*effects, Answered(gang.answer)]
 
-    def _claim(self, event: BindGang, now_ms: UnixMs) -> tuple[list[_Pod], list[RankFailure]]:
-        pods: list[_Pod] = []
+    def _claim(self, event: BindGang, now_ms: UnixMs) -> tuple[list[SimPod], list[RankFailure]]:
+        pods: list[SimPod] = []
         failures: list[RankFailure] = []
-        for rank, claim in enumerate(_claims(event.placement)):
+        for rank, claim in enumerate(claims_of(event.placement)):
             known = claim.node in self._ground.nodes
             broken = self._ground.condition(claim.node, now_ms).unhealthy & claim.chips if known else 0
             reason = f"chips {_listed(broken)} of the node are unhealthy" if broken else self._accounts.take(claim)
             if reason:
                 failures.append(RankFailure(rank, reason))
             else:
-                pods.append(_Pod(rank, claim))
+                pods.append(SimPod(rank, claim))
         return pods, failures
 
     def _evict(self, event: EvictGang, now_ms: UnixMs) -> list[Effect]:
@@ -196,14 +156,14 @@ class Sim:
         if gang is not None and (gang.uid, gang.attempt) == (event.uid, event.attempt):
             gang.evicted = True
             if not gang.live:
-                return [PodsChanged(_told(gang, now_ms)), Answered(GangEvicted(0))]
+                return [PodsChanged(told(gang, now_ms)), Answered(GangEvicted(0))]
             running = [pod for pod in gang.pods if pod.phase == PodPhase.RUNNING]
             if not running:
                 return [Answered(GangEvicted(len(gang.pods)))]
             for pod in running:
                 pod.phase = PodPhase.TERMINATING
             self._wake(gang, now_ms + self._terminating_ms)
-            return [PodsChanged(_told(gang, now_ms)), Answered(GangEvicted(len(running)))]
+            return [PodsChanged(told(gang, now_ms)), Answered(GangEvicted(len(running)))]
         if gang is not None and gang.live:
             return [Answered(GangEvicted(0))]  # the name belongs to other pods; nothing may be said over them
         none = PodsSeen(event.namespace, event.name, event.uid, event.attempt, at_ms=now_ms)
@@ -211,20 +171,20 @@ class Sim:
 
     def _restore(self, event: Restored, now_ms: UnixMs) -> list[Effect]:
         seen = event.seen
-        gang = _gang_of(event)
+        gang = gang_of(event)
         if gang.key in self._gangs:
             return []
-        lost = [pod for pod in gang.pods if pod.phase in _LIVE and self._accounts.take(pod.claim)]
+        lost = [pod for pod in gang.pods if pod.phase in LIVE and self._accounts.take(pod.claim)]
         for pod in lost:
             pod.phase = PodPhase.GONE
         self._gangs[gang.key] = gang
         gang.evicted = terminating = any(pod.phase == PodPhase.TERMINATING for pod in gang.pods)
-        if not any(pod.phase in _LIVE for pod in gang.pods):
+        if not any(pod.phase in LIVE for pod in gang.pods):
             self._end(gang)
         else:
             lasts_ms = self._terminating_ms if terminating else event.run_ms or self._run_default_ms
             self._wake(gang, seen.at_ms + lasts_ms)
-        return [PodsChanged(_told(gang, now_ms))] if lost else []
+        return [PodsChanged(told(gang, now_ms))] if lost else []
 
     def _tick(self, now_ms: UnixMs) -> list[Effect]:
         effects: list[Effect] = []
@@ -234,19 +194,19 @@ class Sim:
             if gang is None or not gang.live or gang.due_ms != due_ms:
                 continue
             for pod in gang.pods:
-                if pod.phase in _LIVE:
+                if pod.phase in LIVE:
                     pod.phase = PodPhase.GONE if pod.phase == PodPhase.TERMINATING else PodPhase.SUCCEEDED
                     self._accounts.give_back(pod.claim)
                     self._over += 1
             self._end(gang)
-            effects.append(PodsChanged(_told(gang, now_ms)))
+            effects.append(PodsChanged(told(gang, now_ms)))
         return effects
 
-    def _wake(self, gang: _Gang, due_ms: UnixMs) -> None:
+    def _wake(self, gang: SimGang, due_ms: UnixMs) -> None:
         gang.due_ms = due_ms
         heapq.heappush(self._due, (due_ms, gang.key))
 
-    def _end(self, gang: _Gang) -> None:
+    def _end(self, gang: SimGang) -> None:
         gang.live = False
         self._ended[gang.key] = None
         while len(self._ended) > ENDED_KEPT_MAX:
@@ -260,68 +220,3 @@ def _refused(ranks: int, reason: str) -> GangBound:
 
 def _listed(mask: int) -> str:
     return ", ".join(str(chip) for chip in range(mask.bit_length()) if mask >> chip & 1)
-
-
-def _claims(placement: Placement) -> list[Claim]:
-    """What each rank takes, in rank order."""
-    runs = [run for run in placement.runs for _ in range(run.pods)]
-    out: list[Claim] = []
-    for node, chips, run in zip(placement.names(), placement.chips_by_rank(), runs, strict=True):
-        mask = sum(1 << chip for chip in set(chips))
-        repeated = len(set(chips)) != len(chips)
-        share = placement.share if chips else None
-        out.append(Claim(node, mask, placement.resource, run.cpu_milli, run.memory_mib, share, repeated=repeated))
-    return out
-
-
-def _told(gang: _Gang, now_ms: UnixMs) -> PodsSeen:
-    """Fact about a gang's pods.
-
-    Once they are gone by eviction, pods of a gang that was not complete are not listed: none is left.
-    """
-    pods = [] if gang.evicted and not gang.live and len(gang.pods) != gang.size else gang.pods
-    table = sorted({pod.claim.node for pod in pods})
-    index = {name: position for position, name in enumerate(table)}
-    chief = pods[0].claim if pods else None
-    return PodsSeen(
-        namespace=gang.namespace,
-        gang=gang.name,
-        uid=gang.uid,
-        attempt=gang.attempt,
-        rank=pack([pod.rank for pod in pods], 4),
-        nodes=pack_names(table),
-        node_index=pack([index[pod.claim.node] for pod in pods], 4),
-        phase=pack([pod.phase for pod in pods], 1),
-        chips=pack([pod.claim.chips for pod in pods], 8),
-        resource=gang.resource,
-        cpu_milli=chief.cpu_milli if chief else 0,
-        memory_mib=chief.memory_mib if chief else 0,
-        at_ms=now_ms,
-    )
-
-
-def _gang_of(event: Restored) -> _Gang:
-    """Gang that an earlier run told of; its cpu and memory are taken as those of its first pod."""
-    seen = event.seen
-    table = unpack_names(seen.nodes)
-    nodes = [table[index] for index in unpack(seen.node_index, 4)]
-    pods = [
-        _Pod(
-            rank,
-            Claim(node, chips, seen.resource if chips else "", seen.cpu_milli, seen.memory_mib, event.share if chips else None),
-            PodPhase(phase),
-        )
-        for rank, node, chips, phase in zip(
-            unpack(seen.rank, 4), nodes, unpack(seen.chips, 8), unpack(seen.phase, 1), strict=True
-        )
-    ]  # fmt: skip
-    return _Gang(
-        namespace=seen.namespace,
-        name=seen.gang,
-        uid=seen.uid,
-        attempt=seen.attempt,
-        size=0,
-        resource=seen.resource,
-        pods=pods,
-        answer=GangBound(len(pods)),
-    )

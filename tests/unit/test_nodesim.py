@@ -5,8 +5,9 @@ from schemas.columns import unpack, unpack_names
 from schemas.facts import NodeHealth, PodPhase, PodsSeen
 from schemas.placement import Placement, Run, Share, placement_of
 from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
+from services.nodesim.gangs import Restored
 from services.nodesim.ground import Ground, leaving
-from services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Restored, Sim, Ticked
+from services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Sim, Ticked
 
 RESOURCE = "huawei.com/Ascend910"
 FILE = """

@@ -1,0 +1,128 @@
+"""Gangs of the simulated cluster: their pods, what a placement takes, and the facts that tell of them. Pure."""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from schemas.columns import pack, pack_names, unpack, unpack_names
+from schemas.facts import PodPhase, PodsSeen
+from schemas.placement import Placement, Share
+from schemas.simulation import GangBound
+from schemas.units import UnixMs
+from services.nodesim.accounts import Claim
+
+LIVE: Final = frozenset({PodPhase.RUNNING, PodPhase.TERMINATING})
+"""Phases in which a pod holds what it claimed."""
+GangKey: TypeAlias = tuple[str, str]
+"""(namespace, name)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Pods of an earlier run of the simulation, as it last told of them."""
+
+    seen: PodsSeen
+    run_ms: int
+    share: Share | None = None
+
+
+@dataclass(slots=True)
+class SimPod:
+    """A pod that has been bound."""
+
+    rank: int
+    claim: Claim
+    phase: PodPhase = PodPhase.RUNNING
+
+
+@dataclass(slots=True)
+class SimGang:
+    """The pods of an attempt, and what was answered for it.
+
+    Attributes:
+        due_ms: When its pods end, or are gone once they terminate.
+        live: Some of its pods hold what they claimed.
+        evicted: Its pods were asked to end.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    size: int
+    """Pods of the placement, of which fewer may run; 0 when it is not known any more."""
+    resource: str
+    pods: list[SimPod]
+    answer: GangBound
+    due_ms: UnixMs = 0
+    live: bool = True
+    evicted: bool = False
+
+    @property
+    def key(self) -> GangKey:
+        """Its name."""
+        return (self.namespace, self.name)
+
+
+def claims_of(placement: Placement) -> list[Claim]:
+    """What each rank takes, in rank order."""
+    runs = [run for run in placement.runs for _ in range(run.pods)]
+    out: list[Claim] = []
+    for node, chips, run in zip(placement.names(), placement.chips_by_rank(), runs, strict=True):
+        mask = sum(1 << chip for chip in set(chips))
+        repeated = len(set(chips)) != len(chips)
+        share = placement.share if chips else None
+        out.append(Claim(node, mask, placement.resource, run.cpu_milli, run.memory_mib, share, repeated=repeated))
+    return out
+
+
+def told(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
+    """Fact about a gang's pods.
+
+    Once they are gone by eviction, pods of a gang that was not complete are not listed: none is left.
+    """
+    pods = [] if gang.evicted and not gang.live and len(gang.pods) != gang.size else gang.pods
+    table = sorted({pod.claim.node for pod in pods})
+    index = {name: position for position, name in enumerate(table)}
+    chief = pods[0].claim if pods else None
+    return PodsSeen(
+        namespace=gang.namespace,
+        gang=gang.name,
+        uid=gang.uid,
+        attempt=gang.attempt,
+        rank=pack([pod.rank for pod in pods], 4),
+        nodes=pack_names(table),
+        node_index=pack([index[pod.claim.node] for pod in pods], 4),
+        phase=pack([pod.phase for pod in pods], 1),
+        chips=pack([pod.claim.chips for pod in pods], 8),
+        resource=gang.resource,
+        cpu_milli=chief.cpu_milli if chief else 0,
+        memory_mib=chief.memory_mib if chief else 0,
+        at_ms=now_ms,
+    )
+
+
+def gang_of(event: Restored) -> SimGang:
+    """Gang that an earlier run told of; its cpu and memory are taken as those of its first pod."""
+    seen = event.seen
+    table = unpack_names(seen.nodes)
+    nodes = [table[index] for index in unpack(seen.node_index, 4)]
+    pods = [
+        SimPod(
+            rank,
+            Claim(node, chips, seen.resource if chips else "", seen.cpu_milli, seen.memory_mib, event.share if chips else None),
+            PodPhase(phase),
+        )
+        for rank, node, chips, phase in zip(
+            unpack(seen.rank, 4), nodes, unpack(seen.chips, 8), unpack(seen.phase, 1), strict=True
+        )
+    ]  # fmt: skip
+    return SimGang(
+        namespace=seen.namespace,
+        name=seen.gang,
+        uid=seen.uid,
+        attempt=seen.attempt,
+        size=0,
+        resource=seen.resource,
+        pods=pods,
+        answer=GangBound(len(pods)),
+    )
