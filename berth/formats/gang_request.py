@@ -149,15 +149,16 @@ def gang_request(
 ) -> JobRequest:
     """Job request of a Kubernetes object, with labels, annotations, selectors and priority copied by the rules.
 
-    The job's own labels and annotations outrank those of its templates. What all tasks select is the job's selector,
-    the rest stays with the task. The priority is that of a system class, else the highest number in a template; the name
-    of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
+    The job's own labels and annotations outrank those of its templates. What all tasks select is the job's selector, the
+    rest stays with the task. Tasks without pods are left out. The priority is that of a system class, else the highest
+    number in a template; the name of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
 
     Raises:
         DocumentError: No pods, names of tasks repeated, two kinds of chips, or metadata that are wrong.
     """
     metadata = read_metadata(document)
     check_groups(document, groups)
+    groups = [group for group in groups if group.replicas]
     pods = [group.pod for group in groups]
     named = priority_class.text("the name of a priority class") if priority_class is not None else ""
     class_name = named or next((pod.priority_class for pod in pods if pod.priority_class), "")

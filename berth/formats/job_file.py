@@ -145,7 +145,7 @@ def _tasks(spec: Tree, *, chips_default: int) -> list[Task]:
                 raise item.need("name", "").wrong("another name: it is given twice")
     if not any(task.replicas for task in tasks):
         raise (listed or spec.find("replicas") or spec).wrong("at least one pod in the job")
-    return tasks
+    return [task for task in tasks if task.replicas]
 
 
 def _named_task(item: Tree, chips_default: int) -> Task:

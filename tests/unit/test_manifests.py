@@ -4,9 +4,11 @@ from textwrap import dedent
 import msgspec
 import pytest
 
+from berth.core.jobs import ValidJob, validate
 from berth.formats.manifests import parse_jobs
 from schemas.constraints import Expression, Term, Toleration
 from schemas.intake import JobRequest, Task
+from schemas.ledger import Settings
 from tests.support.manifest_text import ascend, batch, berth, pod, volcano
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -22,6 +24,14 @@ def test_every_example_is_a_valid_request(path: Path) -> None:
     for job in parse_jobs(path.read_text("utf-8")):
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=JobRequest) == job
         assert job.run_ms > 0
+        assert isinstance(validate(job, Settings()), ValidJob)
+
+
+def test_tasks_without_pods_are_left_out() -> None:
+    tasks = f"  - {{name: none, replicas: 0, template: {pod('limits: {huawei.com/npu: 1}')}}}\n  - {{name: some, template: {pod()}}}"
+    job = one(volcano(tasks))
+    assert ([task.name for task in job.tasks], job.resource) == (["some"], "huawei.com/Ascend910")
+    assert [task.name for task in one(berth("{tasks: [{name: a, replicas: 0}, {name: b}]}")).tasks] == ["b"]
 
 
 def test_a_volcano_job() -> None:
@@ -64,10 +74,11 @@ def test_replica_types_of_an_ascend_job_are_ranked_by_role() -> None:
     assert order == ["chief", "worker"]
     job = one(EXAMPLES.joinpath("ascend-job.yaml").read_text("utf-8"))
     assert [(task.name, task.replicas, task.chips, task.cpu_milli) for task in job.tasks] == [
-        ("master", 1, 16, 64_000),
-        ("worker", 3, 16, 64_000),
+        ("master", 1, 8, 32_000),
+        ("worker", 3, 8, 32_000),
     ]
-    assert (job.min_available, job.annotations["sp-block"], job.run_ms) == (4, "32", 90_000)
+    assert job.annotations["huawei.com/schedule_policy"] == "chip8-node8"
+    assert (job.min_available, job.run_ms) == (4, 90_000)
 
 
 def test_queue_and_priority_class_of_an_ascend_job() -> None:
