@@ -1,7 +1,4 @@
-"""YAML text as trees that know their own path, so that every complaint says where it is.
-
-Stricter than YAML: a key given twice is an error, text that looks like a date stays text, and depth is bounded.
-"""
+"""YAML text as trees that know their own path, so that every complaint says where it is."""
 
 import difflib
 import re
@@ -11,10 +8,10 @@ from typing import Final
 
 import yaml
 
+from berth.formats.strict_yaml import StrictLoader
+
 TEXT_CHARACTERS_MAX: Final = 16_000_000
 """Longest text that is read."""
-DEPTH_MAX: Final = 64
-"""Deepest nesting that is read; manifests need about 15."""
 _SHOWN_MAX: Final = 120
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_CHARACTERS_MAX: Final = 63
@@ -38,36 +35,6 @@ class DocumentError(ValueError):
         self.path = path
         self.value = value
         self.expected = expected
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """Safe loader that refuses repeated keys and bottomless nesting, and leaves dates as text."""
-
-    _depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        self._depth += 1
-        if self._depth > DEPTH_MAX:
-            raise yaml.MarkedYAMLError(problem=f"nesting deeper than {DEPTH_MAX}", problem_mark=self.get_mark())
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"key {key.value!r} given twice", problem_mark=key.start_mark)
-                seen.add(key.value)
-        return node
-
-
-_StrictLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -293,7 +260,7 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
     trees: list[Tree] = []
     number = 1
     try:
-        for value in yaml.load_all(text, Loader=_StrictLoader):
+        for value in yaml.load_all(text, Loader=StrictLoader):
             if value is not None:
                 trees.append(Tree(value, "", number, error))
             number += 1
