@@ -21,6 +21,11 @@ async def until(condition: Callable[[], object], *, deadline_s: float, what: str
         await asyncio.sleep(_PAUSE_S)
 
 
+async def pause(seconds: float) -> None:
+    """Let time go by, for a client that acts at a pace of its own."""
+    await asyncio.sleep(seconds)
+
+
 def block(seconds: float) -> None:
     """Hold the event loop, as code that computes too long does."""
     time.sleep(seconds)

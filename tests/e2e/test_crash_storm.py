@@ -1,0 +1,131 @@
+"""The dispatcher dies before and after each of its writes, again and again, while clients go on."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.faults import POINTS
+from berth.runtime.server import EmbeddedServer
+from schemas.subjects import StreamName
+from tests.support.load import Load, Watch, verify
+from tests.support.processes import Service, Services, services
+from tests.support.waiting import pause, until
+
+KILLED: Final = -9
+COUNTS: Final = {"lease": (1, 3), "epoch": (1, 1), "purge": (1, 2), "dead": (1, 2), "snapshot": (1, 2, 3)}
+"""At which passing of a point to die; 3 leases are two renewals, a second epoch would need a second reign."""
+COUNTS_ELSE: Final = (1, 3, 11)
+CELLS: Final = 6
+SHARDS: Final = (0, 0, 0, 0, 1, 2)
+TRIMMED: Final = (1, 4)
+"""Cells where old facts are dropped during the storm, so that starts need LATEST and ledgers are pruned."""
+FACTS_KEPT_BYTES: Final = 40_000
+
+
+def strikes() -> list[str]:
+    """All points with their counts, so mixed that each cell gets many points."""
+    return [
+        f"{point}:{count}"
+        for turn in range(3)
+        for point in POINTS
+        for count in COUNTS.get(point.partition(".")[0], COUNTS_ELSE)[turn : turn + 1]
+    ]
+
+
+class Storm:
+    """One cell in the storm."""
+
+    def __init__(self, number: int, made: Services, points: list[str]) -> None:
+        self.cell = f"storm-{number}"
+        self.points = points
+        self.killed: Counter[str] = Counter()
+        self.is_trimmed = number in TRIMMED
+        self.seed = number
+        shards = SHARDS[number]
+        self.dispatcher = made.service(
+            "dispatcher",
+            self.cell,
+            shards=shards,
+            lease_s=1,
+            snapshot_records=10,
+            snapshot_chunk_bytes=10_000,
+            intake_batch_max=8,
+            tick_s=0.1,
+            gather_timeout_s=0.5,
+            decisions={"round_gangs_max": 4, "shard_retry_ms": 100, "tombstone_after_ms": 300},
+        )
+        self.scorers: list[Service] = [
+            made.service("scorer", self.cell, label=str(shard), shard=shard, shards=shards) for shard in range(shards)
+        ]
+
+    async def run(self, url: str) -> None:
+        async with await NatsBus.connect(url, self.cell, name="storm") as bus:
+            await bus.ensure_streams()
+            watch = Watch(bus)
+            watch.start()
+            load = Load(watch, seed=self.seed)
+            for scorer in self.scorers:
+                scorer.start()
+            async with asyncio.TaskGroup() as group:
+                working = group.create_task(load.run())
+                await self._strike(bus, watch)
+                load.stop()
+                await working
+            self.dispatcher.start()
+            await self._settle(watch, load)
+            for service in (self.dispatcher, *self.scorers):
+                await service.stop()
+            await verify(watch, load.acked)
+            await watch.stop()
+        assert self.dispatcher.starts == len(self.points) + 1
+
+    async def _strike(self, bus: NatsBus, watch: Watch) -> None:
+        for number, point in enumerate(self.points):
+            self.dispatcher.start(fault_point=point)
+            assert await self.dispatcher.ended() == KILLED, self.dispatcher.log()
+            self.killed[point.partition(":")[0]] += 1
+            if self.is_trimmed and number % 3 == 2:
+                await watch.reach_heads()
+                await bus.ensure_streams(max_bytes={StreamName.FACTS: FACTS_KEPT_BYTES})
+            if self.scorers and number % 4 == 1:
+                await self.scorers[0].kill()
+                self.scorers[0].start()
+
+    async def _settle(self, watch: Watch, load: Load) -> None:
+        """All asked for has a verdict, all that ran has ended, and the last words are said."""
+        last = max(sequence for sequence, message in load.acked if message is not None)
+        await until(
+            lambda: watch.judged >= last or not self.dispatcher.is_running,
+            deadline_s=30,
+            what=f"verdicts of {self.cell} up to {last}, at {watch.judged}\n{self.dispatcher.log()}",
+        )
+        assert self.dispatcher.is_running, self.dispatcher.log()
+        await load.drain()
+        await at_rest(watch)
+
+
+async def at_rest(watch: Watch) -> None:
+    """Wait until a cell says nothing new for a while."""
+    before = (-1, -1)
+    while before != (now := (len(watch.facts), len(watch.records))):
+        before = now
+        await pause(0.7)
+
+
+@pytest.mark.timeout(200)
+async def test_no_job_is_lost_and_none_placed_twice_wherever_the_dispatcher_dies(
+    own_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    points = strikes()
+    with services(tmp_path, own_server.url) as made:
+        storms = [Storm(number, made, points[number::CELLS]) for number in range(CELLS)]
+        async with asyncio.TaskGroup() as group:
+            for storm in storms:
+                group.create_task(storm.run(own_server.url), name=storm.cell)
+    killed = sum((storm.killed for storm in storms), Counter[str]())
+    assert killed.total() >= 50 - 10
+    assert set(killed) == set(POINTS)

@@ -1,0 +1,158 @@
+"""Services as real processes: started, killed, never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from berth.runtime.server import _die_with
+from tests.support.waiting import until
+
+ROOT: Final = Path(__file__).parents[2]
+_END_S: Final = 30.0
+_TAIL_CHARS: Final = 3000
+
+Table = Mapping[str, object]
+"""Settings; a value that is a mapping is a section."""
+
+
+class Service:
+    """One service: the same settings and the same log through all its starts.
+
+    Args:
+        folder: Where its settings and log are written.
+        name: Folder below ``services``.
+        url: Of the bus.
+        cell: Of the bus.
+        settings: The service's own.
+        label: Tells processes of one service and cell apart.
+    """
+
+    def __init__(self, folder: Path, name: str, *, url: str, cell: str, settings: Table, label: str = "") -> None:
+        self.name = name
+        self.label = f"{name}{label}-{cell}"
+        self.starts = 0
+        self._url = url
+        self._file = folder / f"{self.label}.toml"
+        self._log = folder / f"{self.label}.log"
+        self._file.write_text(_toml({**settings, "bus": {"cell": cell}, "log": {"form": "text"}}))
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, fault_point: str = "") -> None:
+        """Start it; the one before must have ended."""
+        assert self._child is None or self._child.poll() is not None, f"{self.label} still runs"
+        self.starts += 1
+        with self._log.open("ab") as log:
+            log.write(f"--- start {self.starts} {fault_point}\n".encode())
+            log.flush()
+            self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and words
+                [sys.executable, "-m", f"services.{self.name}", "--config", str(self._file)],
+                cwd=ROOT,
+                env={"BERTH_BUS__URL": self._url, "BERTH_FAULT_POINT": fault_point, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+            )
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._child.poll() if self._child is not None else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs now."""
+        return self._child is not None and self._child.poll() is None
+
+    async def ended(self, *, deadline_s: float = _END_S) -> int:
+        """Wait for its end; returns how it ended.
+
+        Raises:
+            AssertionError: It did not end; shows its log.
+        """
+        try:
+            await until(lambda: self.returncode is not None, deadline_s=deadline_s, what=f"end of {self.label}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from error
+        code = self.returncode
+        assert code is not None
+        return code
+
+    async def kill(self) -> None:
+        """End it as a power cut would."""
+        self._signal(signal.SIGKILL)
+        await self.ended()
+
+    async def stop(self) -> None:
+        """Ask it to end; it must do so with 0."""
+        self._signal(signal.SIGTERM)
+        assert await self.ended() == 0, self.log()
+
+    def log(self) -> str:
+        """End of its log."""
+        return self._log.read_text(errors="replace")[-_TAIL_CHARS:] if self._log.exists() else ""
+
+    def whole_log(self) -> str:
+        """All of its log."""
+        return self._log.read_text(errors="replace")
+
+    def destroy(self) -> None:
+        """Kill it and all that it started, whatever state it is in."""
+        if self._child is not None and self._child.poll() is None:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+
+class Services:
+    """Makes services of one bus, and ends them all."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder = folder
+        self._url = url
+        self._all: list[Service] = []
+
+    def service(self, name: str, cell: str, *, label: str = "", **settings: object) -> Service:
+        """A service that is not started yet."""
+        made = Service(self._folder, name, url=self._url, cell=cell, settings=settings, label=label)
+        self._all.append(made)
+        return made
+
+    def destroy(self) -> None:
+        """End all of them."""
+        for service in self._all:
+            service.destroy()
+
+
+@contextmanager
+def services(folder: Path, url: str) -> Iterator[Services]:
+    """Services that end with the block."""
+    made = Services(folder, url)
+    try:
+        yield made
+    finally:
+        made.destroy()
+
+
+def _toml(table: Table) -> str:
+    """TOML of plain values and one level of sections; text and numbers are written as in JSON."""
+    plain = [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
+    for key, section in table.items():
+        if isinstance(section, Mapping):
+            plain += [f"[{key}]", *(f"{inner} = {_value(value)}" for inner, value in section.items())]
+    return "\n".join(plain) + "\n"
+
+
+def _value(value: object) -> str:
+    return msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()
