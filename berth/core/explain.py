@@ -1,0 +1,358 @@
+"""Why a gang got what it got: the round decided again on what it knew, with the runner-up beside each choice.
+
+Pure: takes the state just before a record and the record itself, and returns data. Within a record the verdicts before
+the one to be explained count, as they did for the round.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from berth.core.affinity import class_of
+from berth.core.explanation import Basis, Choice, Explanation, LostBy, NearNode, Rival
+from berth.core.gangs import Gang, gang_of
+from berth.core.ledger import PodShare, pods_of
+from berth.core.products import FORMS
+from berth.core.refusals import reason_words, sentence
+from berth.core.scoring import RowState, Scorer
+from berth.core.state import State
+from schemas.ledger import Round, Settings, Verdict
+from schemas.offers import Shape
+from schemas.placement import Placement, Share
+from schemas.refusal import NodeReason, Refusal
+
+NEAREST: Final = 3
+"""Nodes that are named when a gang waits."""
+_FITS: Final = int(NodeReason.FITS)
+_CLOSENESS: Final[dict[NodeReason, int]] = {
+    NodeReason.SHORTAGE: 0,
+    NodeReason.TOPOLOGY: 0,
+    NodeReason.TOPOLOGY_HELPED: 0,
+    NodeReason.QUOTA: 0,
+    NodeReason.CPU: 1,
+    NodeReason.MEMORY: 1,
+    NodeReason.NO_CHIP_LIST: 2,
+    NodeReason.UNSTABLE: 2,
+    NodeReason.SUB_HEALTH: 2,
+    NodeReason.NODE_FAULT: 2,
+    NodeReason.NOT_READY: 3,
+    NodeReason.CORDONED: 3,
+    NodeReason.TAINT: 3,
+    NodeReason.NODE_LABEL: 4,
+    NodeReason.SELECTOR: 5,
+}
+"""How far a node is from taking a pod; reasons that are not here: never."""
+
+
+def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explanation | None:
+    """Explain the verdict of a record.
+
+    Args:
+        state: Facts at ``record.facts_seq`` and the ledger just before the record.
+        record: The record, stored at ``ledger_seq``.
+        uid: The gang.
+        ledger_seq: Sequence of the record.
+
+    Returns:
+        None when the record has no verdict on the gang, or the state does not know its request.
+    """
+    board = _Board(state, state.fold.settings)
+    verdict: Verdict | None = None
+    for verdict in record.verdicts:
+        if verdict.uid == uid:
+            break
+        if verdict.placement is not None:
+            board.take_all(verdict.placement)
+    else:
+        return None
+    gang = _gang(state, verdict)
+    if gang is None:
+        return None
+    basis = _basis(state.fold.settings, record, ledger_seq)
+    return _explained(board, gang, basis, verdict.placement, verdict.refusal, is_final=verdict.final)
+
+
+def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanation | None:
+    """As :func:`explain`, when only the state of now is left: what the gang would meet today.
+
+    Args:
+        state: Facts and ledger as they are.
+        verdict: The last verdict that is known.
+        ledger_seq: Record that held it.
+    """
+    board = _Board(state, state.fold.settings)
+    gang = _gang(state, verdict)
+    if gang is None:
+        return None
+    if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
+        board.give_back_all(verdict.placement)
+    fold = state.fold
+    settings = fold.settings
+    basis = Basis(
+        ledger_seq=ledger_seq,
+        facts_seq=state.facts_seq,
+        at_ms=fold.at_ms,
+        epoch=fold.epoch,
+        reference_parity=settings.reference_parity,
+        strict_job_shape=settings.strict_job_shape,
+        health_first=settings.health_first,
+        is_current=True,
+    )
+    return _explained(board, gang, basis, verdict.placement, verdict.refusal, is_final=verdict.final)
+
+
+def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, basis: Basis) -> Explanation:
+    """Explain why a request was turned away; nothing of the cluster plays a part."""
+    form = FORMS.get(refusal.form)
+    return Explanation(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        outcome="rejected",
+        basis=basis,
+        form=refusal.form,
+        title=form.title if form is not None else "",
+        because=refusal.form_because,
+        sentence=sentence(refusal),
+        since_ms=basis.at_ms,
+        field=refusal.field,
+        value=refusal.value,
+        expected=refusal.expected,
+        setting="decisions.strict_job_shape" if refusal.code == "job-shape" else "",
+    )
+
+
+class _Board:
+    """Nodes as they stood when a pod was about to be placed."""
+
+    def __init__(self, state: State, settings: Settings) -> None:
+        self.state = state
+        self.table = state.table
+        self.scorer = Scorer(state.table, state.shares, settings)
+        self.rows: dict[int, RowState] = {}
+
+    def at(self, row: int) -> RowState:
+        """A node with all that was taken from it so far."""
+        known = self.rows.get(row)
+        return known if known is not None else self.scorer.row_state(row)
+
+    def take_all(self, placement: Placement) -> None:
+        for pod in pods_of(placement):
+            self.take(pod, placement.share)
+
+    def take(self, pod: PodShare, share: Share | None) -> int:
+        """Give a pod what it owns; returns the row."""
+        row = self.table.row(pod.node)
+        old = self.at(row)
+        shared = old.share.copy() if old.share is not None else None
+        if share is not None and pod.chips and shared is not None:
+            shared.add(pod.chips[0], share)
+        idle = old.idle - (old.free & pod.mask).bit_count()
+        self.rows[row] = RowState(
+            old.free & ~pod.mask, idle, old.cpu_free - pod.cpu_milli, old.memory_free - pod.memory_mib, shared
+        )
+        return row
+
+    def give_back_all(self, placement: Placement) -> None:
+        """Put back what a placement of whole chips holds."""
+        if placement.share is not None:
+            return
+        for pod in pods_of(placement):
+            row = self.table.row(pod.node)
+            old = self.at(row)
+            back = pod.mask & int(self.table.chips[row]) & ~int(self.table.unhealthy[row])
+            self.rows[row] = RowState(
+                old.free | back,
+                old.idle + (back & ~old.free).bit_count(),
+                old.cpu_free + pod.cpu_milli,
+                old.memory_free + pod.memory_mib,
+                old.share,
+            )
+
+    def usable(self, shape: Shape, row: int) -> int:
+        """Mask of the chips of a node that a pod of the shape could use."""
+        rule = self.scorer.rule(shape)
+        if rule is not None:
+            return rule.usable(self.at(row).free, int(self.table.network[row]))
+        return self.state.shares.free_mask(row) if shape.share is not None else 0
+
+    def affinity(self, shape: Shape, row: int) -> int:
+        """Affinity class of a node's usable chips."""
+        rule = self.scorer.rule(shape)
+        if rule is None:
+            return 0
+        return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
+
+
+class _Standing:
+    """Reason and score of every node for one shape."""
+
+    def __init__(self, board: _Board, shape: Shape) -> None:
+        self._board = board
+        self.shape = shape
+        reasons, scores = board.scorer.evaluate(shape)
+        self.reasons = reasons.copy()
+        self.scores = scores.astype(np.int64)
+        for row in board.rows:
+            self.refresh(row, None)
+
+    def refresh(self, row: int, base: RowState | None) -> None:
+        """Take in what was taken from a node; ``base`` is its state before the gang itself took anything."""
+        self.reasons[row], self.scores[row] = self._board.scorer.evaluate_one(
+            self.shape, row, self._board.at(row), base
+        )
+
+    def key(self, row: int) -> tuple[int, int]:
+        """Place of a node in the total order, the best lowest."""
+        return -int(self.scores[row]), int(self._board.table.ranks()[row])
+
+    def best_besides(self, row: int) -> int | None:
+        """The best node that fits, ``row`` apart."""
+        table = self._board.table
+        fits = (self.reasons == _FITS) & table.present[table.view()]
+        fits[row] = False
+        rows = np.flatnonzero(fits)
+        return min(map(int, rows), key=self.key) if len(rows) else None
+
+
+def _gang(state: State, verdict: Verdict) -> Gang | None:
+    job = state.jobs.get((verdict.namespace, verdict.name))
+    if job is None or job.uid != verdict.uid or job.request is None:
+        return None
+    return gang_of(job, job.request, attempt=verdict.attempt, settings=state.fold.settings)
+
+
+def _basis(settings: Settings, record: Round, ledger_seq: int) -> Basis:
+    return Basis(
+        ledger_seq=ledger_seq,
+        facts_seq=record.facts_seq,
+        at_ms=record.at_ms,
+        epoch=record.epoch,
+        round=record.number,
+        reference_parity=settings.reference_parity,
+        strict_job_shape=settings.strict_job_shape,
+        health_first=settings.health_first,
+        missing_shards=list(record.missing),
+    )
+
+
+def _explained(
+    board: _Board,
+    gang: Gang,
+    basis: Basis,
+    placement: Placement | None,
+    refusal: Refusal | None,
+    *,
+    is_final: bool,
+) -> Explanation:
+    if placement is None and refusal is not None and is_final:
+        return explain_rejection(gang.namespace, gang.name, gang.uid, refusal, basis=basis)
+    form = FORMS.get(gang.form)
+    told = Explanation(
+        namespace=gang.namespace,
+        name=gang.name,
+        uid=gang.uid,
+        outcome="placed" if placement is not None else "waiting",
+        basis=basis,
+        attempt=gang.attempt,
+        form=gang.form,
+        title=form.title if form is not None else "",
+        because=gang.form_because,
+        pods=gang.pods,
+        since_ms=basis.at_ms,
+    )
+    if placement is not None:
+        told.choices, do_fit = _choices(board, gang, placement)
+        beaten = any(choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in told.choices)
+        told.is_confirmed = basis.is_current or (do_fit and (not beaten or bool(basis.missing_shards)))
+    elif refusal is not None:
+        told.sentence = sentence(refusal)
+        told.field, told.value, told.expected = refusal.field, refusal.value, refusal.expected
+        index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
+        shape = gang.klass[index][0]
+        told.task, told.chips = gang.tasks[index], shape.chips
+        told.nearest = _nearest(board, shape)
+    return told
+
+
+def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
+    """Each rank's choice, in the order in which the round made them, and whether all of them fit."""
+    standings = {shape: _Standing(board, shape) for shape, _ in gang.klass}
+    before: dict[int, RowState] = {}
+    choices: list[Choice] = []
+    do_fit = True
+    pods = iter(pods_of(placement))
+    for (shape, count), task in zip(gang.klass, gang.tasks, strict=True):
+        standing = standings[shape]
+        for _ in range(count):
+            pod = next(pods)
+            row = board.table.row(pod.node)
+            do_fit = do_fit and standing.reasons[row] == _FITS
+            choices.append(
+                Choice(
+                    rank=len(choices),
+                    task=task,
+                    node=pod.node,
+                    chips=list(pod.chips),
+                    score=int(standing.scores[row]),
+                    free=board.usable(shape, row).bit_count(),
+                    affinity=board.affinity(shape, row),
+                    runner_up=_rival(board, standing, row),
+                )
+            )
+            before.setdefault(row, board.at(row))
+            board.take(pod, placement.share)
+            for other in standings.values():
+                other.refresh(row, before[row])
+    return choices, bool(do_fit)
+
+
+def _rival(board: _Board, standing: _Standing, row: int) -> Rival | None:
+    best = standing.best_besides(row)
+    if best is None:
+        return None
+    score = int(standing.scores[best])
+    lost_by: LostBy = "score" if score < standing.scores[row] else "name"
+    if standing.key(best) < standing.key(row):
+        lost_by = "better"
+    return Rival(
+        node=board.table.names[best],
+        score=score,
+        free=board.usable(standing.shape, best).bit_count(),
+        affinity=board.affinity(standing.shape, best),
+        lost_by=lost_by,
+    )
+
+
+def _nearest(board: _Board, shape: Shape) -> list[NearNode]:
+    """Nodes that lack least, the nearest first."""
+    standing = _Standing(board, shape)
+    table = board.table
+    ranked: list[tuple[int, int, str, int]] = []
+    for row in np.flatnonzero(table.present[table.view()]).tolist():
+        closeness = _CLOSENESS.get(NodeReason(int(standing.reasons[row])))
+        if closeness is not None:
+            lack = max(0, shape.chips - board.usable(shape, row).bit_count())
+            ranked.append((closeness, lack, table.names[row], row))
+    found = []
+    for _, _, name, row in sorted(ranked)[:NEAREST]:
+        reason = int(standing.reasons[row])
+        found.append(
+            NearNode(
+                node=name,
+                free=board.usable(shape, row).bit_count(),
+                reason=NodeReason(reason).name.lower(),
+                words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
+                held_by=_holders(board.state, name),
+            )
+        )
+    return found
+
+
+def _holders(state: State, node: str) -> list[str]:
+    """Jobs with chips on a node, by name."""
+    return sorted(
+        f"{holding.namespace}/{holding.name}"
+        for key, holding in state.fold.holdings.items()
+        if any(pod.node == node and pod.chips for pod in state.owned(key))
+    )
