@@ -9,8 +9,10 @@ from typing import ClassVar
 import msgspec
 
 
-class Message(msgspec.Struct, array_like=True, frozen=True, kw_only=False):
+class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A body that travels in an envelope.
+
+    Messages are trees, never cycles, so the garbage collector need not look at them.
 
     ``KIND`` names the message for ever; ``VERSION`` rises only when the meaning of existing fields changes.
     """
@@ -19,5 +21,5 @@ class Message(msgspec.Struct, array_like=True, frozen=True, kw_only=False):
     VERSION: ClassVar[int] = 1
 
 
-class Part(msgspec.Struct, array_like=True, frozen=True):
+class Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A piece of a message, under the same rules of evolution."""

@@ -19,7 +19,7 @@ RECORD_BYTES_MAX: Final = 4_000_000
 _BYTES_A_POD: Final = 64
 
 
-class Holder(msgspec.Struct, frozen=True):
+class Holder(msgspec.Struct, frozen=True, gc=False):
     """Who has a job's name now."""
 
     job: JobSeen | None = None
@@ -28,7 +28,7 @@ class Holder(msgspec.Struct, frozen=True):
     is_placed: bool = False
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Where and when the request was stored."""
 
     intake_seq: int

@@ -17,7 +17,7 @@ ClassKey = tuple[tuple[Shape, int], ...]
 """Class of request: the shapes and how many pods of each. Equal classes are placed, or refused, alike."""
 
 
-class Gang(msgspec.Struct):
+class Gang(msgspec.Struct, gc=False):
     """A job request that waits for its placement."""
 
     namespace: str

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
-from schemas.columns import offsets
+from schemas.columns import unpack, unpack_names
 from schemas.envelope import Envelope, body_of
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from schemas.placement import Placement
 from schemas.refusal import Refusal
 
 
-class Holding(msgspec.Struct):
+class Holding(msgspec.Struct, gc=False):
     """Chips, cpu and memory that an attempt of a gang owns."""
 
     namespace: str
@@ -38,7 +38,7 @@ class Holding(msgspec.Struct):
         return (self.uid, self.attempt)
 
 
-class GangRecord(msgspec.Struct):
+class GangRecord(msgspec.Struct, gc=False):
     """What the ledger says of a gang."""
 
     namespace: str
@@ -59,7 +59,7 @@ class GangRecord(msgspec.Struct):
         return self.phase not in {"waiting", "placed", "ending"}
 
 
-class Folded(msgspec.Struct):
+class Folded(msgspec.Struct, gc=False):
     """What one record changed."""
 
     taken: list[Holding] = []
@@ -70,7 +70,7 @@ class Folded(msgspec.Struct):
     void: bool = False
 
 
-class LedgerDump(msgspec.Struct, array_like=True):
+class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     """Folded form for snapshots."""
 
     head: int
@@ -249,13 +249,16 @@ class PodShare(msgspec.Struct, frozen=True, gc=False):
 
 def pods_of(placement: Placement) -> list[PodShare]:
     """What each rank of a placement owns, in rank order."""
-    runs = [run for run in placement.runs for _ in range(run.pods)]
-    starts = offsets(run.chips for run in runs)
-    pods = []
-    for rank, (node, run) in enumerate(zip(placement.names(), runs, strict=True)):
-        chips = tuple(placement.chips[starts[rank] : starts[rank + 1]])
-        mask = 0
-        for chip in chips:
-            mask |= 1 << chip
-        pods.append(PodShare(node, mask, chips, run.cpu_milli, run.memory_mib))
+    table = unpack_names(placement.nodes)
+    index = unpack(placement.node_index, 4)
+    pods: list[PodShare] = []
+    start = 0
+    for run in placement.runs:
+        for _ in range(run.pods):
+            chips = tuple(placement.chips[start : start + run.chips])
+            start += run.chips
+            mask = 0
+            for chip in chips:
+                mask |= 1 << chip
+            pods.append(PodShare(table[index[len(pods)]], mask, chips, run.cpu_milli, run.memory_mib))
     return pods

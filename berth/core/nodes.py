@@ -254,11 +254,12 @@ class NodeTable:
         self._derive(row)
 
     def _use(self, row: int, cpu_milli: int, memory_mib: int) -> None:
-        if cpu_milli:
+        if cpu_milli or memory_mib:
             self._cpu_used[row] = self._cpu_used.get(row, 0) + cpu_milli
-        if memory_mib:
             self._memory_used[row] = self._memory_used.get(row, 0) + memory_mib
-        self._derive(row)
+            self._derive(row)
+        else:
+            self._derive_free(row)
 
     def _derive(self, row: int) -> None:
         """Bring the derived columns of a row up to date.
@@ -267,25 +268,26 @@ class NodeTable:
         """
         chips = int(self.chips[row])
         healthy = chips & ~int(self.unhealthy[row])
-        held = int(self.used[row]) | int(self.releasing[row])
-        free = healthy & ~held if self.present[row] else 0
-        allocatable = min(int(self.allocatable_seen[row]), healthy.bit_count())
-        idle = allocatable - (held & healthy).bit_count()
         cpu_free = int(self.cpu[row]) - self._cpu_used.get(row, 0)
         memory_free = int(self.memory[row]) - self._memory_used.get(row, 0)
-        if (
-            free & ~int(self.free[row])
-            or idle > self.idle[row]
-            or cpu_free > self.cpu_free[row]
-            or memory_free > self.memory_free[row]
-        ):
+        if cpu_free > self.cpu_free[row] or memory_free > self.memory_free[row]:
             self.improved[row] = None
-        self.free[row] = free
         self.unhealthy_count[row] = (chips & ~healthy).bit_count()
-        self.allocatable[row] = allocatable
-        self.idle[row] = idle
+        self.allocatable[row] = min(int(self.allocatable_seen[row]), healthy.bit_count())
         self.cpu_free[row] = cpu_free
         self.memory_free[row] = memory_free
+        self._derive_free(row)
+
+    def _derive_free(self, row: int) -> None:
+        """The part of :meth:`_derive` that depends on who holds chips."""
+        healthy = int(self.chips[row]) & ~int(self.unhealthy[row])
+        held = (int(self.used[row]) | int(self.releasing[row])) & healthy
+        free = healthy & ~held if self.present[row] else 0
+        idle = int(self.allocatable[row]) - held.bit_count()
+        if free & ~int(self.free[row]) or idle > self.idle[row]:
+            self.improved[row] = None
+        self.free[row] = free
+        self.idle[row] = idle
         self.revision += 1
 
     def labels(self, row: int) -> dict[str, str]:

@@ -5,6 +5,7 @@ lets the node take one of its pods, a missing shard's wait is over, or a new epo
 replay sleeps and wakes alike.
 """
 
+import bisect
 import heapq
 from collections.abc import Callable, Iterator
 
@@ -14,13 +15,15 @@ from berth.core.gangs import ClassKey, Gang
 from schemas.refusal import Refusal
 
 
-class GangClass(msgspec.Struct):
+class GangClass(msgspec.Struct, gc=False):
     """Waiting gangs of one class, and whether the class sleeps."""
 
     key: ClassKey
     gangs: dict[str, Gang] = {}
     line: list[tuple[tuple[int, int, str], str]] = []
-    """Heap of (order, uid); entries of gangs that left are dropped when met."""
+    """(order, uid), sorted; entries of gangs that left are passed over, and removed when they are many."""
+    gone: int = 0
+    """Entries of ``line`` whose gang left, or more."""
     fresh: dict[str, None] = {}
     """Gangs (uid) without a verdict."""
     refusal: Refusal | None = None
@@ -62,7 +65,11 @@ class Queue:
             members = self._classes[gang.klass] = GangClass(gang.klass)
             self.awake[gang.klass] = None
         members.gangs[gang.uid] = gang
-        heapq.heappush(members.line, (gang.order, gang.uid))
+        entry = (gang.order, gang.uid)
+        if not members.line or members.line[-1] < entry:
+            members.line.append(entry)
+        else:
+            bisect.insort(members.line, entry)
         self._class_of[gang.uid] = gang.klass
         if gang.fresh:
             members.fresh[gang.uid] = None
@@ -76,6 +83,7 @@ class Queue:
             return
         members = self._classes[key]
         del members.gangs[uid]
+        members.gone += 1
         members.fresh.pop(uid, None)
         if not members.fresh:
             self.eager.pop(key, None)
@@ -166,18 +174,15 @@ class Queue:
     @staticmethod
     def _first(members: GangClass, count: int) -> list[Gang]:
         """The first ``count`` gangs of a class in order."""
-        popped: list[tuple[tuple[int, int, str], str]] = []
+        if 2 * members.gone > len(members.line):
+            members.line = sorted((gang.order, uid) for uid, gang in members.gangs.items())
+            members.gone = 0
         gangs: list[Gang] = []
-        seen: set[str] = set()
-        while members.line and len(gangs) < count:
-            entry = heapq.heappop(members.line)
-            order, uid = entry
+        for order, uid in members.line:
             gang = members.gangs.get(uid)
-            if gang is None or gang.order != order or uid in seen:
+            if gang is None or gang.order != order or (gangs and gangs[-1].uid == uid):
                 continue
-            seen.add(uid)
-            popped.append(entry)
             gangs.append(gang)
-        for entry in popped:
-            heapq.heappush(members.line, entry)
+            if len(gangs) == count:
+                break
         return gangs

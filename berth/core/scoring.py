@@ -32,7 +32,7 @@ _SHAPES_MAX: Final = 4096
 """Shapes whose compiled form is kept; beyond it all are compiled anew."""
 
 
-class RowState(msgspec.Struct):
+class RowState(msgspec.Struct, gc=False):
     """What a round's earlier gangs leave of a node."""
 
     free: int

@@ -135,7 +135,10 @@ class State:
         for holding in folded.given_back:
             self._give_back(holding)
         for gang in folded.gangs:
-            self.touched[gang.uid] = None
+            key = (gang.namespace, gang.name)
+            job = self.jobs.get(key)
+            if key in self.pods or key in self.outcomes or job is None or job.state != "accepted" or job.uid != gang.uid:
+                self.touched[gang.uid] = None
         return folded
 
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
@@ -233,7 +236,8 @@ class State:
             if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
                 return _VOID
             self.jobs[key] = fact
-            self.touched[fact.uid] = None
+            if fact.uid in self.fold.gangs:
+                self.touched[fact.uid] = None
             if known is not None and known.uid != fact.uid:
                 self.touched[known.uid] = None
                 self.fold.forget([known.uid])
@@ -281,6 +285,8 @@ class State:
 
     def _mark(self, key: tuple[str, int], seen: PodsSeen) -> None:
         """Mark the chips of terminating pods as releasing."""
+        if PodPhase.TERMINATING not in seen.phase and key not in self._releasing:
+            return
         holding = self.fold.holdings.get(key)
         pods = self._owned.get(key)
         if pods is None or holding is None or holding.placement.share is not None:

@@ -6,6 +6,7 @@ unasked, work that outlived the grace). 2: a wrong setting. The reason is printe
 
 import argparse
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -29,6 +30,8 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OK: Final = 0
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
+_GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""Services hold large tables of plain values and make few cycles; Python's own (700, 10, 10) walks the tables all the time."""
 DRAIN_S: Final = 4.0
 """How long the bus may take to finish at the end; with ``grace_s`` it stays below the patience of whoever stops."""
 
@@ -43,6 +46,7 @@ def main(
         config_type: Struct of its settings.
         serve: Gets the bus, a clock, the settings and the event that asks it to finish and return.
     """
+    gc.set_threshold(*_GC_THRESHOLDS)
     parser = argparse.ArgumentParser(prog=f"python -m services.{name}", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; without it defaults hold")
     arguments = parser.parse_args()

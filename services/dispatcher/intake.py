@@ -20,7 +20,7 @@ from schemas.envelope import DecodeError, body_of, encode, open_envelope
 from schemas.facts import JobSeen
 from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Settings
-from schemas.subjects import StreamName, name_parts
+from schemas.subjects import StreamName
 
 _LOG: Final = structlog.get_logger()
 
@@ -120,19 +120,25 @@ class Intake:
         receipt = Receipt(stored.sequence, self._last_seq, self._clock.now_ms())
         is_cancel = envelope.kind == JobCancel.KIND
         message = body_of(envelope, JobCancel) if is_cancel else body_of(envelope, JobRequest)
-        try:
-            named = name_parts(stored.subject, 2)
-        except ValueError as error:
-            raise DecodeError(str(error), kind=envelope.kind) from error
-        if named != [message.namespace, message.name]:
-            raise DecodeError(
-                f"namespace and name are {message.namespace}/{message.name}, the subject is that of {'/'.join(named)}",
-                kind=envelope.kind,
-            )
+        self._check_subject(stored.subject, message)
         holder = self._holder((message.namespace, message.name))
         if isinstance(message, JobCancel):
             return cancel(message, receipt, holder)
         return admit(message, receipt, holder, settings)
+
+    def _check_subject(self, subject: str, message: JobRequest | JobCancel) -> None:
+        """See that a message stands on the subject of the job that it names.
+
+        Raises:
+            DecodeError: It does not.
+        """
+        said = self._bus.subjects
+        name = said.intake_cancel if isinstance(message, JobCancel) else said.intake_request
+        if subject != name(message.namespace, message.name):
+            raise DecodeError(
+                f"namespace and name are {message.namespace}/{message.name}, the subject is {subject}",
+                kind=message.KIND,
+            )
 
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)

@@ -1,0 +1,155 @@
+"""A real cell for benches: nats-server, dispatcher and scorers as processes, and a client that plays the cluster."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal
+
+from berth.core.packing import pack_nodes
+from berth.core.domains import domains
+from berth.formats.node_products import NODE_PRODUCTS
+from berth.runtime.bus import NatsBus
+from berth.runtime.port import Stored
+from berth.runtime.server import EmbeddedServer
+from schemas.columns import pack
+from schemas.envelope import decode, encode
+from schemas.facts import PodPhase, PodsSeen
+from schemas.intake import JobRequest, Task
+from schemas.ledger import Round
+from schemas.nodes import NodeDescription
+from schemas.status import JobStatus
+from schemas.subjects import StreamName
+
+PRODUCT = NODE_PRODUCTS["module910bx8"]
+_DEADLINE_S = 120.0
+
+
+class Client:
+    """Publishes requests, lets placed jobs end, and sees statuses come.
+
+    Args:
+        bus: The cell.
+        keep_chips: Above so many chips in use, the oldest jobs end.
+    """
+
+    def __init__(self, bus: NatsBus, *, keep_chips: int) -> None:
+        self.bus = bus
+        self.keep_chips = keep_chips
+        self.placed: set[str] = set()
+        self.used_chips = 0
+        self.used_chips_most = 0
+        self.changed = asyncio.Event()
+        self._running: deque[tuple[str, int, int]] = deque()
+        bus.follow(StreamName.LEDGER, on_message=self._on_record, on_gap=self._on_gap)
+        bus.follow(StreamName.STATUS, on_message=self._on_status, on_gap=self._on_gap)
+
+    async def nodes(self, count: int) -> None:
+        """Publish the facts of ``count`` nodes of 8 chips."""
+        described = {f"node-{index:06d}": index for index in range(count)}
+        nodes = [
+            NodeDescription(
+                name=name,
+                product=PRODUCT.name,
+                resource=PRODUCT.resource,
+                chips=255,
+                allocatable=8,
+                cpu_milli=192_000,
+                memory_mib=1_500_000,
+                labels=dict(PRODUCT.labels),
+                leaf=f"leaf-{index // 48:04d}",
+                position=index % 48,
+            )
+            for name, index in described.items()
+        ]
+        by_name = {node.name: node for node in nodes}
+        for domain, names in domains(nodes).items():
+            fact = pack_nodes(domain, [by_name[name] for name in names])
+            await self.bus.publish(self.bus.subjects.fact_node(domain), encode(fact))
+
+    async def submit(self, name: str, *, chips: int, replicas: int = 1) -> None:
+        """Publish a request without waiting for its acknowledgement."""
+        request = JobRequest(
+            namespace="bench",
+            name=name,
+            uid=name,
+            resource=PRODUCT.resource,
+            tasks=[Task("worker", replicas, chips)],
+            node_selector=dict(PRODUCT.selector),
+        )
+        await self.bus.submit_wait(self.bus.subjects.intake_request("bench", name), encode(request))
+
+    async def until_placed(self, count: int) -> None:
+        """Wait until ``count`` jobs in all have a readable status that says where they run."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while len(self.placed) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+    def _on_record(self, stored: Stored) -> None:
+        try:
+            record = decode(stored.data, Round)
+        except ValueError:
+            return
+        for verdict in record.verdicts:
+            if verdict.placement is not None:
+                chips = len(verdict.placement.chips)
+                self.used_chips += chips
+                self._running.append((verdict.name, chips, verdict.placement.pods()))
+        self.used_chips_most = max(self.used_chips_most, self.used_chips)
+        while self.used_chips > self.keep_chips:
+            name, chips, pods = self._running.popleft()
+            self.used_chips -= chips
+            gone = PodsSeen(
+                "bench",
+                name,
+                name,
+                1,
+                rank=pack(range(pods), 4),
+                nodes=b"",
+                node_index=bytes(4 * pods),
+                phase=bytes([PodPhase.SUCCEEDED]) * pods,
+                chips=bytes(8 * pods),
+            )
+            self.bus.submit(self.bus.subjects.fact_pod("bench", name), encode(gone))
+
+    def _on_status(self, stored: Stored) -> None:
+        status = decode(stored.data, JobStatus)
+        if status.placement is not None or status.phase == "succeeded":
+            self.placed.add(status.name)
+            self.changed.set()
+
+    def _on_gap(self, gap: object) -> None:
+        raise RuntimeError(f"history broke: {gap}")
+
+
+@contextlib.asynccontextmanager
+async def cell(*, shards: int, sync: Literal["interval", "always"] = "interval") -> AsyncIterator[NatsBus]:
+    """A running cell; everything is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
+        folder = Path(root)
+        async with EmbeddedServer(folder / "nats", sync=sync) as server:
+            bus = await NatsBus.connect(server.url, "bench", name="bench")
+            await bus.ensure_streams()
+            children = [_start(folder, "dispatcher", server.url, f"shards = {shards}\n")]
+            children += [
+                _start(folder, "scorer", server.url, f"shard = {shard}\nshards = {shards}\n", number=shard)
+                for shard in range(shards)
+            ]
+            try:
+                yield bus
+            finally:
+                for child in children:
+                    child.kill()
+                    child.wait()
+                await bus.close()
+
+
+def _start(folder: Path, service: str, url: str, settings: str, *, number: int = 0) -> "subprocess.Popen[bytes]":
+    path = folder / f"{service}-{number}.toml"
+    path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n')
+    return subprocess.Popen([sys.executable, "-m", f"services.{service}", "--config", str(path)])

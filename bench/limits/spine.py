@@ -1,0 +1,35 @@
+"""Limit of ``spine``: the four messages that a gang takes (request, verdict, status, departure), stored bare."""
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.server import EmbeddedServer
+
+
+async def messages_per_gang_s(sync: Literal["interval", "always"], gangs: int = 10_000) -> float:
+    """Gangs a second, if storing their messages were all."""
+    with tempfile.TemporaryDirectory(prefix="berth-limit-") as root:
+        async with EmbeddedServer(Path(root), sync=sync) as server:
+            bus = await NatsBus.connect(server.url, "limit", name="limit")
+            await bus.ensure_streams()
+            said = bus.subjects
+            body = bytes(200)
+            start = time.perf_counter()
+            waiting: list[asyncio.Future[int]] = []
+            for index in range(gangs):
+                job = f"job-{index}"
+                for subject in (
+                    said.intake_request("b", job),
+                    said.fact_job("b", job),
+                    said.status("b", job),
+                    said.fact_pod("b", job),
+                ):
+                    waiting.append(await bus.submit_wait(subject, body))
+            await asyncio.wait(waiting)
+            took_s = time.perf_counter() - start
+            await bus.close()
+            return gangs / took_s

@@ -1,0 +1,83 @@
+"""``score``: filter, score and best node for one shape on the dispatcher's columns."""
+
+import time
+
+import numpy as np
+
+from bench.limits.score import times_ms
+from bench.report import Report, Row, machine, row
+from berth.core.nodes import BYTES_PER_NODE
+from berth.core.packing import pack_nodes
+from berth.core.scoring import Scorer
+from berth.core.state import State
+from berth.formats.node_products import NODE_PRODUCTS
+from schemas.envelope import encode
+from schemas.ledger import Settings
+from schemas.nodes import NodeDescription
+from schemas.offers import Shape
+
+_DOMAIN_NODES = 1000
+_REPEATS = 31
+_PRODUCT = "module910x8"
+
+
+def run() -> Report:
+    """Measure."""
+    rows: list[Row] = []
+    for nodes, target_ms in ((10_000, None), (100_000, 1.5), (1_000_000, 20.0)):
+        state = _cluster(nodes)
+        scorer = Scorer(state.table, state.shares, Settings())
+        for chips in (1, 4, 8):
+            shape = Shape(_PRODUCT, NODE_PRODUCTS[_PRODUCT].resource, chips, 1)
+            rows.append(
+                row(
+                    f"{nodes} nodes, {chips} chips",
+                    "filter, score, best",
+                    "ms",
+                    _times_ms(scorer, shape),
+                    limits=times_ms(nodes, _REPEATS),
+                    target=target_ms,
+                )
+            )
+    rows.append(row("columns", "bytes a node", "bytes", [BYTES_PER_NODE], target=128))
+    return Report(bench="score", machine=machine(), rows=rows)
+
+
+def _times_ms(scorer: Scorer, shape: Shape) -> list[float]:
+    scorer.best(shape)
+    out = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        scorer.best(shape)
+        out.append((time.perf_counter() - start) * 1000)
+    return out
+
+
+def _cluster(nodes: int) -> State:
+    """A cluster of 910A nodes: 30 of 100 empty, on the others each chip free with probability 0.6."""
+    product = NODE_PRODUCTS[_PRODUCT]
+    state = State()
+    for domain in range(nodes // _DOMAIN_NODES):
+        described = [
+            NodeDescription(
+                name=f"node-{domain * _DOMAIN_NODES + index:07d}",
+                product=product.name,
+                resource=product.resource,
+                chips=255,
+                allocatable=8,
+                cpu_milli=192_000,
+                memory_mib=1_500_000,
+                labels=dict(product.labels),
+            )
+            for index in range(_DOMAIN_NODES)
+        ]
+        state.apply_fact("", domain + 1, encode(pack_nodes(f"domain-{domain}", described)))
+    rng = np.random.default_rng(7)
+    free = np.packbits(rng.random((nodes, 8)) < 0.6, axis=1, bitorder="little")[:, 0].astype(np.uint64)
+    free[rng.random(nodes) < 0.3] = 255
+    table = state.table
+    rows = table.view()
+    table.used[rows] = 255 & ~free
+    table.free[rows] = free
+    table.idle[rows] = np.bitwise_count(free)
+    return state

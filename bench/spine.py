@@ -1,0 +1,59 @@
+"""``spine``: from the first stored request to the last readable status, on a real server with file storage."""
+
+import random
+import time
+from typing import Literal
+
+import uvloop
+
+from bench.cell import Client, cell
+from bench.limits.spine import messages_per_gang_s
+from bench.report import Report, Row, machine, row
+
+_NODES = 10_000
+_CHIPS = 8 * _NODES
+_FILL = 0.6
+"""Part of the chips in use before measuring; departures keep use between 50 and 80 percent from then on."""
+_GANGS = 20_000
+_LONE = 60
+
+
+def run() -> Report:
+    """Measure."""
+    rows: list[Row] = []
+    for shards, sync, target in ((1, "interval", 5000.0), (4, "interval", 3000.0), (1, "always", 1500.0), (0, "interval", None)):
+        found = uvloop.run(_measure(shards, "always" if sync == "always" else "interval"))
+        case = f"{shards} shards, sync {sync}"
+        limits = uvloop.run(messages_per_gang_s("always" if sync == "always" else "interval"))
+        rows.append(row(case, "gangs", "1/s", [found[0]], limits=[limits], target=target, better="more"))
+        rows.append(row(case, "one lone request to its status, p50", "ms", found[1], target=5.0))
+        rows.append(row(case, "most chips in use", "%", [100 * found[2]]))
+    return Report(bench="spine", machine=machine(), rows=rows)
+
+
+async def _measure(shards: int, sync: Literal["interval", "always"]) -> tuple[float, list[float], float]:
+    rng = random.Random(3)  # noqa: S311  # a repeatable load, not a secret
+    async with cell(shards=shards, sync=sync) as bus:
+        client = Client(bus, keep_chips=int(0.7 * _CHIPS))
+        await client.nodes(_NODES)
+        filled = 0
+        wanted = 0
+        while wanted < _FILL * _CHIPS:
+            chips = rng.choice((1, 8))
+            await client.submit(f"fill-{filled}", chips=chips)
+            filled, wanted = filled + 1, wanted + chips
+        await client.until_placed(filled)
+        lone = []
+        for index in range(_LONE):
+            start = time.perf_counter()
+            await client.submit(f"lone-{index}", chips=1)
+            await client.until_placed(filled + index + 1)
+            lone.append((time.perf_counter() - start) * 1000)
+        done = filled + _LONE
+        start = time.perf_counter()
+        for index in range(_GANGS):
+            await client.submit(f"job-{index}", chips=rng.choice((1, 8)))
+        await client.until_placed(done + _GANGS)
+        return _GANGS / (time.perf_counter() - start), lone, client.used_chips_most / _CHIPS
+
+
