@@ -8,7 +8,7 @@ section that it has is an error. Secrets are never values, only paths of files t
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -96,8 +96,19 @@ def load(config_type: type[T], path: Path | None, environ: Mapping[str, str] | N
 
 
 def bus_url_from_environment(environ: Mapping[str, str] | None = None) -> str | None:
-    """Address of NATS in ``BERTH_BUS__URL``, if it is set."""
-    return (os.environ if environ is None else environ).get("BERTH_BUS__URL") or None
+    """Address of NATS in ``BERTH_NATS_URL``, else in ``BERTH_BUS__URL``, if one is set."""
+    found = os.environ if environ is None else environ
+    return found.get("BERTH_NATS_URL") or found.get("BERTH_BUS__URL") or None
+
+
+def environment_of_child(*, without: Collection[str]) -> dict[str, str]:
+    """Environment of this process for a child, without the settings ``without``; one that ends in ``*`` is a prefix."""
+    prefixes = tuple(name.removesuffix("*") for name in without if name.endswith("*"))
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in without and not (prefixes and name.startswith(prefixes))
+    }
 
 
 def _from_file(path: Path) -> dict[str, Any]:

@@ -226,18 +226,25 @@ async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reaso
 async def newest_snapshot(bus: Bus) -> SnapshotBody | None:
     """The newest whole snapshot; damaged or unfinished ones are passed over."""
     for end in reversed(await snapshot_ends(bus)):
-        chunks = await bus.read(StreamName.SNAPSHOT, filters=[bus.subjects.snapshot_all(end.ledger_seq)])
-        parts: dict[str, bytes] = {}
-        for stored in chunks:
-            tail = stored.subject.rsplit(".", 1)[1]
-            if tail != "end":
-                parts[tail] = decode(stored.data, SnapshotChunk).data
-        joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
-        if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
-            _LOG.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
-            continue
-        return decode(joined, SnapshotBody)
+        body = await read_snapshot(bus, end)
+        if body is not None:
+            return body
     return None
+
+
+async def read_snapshot(bus: Bus, end: SnapshotEnd) -> SnapshotBody | None:
+    """The snapshot that ``end`` finishes; None when it is damaged."""
+    chunks = await bus.read(StreamName.SNAPSHOT, filters=[bus.subjects.snapshot_all(end.ledger_seq)])
+    parts: dict[str, bytes] = {}
+    for stored in chunks:
+        tail = stored.subject.rsplit(".", 1)[1]
+        if tail != "end":
+            parts[tail] = decode(stored.data, SnapshotChunk).data
+    joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
+    if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
+        _LOG.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
+        return None
+    return decode(joined, SnapshotBody)
 
 
 async def snapshot_ends(bus: Bus) -> list[SnapshotEnd]:

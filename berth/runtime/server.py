@@ -155,7 +155,7 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
             )
 
     def _config_text(self) -> str:
@@ -191,7 +191,9 @@ def _port_in(path: Path) -> int | None:
     return int(urls[0].rpartition(":")[2]) if urls else None
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def die_with(parent: int) -> Callable[[], None]:
+    """What a child does first, so that the kernel kills it when the thread of ``parent`` that started it ends."""
+
     def ask() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent ended before the call above

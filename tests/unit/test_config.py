@@ -7,7 +7,14 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from berth.runtime.config import BusConfig, ConfigError, ServiceConfig, bus_url_from_environment, load
+from berth.runtime.config import (
+    BusConfig,
+    ConfigError,
+    ServiceConfig,
+    bus_url_from_environment,
+    environment_of_child,
+    load,
+)
 from berth.runtime.errors import FatalError
 from berth.runtime.life import report
 
@@ -170,4 +177,14 @@ def test_a_bad_setting_ends_the_process_with_code_2() -> None:
 
 def test_the_address_alone_can_be_read_from_the_environment() -> None:
     assert bus_url_from_environment({"BERTH_BUS__URL": "nats://x:1"}) == "nats://x:1"
+    assert bus_url_from_environment({"BERTH_BUS__URL": "nats://x:1", "BERTH_NATS_URL": "nats://y:2"}) == "nats://y:2"
+    assert bus_url_from_environment({"BERTH_BUS__URL": "nats://x:1", "BERTH_NATS_URL": ""}) == "nats://x:1"
     assert bus_url_from_environment({}) is None
+
+
+def test_a_child_gets_the_environment_without_what_its_parent_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_BUS__URL", "nats://x:1")
+    monkeypatch.setenv("BERTH_SHARDS", "3")
+    monkeypatch.setenv("BERTH_LOG__LEVEL", "debug")
+    child = environment_of_child(without=["BERTH_BUS__*", "BERTH_SHARDS"])
+    assert {name: value for name, value in child.items() if name.startswith("BERTH_")} == {"BERTH_LOG__LEVEL": "debug"}
