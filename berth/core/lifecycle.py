@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from berth.core.ledger import Holding
+from berth.core.picking import ids_of
 from berth.core.state import State
 from schemas.columns import pack_names, unpack, unpack_names
 from schemas.facts import PodPhase, PodsSeen
@@ -101,18 +102,34 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
     fact = state.pods.get(key) if key is not None else None
     if fact is None or fact.uid != uid or not fact.phase or all(phase in _ENDED for phase in fact.phase):
         return False
-    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, _placement_of(fact)))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, _placement_of(state, fact, found)))
     return True
 
 
-def _placement_of(fact: PodsSeen) -> Placement:
-    chips = [[chip for chip in range(64) if mask >> chip & 1] for mask in unpack(fact.chips, 8)]
+def _placement_of(state: State, fact: PodsSeen, found: Due) -> Placement:
+    """Placement of pods as they were found: without those that have ended, and without chips that others own."""
+    names = unpack_names(fact.nodes)
+    claimed = {
+        (node, chip)
+        for adoption in found.adoptions
+        for node, chips in zip(adoption.placement.names(), adoption.placement.chips_by_rank(), strict=True)
+        for chip in chips
+    }
+    runs: list[Run] = []
+    taken = bytearray()
+    for index, phase, mask in zip(unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True):
+        node = names[index]
+        ids: list[int] = []
+        if phase not in _ENDED:
+            mine = mask & ~state.held(node)
+            ids = [chip for chip in ids_of(mine) if (node, chip) not in claimed]
+            claimed.update((node, chip) for chip in ids)
+            runs.append(Run(1, len(ids), fact.cpu_milli, fact.memory_mib))
+        else:
+            runs.append(Run(1, 0))
+        taken += bytes(ids)
     return Placement(
-        nodes=pack_names(unpack_names(fact.nodes)),
-        node_index=fact.node_index,
-        runs=[Run(1, len(ids), fact.cpu_milli, fact.memory_mib) for ids in chips],
-        chips=b"".join(bytes(ids) for ids in chips),
-        resource=fact.resource,
+        nodes=pack_names(names), node_index=fact.node_index, runs=runs, chips=bytes(taken), resource=fact.resource
     )
 
 

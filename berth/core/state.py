@@ -14,7 +14,7 @@ import msgspec
 from berth.core.ledger import Folded, Holding, LedgerDump, LedgerFold, PodShare, pods_of
 from berth.core.nodes import NodeTable, check_health, check_nodes
 from berth.core.shares import ShareBook
-from schemas.columns import unpack
+from schemas.columns import unpack, unpack_names
 from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from schemas.facts import (
     HealthSeen,
@@ -145,6 +145,11 @@ class State:
         """What each rank of a held attempt owns."""
         return self._owned.get(key, [])
 
+    def held(self, node: str) -> int:
+        """Mask of a node's chips that have an owner."""
+        row = self.table.row_of.get(node)
+        return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
+
     def pods_seen(self, holding: Holding) -> PodsSeen | None:
         """Pods of exactly this attempt, as the cluster shows them."""
         seen = self.pods.get((holding.namespace, holding.name))
@@ -209,6 +214,13 @@ class State:
             len(column) != width * rows for column, width in ((fact.rank, 4), (fact.node_index, 4), (fact.chips, 8))
         ):
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
+        try:
+            nodes = len(unpack_names(fact.nodes))
+        except ValueError as error:
+            raise DecodeError(f"nodes: {error}", kind=envelope.kind) from error
+        worst = max(unpack(fact.node_index, 4), default=-1)
+        if worst >= nodes:
+            raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
         self.pods[fact.namespace, fact.gang] = fact
         self.moved[fact.namespace, fact.gang] = None
         self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None

@@ -150,6 +150,8 @@ class Dispatcher:
         # 1. Take gangs in queue order, and what is due without a decision.
         gangs = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max)
         must = due(self.state)
+        if must.adoptions:
+            gangs = []  # what is adopted must not be given away in the same record
         if not gangs and not must:
             return False
         number = self.state.fold.rounds + 1
