@@ -5,8 +5,6 @@ is void, for every reader in the same way. So a writer that has lost its reign c
 sends.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
@@ -84,6 +82,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     gangs: list[GangRecord]
     intake_seq: int = 0
     nodes_seq: int = 0
+    leaving: dict[str, int] = {}
 
 
 class LedgerFold:
@@ -102,6 +101,8 @@ class LedgerFold:
         self.voided = 0
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
+        self._leaving: dict[str, int] = {}
+        """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
 
     def apply(self, sequence: int, envelope: Envelope) -> Folded:
         """Fold the record stored at ``sequence``.
@@ -131,6 +132,7 @@ class LedgerFold:
             return
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        self._let_go()
         folded.epoch = True
 
     def _round(self, sequence: int, record: Round, folded: Folded) -> None:
@@ -139,6 +141,7 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
+        self._let_go()
         for verdict in record.verdicts:
             self._verdict(sequence, record, verdict, folded)
         for eviction in record.evictions:
@@ -147,6 +150,9 @@ class LedgerFold:
             self._release(sequence, record, release, folded)
         for adoption in record.adoptions:
             self._adopt(sequence, record, adoption, folded)
+        for gang in folded.gangs:
+            if gang.is_over and self._leaving.pop(gang.uid, None) is not None:
+                del self.gangs[gang.uid]
 
     def _verdict(self, sequence: int, record: Round, verdict: Verdict, folded: Folded) -> None:
         gang = self.gangs.get(verdict.uid)
@@ -208,12 +214,31 @@ class LedgerFold:
             raise InvariantError("gives back what it does not hold", subject=f"gang {uid} attempt {attempt}")
         return holding
 
-    def forget(self, uids: Iterable[str]) -> None:
-        """Drop what is known of gangs that are over; their names are free again."""
-        for uid in uids:
+    def forget(self, uid: str, facts_seq: int) -> None:
+        """Drop what is known of a gang whose name is free again since a fact, now or as soon as it is over.
+
+        Facts may run ahead of records. What is left depends on how far each went, not on their order: a gang that only
+        waits goes when a record knew the fact, for no later one speaks of it.
+        """
+        gang = self.gangs.get(uid)
+        self._leaving.pop(uid, None)
+        if gang is not None and gang.is_over:
+            del self.gangs[uid]
+        else:
+            self._leaving[uid] = facts_seq
+            self._let_go()
+
+    def _let_go(self) -> None:
+        gone = []
+        for uid, facts_seq in self._leaving.items():  # ascending by fact
+            if facts_seq > self.facts_seq:
+                break
             gang = self.gangs.get(uid)
-            if gang is not None and gang.is_over:
-                del self.gangs[uid]
+            if gang is None or gang.phase == "waiting":
+                gone.append(uid)
+        for uid in gone:
+            del self._leaving[uid]
+            self.gangs.pop(uid, None)
 
     def dump(self) -> LedgerDump:
         """Folded form, in a total order."""
@@ -227,6 +252,7 @@ class LedgerFold:
             rounds=self.rounds,
             holdings=[self.holdings[key] for key in sorted(self.holdings)],
             gangs=[self.gangs[uid] for uid in sorted(self.gangs)],
+            leaving=dict(self._leaving),
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -235,6 +261,7 @@ class LedgerFold:
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self.holdings = {holding.key: holding for holding in dump.holdings}
         self.gangs = {gang.uid: gang for gang in dump.gangs}
+        self._leaving = dict(dump.leaving)
 
 
 class PodShare(msgspec.Struct, frozen=True, gc=False):

@@ -243,7 +243,7 @@ class State:
             for subject in self._subjects_of.pop(key, {}):
                 if self._kept is not None:
                     self._kept.pop(subject, None)
-            self.fold.forget([fact.uid])
+            self.fold.forget(fact.uid, self.facts_seq)
         else:
             if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
                 return _VOID
@@ -252,7 +252,7 @@ class State:
                 self.touched[fact.uid] = None
             if known is not None and known.uid != fact.uid:
                 self.touched[known.uid] = None
-                self.fold.forget([known.uid])
+                self.fold.forget(known.uid, self.facts_seq)
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         self.changed[key] = None
         return _GONE if fact.state == "tombstone" else _FOLDED

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.server import _die_with
+from berth.runtime.server import die_with
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ class Service:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
             )
 
     @property
