@@ -4,6 +4,7 @@ Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes' ``Job``, Berth's own ``
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from berth.formats import ascend_job, batch_job, job_file, volcano_job
@@ -19,7 +20,15 @@ _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
 }
 _LIST: Final = ("v1", "List")
 
-__all__ = ["ManifestError", "parse_jobs"]
+__all__ = ["ManifestError", "Reading", "parse_jobs", "read_jobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a manifest holds: the job requests that are sound, and what is wrong with the others, one error an object."""
+
+    jobs: list[JobRequest]
+    errors: list[ManifestError]
 
 
 def parse_jobs(text: str) -> list[JobRequest]:
@@ -32,22 +41,44 @@ def parse_jobs(text: str) -> list[JobRequest]:
         ManifestError: Not YAML; no document; a document of an unknown kind; a field that is missing or wrong; or a job's
             name given twice. Carries document, field path, value and what was expected.
     """
-    jobs: list[JobRequest] = []
+    reading = read_jobs(text)
+    if reading.errors:
+        raise reading.errors[0]
+    return reading.jobs
+
+
+def read_jobs(text: str) -> Reading:
+    """As :func:`parse_jobs`, but goes on behind what is wrong."""
+    reading = Reading([], [])
     seen: set[tuple[str, str]] = set()
-    for document in read_documents(text, ManifestError):
-        for tree in _objects(document):
+    try:
+        documents = read_documents(text, ManifestError)
+    except ManifestError as error:
+        return Reading([], [error])
+    for document in documents:
+        _read_document(document, reading, seen)
+    if not reading.jobs and not reading.errors:
+        reading.errors.append(ManifestError(document=0, path="", value="nothing", expected="at least one job"))
+    return reading
+
+
+def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]]) -> None:
+    try:
+        trees = _objects(document)
+    except ManifestError as error:
+        reading.errors.append(error)
+        return
+    for tree in trees:
+        try:
             job = _read(tree)
             if (job.namespace, job.name) in seen:
-                raise (
-                    tree.need("metadata", "")
-                    .need("name", "")
-                    .wrong(f"another name: {job.namespace}/{job.name} is given twice")
-                )
-            seen.add((job.namespace, job.name))
-            jobs.append(job)
-    if not jobs:
-        raise ManifestError(document=0, path="", value="nothing", expected="at least one job")
-    return jobs
+                name = tree.need("metadata", "").need("name", "")
+                raise name.wrong(f"another name: {job.namespace}/{job.name} is given twice")
+        except ManifestError as error:
+            reading.errors.append(error)
+            continue
+        seen.add((job.namespace, job.name))
+        reading.jobs.append(job)
 
 
 def _objects(document: Tree) -> list[Tree]:
