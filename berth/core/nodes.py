@@ -7,7 +7,7 @@ whatever order they were applied to one another.
 """
 
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,19 @@ Ints = npt.NDArray[np.int32]
 Shorts = npt.NDArray[np.int16]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+
+
+class _Health(NamedTuple):
+    """What a health fact says of a node."""
+
+    unhealthy: int
+    """Recovering chips included."""
+    network: int
+    level: int
+    network_known: bool
+
+
+_WELL: Final = _Health(0, 0, NodeHealth.OK, network_known=True)
 
 
 class NodeTable:
@@ -106,8 +119,8 @@ class NodeTable:
         self._superpod_of: dict[str, int] = {}
         self._leaf_of: dict[str, int] = {}
         self._seen: dict[str, dict[int, None]] = {}
-        self._health: dict[str, dict[int, None]] = {}
-        self._health_domain: dict[int, str] = {}
+        self._health: dict[str, dict[int, _Health]] = {}
+        """What the health fact of each domain says of nodes that are not well."""
         self._cpu_used: dict[int, int] = {}
         self._memory_used: dict[int, int] = {}
         for name, code in _COLUMNS:
@@ -160,7 +173,7 @@ class NodeTable:
             if row not in now and self.domain[row] == domain:
                 self.present[row] = False
                 self.domain[row] = -1
-                self._derive(row)
+                self._set_health(row, _WELL)
         classes = [_index(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
         superpods = [_index(name, self._superpod_of, self.superpods) for name in fact.superpods]
         leaves = [_index(name, self._leaf_of, self.leaves) for name in fact.leaves]
@@ -175,7 +188,9 @@ class NodeTable:
             ):
                 self.improved[row] = None
             self.present[row] = True
-            self.domain[row] = domain
+            if self.domain[row] != domain:
+                self.domain[row] = domain
+                self._set_health(row, self._health.get(fact.domain, {}).get(row, _WELL))
             self.klass[row] = klass
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
@@ -194,20 +209,24 @@ class NodeTable:
             self._seen.pop(fact.domain, None)
 
     def apply_health(self, fact: HealthSeen) -> None:
-        """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy."""
+        """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy.
+
+        A node's health is what the fact of its own domain says, whichever came first: so a shard, which sees its own
+        domains only, and a reader of all of them know the same.
+        """
         rows = [self.row(name) for name in unpack_names(fact.names)]
-        now = dict.fromkeys(rows)
-        for row in self._health.get(fact.domain, {}):
-            if row not in now and self._health_domain.get(row) == fact.domain:
-                self._set_health(row, 0, 0, NodeHealth.OK, known=True)
         bad = np.frombuffer(fact.unhealthy, "<u8") | np.frombuffer(fact.recovering, "<u8")
         network = np.frombuffer(fact.network_unhealthy, "<u8").tolist()
         level = np.frombuffer(fact.level, "u1").tolist()
-        known = np.frombuffer(fact.network_known, "u1").tolist()
-        for row, unhealthy, net, worst, is_known in zip(rows, bad.tolist(), network, level, known, strict=True):
-            self._set_health(row, unhealthy, net, worst, known=bool(is_known))
-            self._health_domain[row] = fact.domain
+        known = np.frombuffer(fact.network_known, "?").tolist()
+        seen = zip(bad.tolist(), network, level, known, strict=True)
+        now = {row: health for row, health in zip(rows, map(_Health._make, seen), strict=True) if health != _WELL}
+        before = self._health.get(fact.domain, {})
         self._health[fact.domain] = now
+        domain = self._domain_of.get(fact.domain)
+        for row in before | now:
+            if self.domain[row] == domain:
+                self._set_health(row, now.get(row, _WELL))
 
     def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
         """Give chips, cpu and memory of a node to a pod.
@@ -244,13 +263,17 @@ class NodeTable:
             self.releasing[row] &= ~bits
         self._derive(row)
 
-    def _set_health(self, row: int, unhealthy: int, network: int, level: int, *, known: bool) -> None:
-        if int(self.network[row]) & ~network or level < self.level[row] or (known and not self.network_known[row]):
+    def _set_health(self, row: int, health: _Health) -> None:
+        if (
+            int(self.network[row]) & ~health.network
+            or health.level < self.level[row]
+            or (health.network_known and not self.network_known[row])
+        ):
             self.improved[row] = None
-        self.unhealthy[row] = unhealthy
-        self.network[row] = network
-        self.level[row] = level
-        self.network_known[row] = known
+        self.unhealthy[row] = health.unhealthy
+        self.network[row] = health.network
+        self.level[row] = health.level
+        self.network_known[row] = health.network_known
         self._derive(row)
 
     def _use(self, row: int, cpu_milli: int, memory_mib: int) -> None:
