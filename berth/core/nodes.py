@@ -307,7 +307,10 @@ class NodeTable:
         held = (int(self.used[row]) | int(self.releasing[row])) & healthy
         free = healthy & ~held if self.present[row] else 0
         idle = int(self.allocatable[row]) - held.bit_count()
-        if free & ~int(self.free[row]) or idle > self.idle[row]:
+        before = int(self.free[row])
+        # More chips free than Kubernetes knows of is a contradiction that bars the node; its end is an improvement too.
+        contradicted, was_contradicted = free.bit_count() - idle, before.bit_count() - int(self.idle[row])
+        if free & ~before or idle > self.idle[row] or contradicted < was_contradicted:
             self.improved[row] = None
         self.free[row] = free
         self.idle[row] = idle
