@@ -47,6 +47,9 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
 BYTES_PER_NODE: Final = sum(np.dtype(code).itemsize for _, code in _COLUMNS)
 """Bytes of columns a node, name tables apart."""
 _ROWS_MIN: Final = 64
+_SHORT_MAX: Final = (1 << 15) - 1
+_INT_MAX: Final = (1 << 31) - 1
+"""Largest numbers that the columns hold."""
 
 K = TypeVar("K")
 Mask = npt.NDArray[np.uint64]
@@ -200,8 +203,7 @@ class NodeTable:
             self.superpod[row] = superpods[superpod - 1] if superpod else -1
             self.leaf[row] = leaves[leaf - 1] if leaf else -1
             self.position[row] = position
-            if fact.addresses:
-                self.addresses[row] = fact.addresses[index]
+            self.addresses[row] = fact.addresses[index] if fact.addresses else ""
             self._derive(row)
         if now:
             self._seen[fact.domain] = now
@@ -341,7 +343,8 @@ def check_nodes(fact: NodesSeen) -> None:
     """See that a fact's columns belong together.
 
     Raises:
-        DecodeError: Names that do not decode, a column of another length, an index outside its table.
+        DecodeError: Names that do not decode, a column of another length, an index outside its table, a number that no
+            column holds.
     """
     rows = _names(fact.names, fact.KIND)
     _check_widths(
@@ -358,6 +361,15 @@ def check_nodes(fact: NodesSeen) -> None:
     )
     if fact.addresses and len(fact.addresses) != rows:
         raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
+    for field, column, code, bound in (
+        ("allocatable", fact.allocatable, "<u2", _SHORT_MAX),
+        ("position", fact.position, "<u2", _SHORT_MAX),
+        ("cpu_milli", fact.cpu_milli, "<u4", _INT_MAX),
+        ("memory_mib", fact.memory_mib, "<u4", _INT_MAX),
+    ):
+        worst = max(np.frombuffer(column, code).tolist(), default=0)
+        if worst > bound:
+            raise DecodeError(f"{field}: {worst} is more than {bound}", kind=fact.KIND)
     for field, column, code, bound in (
         ("class_index", fact.class_index, "<u2", len(fact.classes) - 1),
         ("superpod_index", fact.superpod_index, "<u4", len(fact.superpods)),
