@@ -196,9 +196,9 @@ class Scorer:
             return int(NodeReason.NODE_FAULT)
         if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
             return int(NodeReason.SUB_HEALTH)
-        if shape.cpu_milli > state.cpu_free:
+        if shape.cpu_milli and shape.cpu_milli > state.cpu_free:  # who asks for none gets it on a node that lacks some
             return int(NodeReason.CPU)
-        if shape.memory_mib > state.memory_free:
+        if shape.memory_mib and shape.memory_mib > state.memory_free:
             return int(NodeReason.MEMORY)
         return _FITS
 
