@@ -223,7 +223,7 @@ class Chooser:
             counts=counts_of(counts),
             missing_shards=list(missing),
         )
-        nodes, chips = self._scorer.chips_of(shape.resource)
+        nodes, chips = self._scorer.chips_of(gang.resource)
         need = sum(part.chips * count for part, count in gang.klass if part.share is None)
         if need <= chips or missing:
             return refusal
@@ -232,7 +232,7 @@ class Chooser:
             code="larger-than-cluster",
             field=f"tasks[{index}].replicas",
             value=str(pods),
-            expected=f"at most {chips} chips of {shape.resource} in all, which {nodes} nodes have; the job asks for {need}",
+            expected=f"at most {chips} chips of {gang.resource} in all, which {nodes} nodes have; the job asks for {need}",
         )
 
 
