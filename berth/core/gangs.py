@@ -4,7 +4,7 @@ import msgspec
 
 from berth.core.jobs import ValidJob, shapes_of, validate
 from schemas.facts import JobSeen
-from schemas.intake import JobRequest
+from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
 from schemas.offers import Shape
 from schemas.placement import Run
@@ -50,6 +50,11 @@ class Gang(msgspec.Struct, gc=False):
         return sum(run.pods * (_BYTES_A_POD + run.chips) for run in self.runs) + len(self.name) + 64
 
 
+def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
+    """Chips that a pod gets. A pod of a soft-share job shares one, whatever number it asks."""
+    return min(task.chips, 1) if isinstance(valid, ValidJob) and valid.share is not None else task.chips
+
+
 def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settings) -> Gang:
     """Gang of an accepted job."""
     valid = validate(request, settings)
@@ -64,7 +69,7 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         accepted_seq=job.accepted_seq,
         klass=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
         tasks=[task.name for task in request.tasks],
-        runs=[Run(task.replicas, task.chips, task.cpu_milli, task.memory_mib) for task in request.tasks],
+        runs=[Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks],
         pods=sum(task.replicas for task in request.tasks),
         resource=request.resource,
         form=valid.form if isinstance(valid, ValidJob) else "",
