@@ -5,6 +5,7 @@ not once a node. The node's own name (``kubernetes.io/hostname``, ``metadata.nam
 on it are checked by name.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,8 @@ from schemas.refusal import NodeReason
 
 NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
 """Keys whose value is the node's name."""
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+"""What Kubernetes compares as a number."""
 _KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -75,7 +78,7 @@ def name_fits(shape: Shape, name: str, labels: Mapping[str, str]) -> bool:
     seen = dict(labels) | dict.fromkeys(NAME_KEYS, name)
     if any(seen.get(key) != value for key, value in shape.selector):
         return False
-    return not shape.affinity or any(_all_hold(term.expressions, seen) for term in shape.affinity)
+    return not shape.affinity or any(term.expressions and _all_hold(term.expressions, seen) for term in shape.affinity)
 
 
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -118,8 +121,7 @@ def _holds(expression: Expression, value: str | None) -> bool:
 def _compares(expression: Expression, value: str | None) -> bool:
     if value is None or len(expression.values) != 1:
         return False
-    try:
-        left, right = int(value), int(expression.values[0])
-    except ValueError:
+    if not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(expression.values[0]):
         return False
+    left, right = int(value), int(expression.values[0])
     return left > right if expression.operator == "Gt" else left < right
