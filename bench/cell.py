@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
-from berth.core.packing import pack_nodes
 from berth.core.domains import domains
+from berth.core.packing import pack_nodes
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.runtime.bus import NatsBus
 from berth.runtime.port import Stored
@@ -22,6 +22,7 @@ from schemas.facts import PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Round
 from schemas.nodes import NodeDescription
+from schemas.placement import Placement
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
 
@@ -44,7 +45,7 @@ class Client:
         self.used_chips = 0
         self.used_chips_most = 0
         self.changed = asyncio.Event()
-        self._running: deque[tuple[str, int, int]] = deque()
+        self._running: deque[tuple[str, Placement]] = deque()
         bus.follow(StreamName.LEDGER, on_message=self._on_record, on_gap=self._on_gap)
         bus.follow(StreamName.STATUS, on_message=self._on_status, on_gap=self._on_gap)
 
@@ -81,7 +82,8 @@ class Client:
             tasks=[Task("worker", replicas, chips)],
             node_selector=dict(PRODUCT.selector),
         )
-        await self.bus.submit_wait(self.bus.subjects.intake_request("bench", name), encode(request))
+        future = await self.bus.submit_wait(self.bus.subjects.intake_request("bench", name), encode(request))
+        future.add_done_callback(_look)
 
     async def until_placed(self, count: int) -> None:
         """Wait until ``count`` jobs in all have a readable status that says where they run."""
@@ -99,23 +101,25 @@ class Client:
             if verdict.placement is not None:
                 chips = len(verdict.placement.chips)
                 self.used_chips += chips
-                self._running.append((verdict.name, chips, verdict.placement.pods()))
+                self._running.append((verdict.name, verdict.placement))
         self.used_chips_most = max(self.used_chips_most, self.used_chips)
         while self.used_chips > self.keep_chips:
-            name, chips, pods = self._running.popleft()
-            self.used_chips -= chips
+            name, placement = self._running.popleft()
+            pods = placement.pods()
+            self.used_chips -= len(placement.chips)
             gone = PodsSeen(
                 "bench",
                 name,
                 name,
                 1,
                 rank=pack(range(pods), 4),
-                nodes=b"",
-                node_index=bytes(4 * pods),
+                nodes=placement.nodes,
+                node_index=placement.node_index,
                 phase=bytes([PodPhase.SUCCEEDED]) * pods,
                 chips=bytes(8 * pods),
             )
-            self.bus.submit(self.bus.subjects.fact_pod("bench", name), encode(gone))
+            future = self.bus.submit(self.bus.subjects.fact_pod("bench", name), encode(gone))
+            future.add_done_callback(_look)  # those on their way when the bench ends do not matter
 
     def _on_status(self, stored: Stored) -> None:
         status = decode(stored.data, JobStatus)
@@ -125,6 +129,12 @@ class Client:
 
     def _on_gap(self, gap: object) -> None:
         raise RuntimeError(f"history broke: {gap}")
+
+
+def _look(future: "asyncio.Future[int]") -> None:
+    """Take note of a publish's end, whatever it is."""
+    if not future.cancelled():
+        future.exception()
 
 
 @contextlib.asynccontextmanager
@@ -152,4 +162,5 @@ async def cell(*, shards: int, sync: Literal["interval", "always"] = "interval")
 def _start(folder: Path, service: str, url: str, settings: str, *, number: int = 0) -> "subprocess.Popen[bytes]":
     path = folder / f"{service}-{number}.toml"
     path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n')
-    return subprocess.Popen([sys.executable, "-m", f"services.{service}", "--config", str(path)])
+    command = [sys.executable, "-m", f"services.{service}", "--config", str(path)]
+    return subprocess.Popen(command)  # noqa: S603  # our own service

@@ -19,9 +19,7 @@ def run() -> Report:
     for shards in (0, 1, 4):
         limits_ms = uvloop.run(round_trip_ms(_PODS * 12, _REPEATS))
         times_ms = uvloop.run(_measure(shards))
-        rows.append(
-            row(f"{shards} shards", "request to status", "ms", times_ms, limits=limits_ms, target=200.0)
-        )
+        rows.append(row(f"{shards} shards", "request to status", "ms", times_ms, limits=limits_ms, target=200.0))
     return Report(bench="gang", machine=machine(), rows=rows)
 
 

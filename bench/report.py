@@ -75,7 +75,11 @@ def row(
 def machine() -> Machine:
     """The machine of this process."""
     cpu = Path("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in cpu.read_text().splitlines() if line.startswith("model name")] if cpu.exists() else []
+    names = (
+        [line.partition(":")[2].strip() for line in cpu.read_text().splitlines() if line.startswith("model name")]
+        if cpu.exists()
+        else []
+    )
     return Machine(
         processor=names[0] if names else platform.processor(),
         cores=len(names) or 1,

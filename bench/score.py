@@ -19,6 +19,9 @@ from schemas.offers import Shape
 _DOMAIN_NODES = 1000
 _REPEATS = 31
 _PRODUCT = "module910x8"
+_CHIP_FREE = 0.6
+_NODE_EMPTY = 0.3
+_FULL = 255
 
 
 def run() -> Report:
@@ -63,7 +66,7 @@ def _cluster(nodes: int) -> State:
                 name=f"node-{domain * _DOMAIN_NODES + index:07d}",
                 product=product.name,
                 resource=product.resource,
-                chips=255,
+                chips=_FULL,
                 allocatable=8,
                 cpu_milli=192_000,
                 memory_mib=1_500_000,
@@ -73,11 +76,11 @@ def _cluster(nodes: int) -> State:
         ]
         state.apply_fact("", domain + 1, encode(pack_nodes(f"domain-{domain}", described)))
     rng = np.random.default_rng(7)
-    free = np.packbits(rng.random((nodes, 8)) < 0.6, axis=1, bitorder="little")[:, 0].astype(np.uint64)
-    free[rng.random(nodes) < 0.3] = 255
+    free = np.packbits(rng.random((nodes, 8)) < _CHIP_FREE, axis=1, bitorder="little")[:, 0].astype(np.uint64)
+    free[rng.random(nodes) < _NODE_EMPTY] = _FULL
     table = state.table
     rows = table.view()
-    table.used[rows] = 255 & ~free
+    table.used[rows] = _FULL & ~free
     table.free[rows] = free
     table.idle[rows] = np.bitwise_count(free)
     return state

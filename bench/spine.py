@@ -21,7 +21,12 @@ _LONE = 60
 def run() -> Report:
     """Measure."""
     rows: list[Row] = []
-    for shards, sync, target in ((1, "interval", 5000.0), (4, "interval", 3000.0), (1, "always", 1500.0), (0, "interval", None)):
+    for shards, sync, target in (
+        (1, "interval", 5000.0),
+        (4, "interval", 3000.0),
+        (1, "always", 1500.0),
+        (0, "interval", None),
+    ):
         found = uvloop.run(_measure(shards, "always" if sync == "always" else "interval"))
         case = f"{shards} shards, sync {sync}"
         limits = uvloop.run(messages_per_gang_s("always" if sync == "always" else "interval"))
@@ -55,5 +60,3 @@ async def _measure(shards: int, sync: Literal["interval", "always"]) -> tuple[fl
             await client.submit(f"job-{index}", chips=rng.choice((1, 8)))
         await client.until_placed(done + _GANGS)
         return _GANGS / (time.perf_counter() - start), lone, client.used_chips_most / _CHIPS
-
-

@@ -79,6 +79,8 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 0
     allow_ttl: bool = False
     storage: Literal["file", "memory"] = "file"
+    is_view: bool = False
+    """All of it follows from other streams: on one replica the server may acknowledge it before it is on the disk."""
 
 
 _DAY_S: Final = 86_400
@@ -192,10 +194,10 @@ class Subjects(msgspec.Struct, frozen=True):
         return (
             StreamSpec(name=StreamName.INTAKE, subjects=(f"{root}intake.>",), max_age_s=7 * _DAY_S),
             StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=32 * _GIB),
-            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1),
+            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, is_view=True),
             StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,)),
             StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",)),
-            StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1),
+            StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, is_view=True),
             StreamSpec(name=StreamName.LEASE, subjects=(f"{root}lease.>",), per_subject=1, allow_ttl=True),
             StreamSpec(name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S),
         )

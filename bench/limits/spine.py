@@ -22,13 +22,12 @@ async def messages_per_gang_s(sync: Literal["interval", "always"], gangs: int = 
             waiting: list[asyncio.Future[int]] = []
             for index in range(gangs):
                 job = f"job-{index}"
-                for subject in (
-                    said.intake_request("b", job),
-                    said.fact_job("b", job),
-                    said.status("b", job),
-                    said.fact_pod("b", job),
-                ):
-                    waiting.append(await bus.submit_wait(subject, body))
+                waiting += [
+                    await bus.submit_wait(said.intake_request("b", job), body),
+                    await bus.submit_wait(said.fact_job("b", job), body),
+                    await bus.submit_wait(said.status("b", job), body),
+                    await bus.submit_wait(said.fact_pod("b", job), body),
+                ]
             await asyncio.wait(waiting)
             took_s = time.perf_counter() - start
             await bus.close()

@@ -178,11 +178,15 @@ class Queue:
             members.line = sorted((gang.order, uid) for uid, gang in members.gangs.items())
             members.gone = 0
         gangs: list[Gang] = []
+        passed = 0
         for order, uid in members.line:
             gang = members.gangs.get(uid)
             if gang is None or gang.order != order or (gangs and gangs[-1].uid == uid):
+                passed += not gangs
                 continue
             gangs.append(gang)
             if len(gangs) == count:
                 break
+        del members.line[:passed]
+        members.gone -= passed
         return gangs

@@ -23,7 +23,10 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
     request = job.request
-    tasks = request.tasks if request is not None else []
+    pods = chips = 0
+    for task in request.tasks if request is not None else ():
+        pods += task.replicas
+        chips += task.replicas * task.chips
     return JobStatus(
         namespace=job.namespace,
         name=job.name,
@@ -39,8 +42,8 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         ledger_seq=gang.ledger_seq if gang is not None else 0,
         facts_seq=gang.facts_seq if gang is not None else 0,
         intake_seq=job.intake_seq,
-        pods=sum(task.replicas for task in tasks),
-        chips=sum(task.replicas * task.chips for task in tasks),
+        pods=pods,
+        chips=chips,
         queue=request.queue if request is not None else "",
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,

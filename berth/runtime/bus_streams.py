@@ -13,7 +13,7 @@ _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.2
 _UNLIMITED: Final = -1
 _FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one message a subject, which is refused anyway
-_FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror"})  # the server cannot change these
+_FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mode"})  # the server cannot change these
 
 
 async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int]) -> None:
@@ -102,6 +102,8 @@ def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_by
         "deny_delete": is_undeletable,
         "deny_purge": is_undeletable,
     }
+    if spec.is_view and replicas == 1:
+        config["persist_mode"] = "async"  # else each of its messages would cost a write to the disk under sync: always
     if spec.mirror_of is not None:
         config["mirror"] = {"name": subjects.stream(spec.mirror_of)}
     else:

@@ -60,6 +60,11 @@ class Feed:
         return self._follower.applied if self._follower is not None else 0
 
     @property
+    def reconnections(self) -> int:
+        """Times that the stream had to be connected to anew."""
+        return self._follower.recreations if self._follower is not None else 0
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not self._waiting and self.gap is None

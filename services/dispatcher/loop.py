@@ -71,6 +71,7 @@ class Dispatcher:
         self._scorer = Scorer(self.state.table, self.state.shares, self._settings)
         self._timer_ms = 0
         self._tick_ms = 0
+        self._reconnections = 0
 
     async def start(self) -> None:
         """Load what is stored and begin an epoch.
@@ -138,6 +139,10 @@ class Dispatcher:
         if self.queue.waits_for_time and now_ms - self._timer_ms >= self.state.fold.settings.shard_retry_ms:
             self._timer_ms = now_ms
             await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
+        if self.feeds.facts.reconnections != self._reconnections:
+            # The server may have lost views that it had acknowledged: say everything again.
+            self._reconnections = self.feeds.facts.reconnections
+            self.views.all_jobs()
         await self.views.bury_the_dead(now_ms)
 
     async def round(self) -> bool:

@@ -6,6 +6,7 @@ a reign.
 
 import asyncio
 import heapq
+import itertools
 from typing import Final
 
 import msgspec
@@ -21,6 +22,8 @@ from schemas.envelope import encode
 from schemas.status import JobStatus
 
 _LOG: Final = structlog.get_logger()
+_BATCH_MAX: Final = 2_000
+"""Statuses written in one turn."""
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
@@ -53,10 +56,10 @@ class Views:
         self._touched.update(dict.fromkeys(self._state.jobs))
 
     async def publish(self) -> None:
-        """Write what has changed; what cannot be written now is kept for later."""
-        touched, self._touched = self._touched, {}
+        """Write what has changed, a bounded part at a time; what cannot be written now is kept for later."""
         at_ms = self._clock.now_ms()
-        for key in touched:
+        for key in list(itertools.islice(self._touched, _BATCH_MAX)):
+            del self._touched[key]
             status = status_of(self._state, key, at_ms=at_ms)
             if status is None:
                 self._written.pop(key, None)
