@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from berth.core.ledger import Folded, Holding, LedgerDump, LedgerFold, PodShare, pods_of
-from berth.core.nodes import NodeTable, check_health, check_nodes
+from berth.core.node_facts import check_health, check_nodes
+from berth.core.nodes import NodeTable
 from berth.core.shares import ShareBook
 from schemas.columns import unpack, unpack_names
 from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
@@ -137,7 +138,13 @@ class State:
         for gang in folded.gangs:
             key = (gang.namespace, gang.name)
             job = self.jobs.get(key)
-            if key in self.pods or key in self.outcomes or job is None or job.state != "accepted" or job.uid != gang.uid:
+            if (
+                key in self.pods
+                or key in self.outcomes
+                or job is None
+                or job.state != "accepted"
+                or job.uid != gang.uid
+            ):
                 self.touched[gang.uid] = None
         return folded
 
@@ -235,9 +242,13 @@ class State:
         key = (fact.namespace, fact.name)
         known = self.jobs.get(key)
         if fact.state == "tombstone":
-            if known is None or known.uid != fact.uid:
+            # It speaks of a verdict that was a fact before it: that one counts, also where it is not kept any more.
+            self.intake_seq = max(self.intake_seq, fact.intake_seq)
+            if known is None or (known.uid != fact.uid and not (self._latest and fact.intake_seq >= known.intake_seq)):
                 return _VOID
             del self.jobs[key]
+            if known.uid != fact.uid:
+                self.fold.forget(known.uid, self.facts_seq)
             self.pods.pop(key, None)
             self.outcomes.pop(key, None)
             for subject in self._subjects_of.pop(key, {}):

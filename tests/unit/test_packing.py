@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.nodes import check_health, check_nodes
+from berth.core.node_facts import check_health, check_nodes
 from berth.core.packing import (
     HOSTNAME_LABEL,
     RepeatedNodeError,
