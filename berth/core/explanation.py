@@ -122,7 +122,11 @@ def sentences(told: Explanation) -> list[str]:
 
 
 def _choice_words(choice: Choice, told: Explanation) -> str:
-    chips = f"chips {', '.join(map(str, choice.chips))}" if choice.chips else "no chips"
+    chips = (
+        f"chip{'s' if len(choice.chips) > 1 else ''} {', '.join(map(str, choice.chips))}"
+        if choice.chips
+        else "no chips"
+    )
     head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}, {chips}: {_standing_words(choice, told)}."
     rival = choice.runner_up
     if rival is None:

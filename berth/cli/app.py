@@ -1,0 +1,51 @@
+"""The ``berth`` command: what there is to ask, and the exit code of each way to end.
+
+0: done. 1: it failed, or was refused. 2: it was asked for in a wrong way, or a setting is wrong.
+"""
+
+import sys
+from importlib.metadata import version
+from typing import Final, NoReturn
+
+from cyclopts import App, CycloptsError
+
+from berth.cli.checking import check_config
+from berth.cli.demo import demo
+from berth.cli.explaining import explain_job
+from berth.cli.jobs import cancel, jobs
+from berth.cli.nodes import nodes
+from berth.cli.output import WRONG_USE, complain, results, talk
+from berth.cli.submit import submit
+from berth.cli.up import up
+
+APP: Final = App(
+    name="berth",
+    help="Place NPU jobs on Kubernetes by topology affinity.",
+    version=lambda: version("berth"),
+    result_action="return_value",
+)
+APP.command(up)
+APP.command(demo)
+APP.command(submit)
+APP.command(jobs)
+APP.command(cancel)
+APP.command(nodes)
+APP.command(explain_job, name="explain")
+APP.command(check_config)
+
+
+def call(tokens: list[str]) -> int:
+    """Exit code of the command line ``tokens``."""
+    try:
+        code = APP(
+            tokens, exit_on_error=False, print_error=False, console=results(), error_console=talk(), backend="asyncio"
+        )
+    except CycloptsError as error:
+        complain(str(error).splitlines())
+        return WRONG_USE
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    sys.exit(call(sys.argv[1:]))

@@ -1,0 +1,108 @@
+"""The cell that a command speaks with, and how a command runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import uvloop
+from cyclopts import Parameter
+
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain
+from berth.runtime import logs
+from berth.runtime.bus import NatsBus
+from berth.runtime.config import ConfigError, LogConfig, bus_url_from_environment
+from berth.runtime.errors import FatalError, ShellError, TransientError
+from schemas.subjects import StreamName
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+_CONNECT_S: Final = 3.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Common:
+    """Options of every command that speaks with a cell.
+
+    Attributes:
+        url: Address of NATS; several with commas between. Default: $BERTH_NATS_URL, else $BERTH_BUS__URL, else
+            nats://127.0.0.1:4222.
+        cell: The cell.
+        json: Print JSON instead of text.
+    """
+
+    url: str = ""
+    cell: str = "default"
+    json: Annotated[bool, Parameter(negative=())] = False
+
+    @property
+    def address(self) -> str:
+        """Address of NATS."""
+        return self.url or bus_url_from_environment() or DEFAULT_URL
+
+
+@asynccontextmanager
+async def connected(common: Common) -> AsyncIterator[NatsBus]:
+    """The bus of the cell.
+
+    Raises:
+        CommandError: No server answers there, or it has no such cell.
+    """
+    url = common.address
+    try:
+        bus = await NatsBus.connect(url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S)
+    except (TransientError, FatalError) as error:
+        raise CommandError(
+            f"no NATS server answers at {url} ({_cause(error)}); start everything with: berth up, or name another"
+            " address with --url"
+        ) from error
+    async with bus:
+        try:
+            await bus.state(StreamName.STATUS)
+        except TransientError as error:
+            raise CommandError(
+                f"the server at {url} has no cell {common.cell!r} ({_cause(error)}); start one with: berth up, or name"
+                " another with --cell"
+            ) from error
+        yield bus
+
+
+def _cause(error: ShellError) -> str:
+    return str(error).rpartition(": ")[2] or str(error)
+
+
+def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
+    """Exit code of a command; errors are printed, a line each, without a traceback."""
+    logs.configure("berth", LogConfig(level="error"))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work()) or OK
+    except KeyboardInterrupt:
+        return FAILED
+    except Exception as error:  # noqa: BLE001  # the last door: every error becomes a line and an exit code
+        return report(error)
+
+
+def report(error: Exception) -> int:
+    """Exit code for an error, which is printed."""
+    code = FAILED
+    for leaf in _leaves(error):
+        match leaf:
+            case CommandError():
+                complain(leaf.lines)
+                code = max(code, leaf.code)
+            case ConfigError():
+                complain([str(leaf)])
+                code = WRONG_USE
+            case ShellError():
+                complain([str(leaf)])
+            case _:
+                complain([f"this is a fault of Berth, please report it: {leaf!r}"])
+    return code
+
+
+def _leaves(error: Exception) -> list[Exception]:
+    if isinstance(error, ExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]

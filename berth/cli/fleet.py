@@ -1,0 +1,233 @@
+"""All processes of a cell on this machine: server, simulated cluster, scorers, dispatcher, binder."""
+
+import asyncio
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TextIO
+
+from berth.cli.output import WRONG_USE, CommandError
+from berth.cli.processes import Child, GivenUpError
+from berth.formats.topology_file import TopologyError, parse_cluster
+from berth.runtime.bus import NatsBus
+from berth.runtime.clock import Clock, SystemClock
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.port import Bus
+from berth.runtime.server import EmbeddedServer
+from schemas.envelope import encode
+from schemas.offers import ScoreRequest
+from schemas.subjects import StreamName
+
+EXAMPLES: Final = Path(__file__).parent / "examples"
+DEMO_CLUSTER: Final = EXAMPLES / "demo-cluster.yaml"
+_LOOK_S: Final = 0.1
+_STOP_S: Final = 15.0
+_GRACE_S: Final = 8.0
+_READY_S: Final = 60.0
+_ASK_S: Final = 0.5
+_SET_HERE: Final = ("BERTH_BUS__*", "BERTH_NATS_URL", "BERTH_SHARD", "BERTH_SHARDS", "BERTH_TOPOLOGY_FILE")
+"""Variables that would overrule what the processes of one fleet must agree on."""
+SERVER_RESTARTS_MAX: Final = 5
+
+
+class Fleet:
+    """The processes of a cell. As an async context manager it starts them all, and stops them all in order.
+
+    Args:
+        root: Folder for store, settings and logs; made if missing, never removed.
+        topology: File that describes the simulated cluster.
+        shards: Number of scorers; 0 lets the dispatcher score.
+        cell: Name of the cell.
+        port: Port of the server; 0 lets it choose.
+        sync: When the server writes through to the disk.
+        say: Takes a line about what happens.
+        is_alone: The environment's settings do not count.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        topology: Path,
+        shards: int,
+        cell: str = "default",
+        port: int = 0,
+        sync: Literal["interval", "always"] = "interval",
+        say: Callable[[str], None],
+        is_alone: bool = False,
+    ) -> None:
+        self.root = root
+        self.cell = cell
+        self.server = EmbeddedServer(root / "nats", port=port, sync=sync)
+        self._topology = topology
+        self._shards = shards
+        self._say = say
+        self._clock: Clock = SystemClock()
+        self._without = ("BERTH_*",) if is_alone else _SET_HERE
+        self._children: list[Child] = []
+        self._server_restarts = 0
+        self._lock: TextIO | None = None
+        self._epoch_after = 0
+
+    @property
+    def children(self) -> list[Child]:
+        """Processes in the order in which they are stopped."""
+        return self._children
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the server, make the streams, start the services.
+
+        Raises:
+            CommandError: The topology file is wrong, the folder is in use, or the server does not start.
+        """
+        read_topology(self._topology)
+        self._take_folder()
+        try:
+            await self.server.start()
+        except FatalError as error:
+            used = "address already in use" in str(error)
+            hint = f"port {self.server.port} is in use; name another with --port" if used else str(error)
+            raise CommandError(hint) from error
+        async with await NatsBus.connect(self.server.url, self.cell, name="berth") as bus:
+            await bus.ensure_streams()
+            self._epoch_after = (await bus.state(StreamName.LEDGER)).last_seq
+        self._children = [self._child("binder", "binder", {})]
+        self._children += [
+            self._child(f"scorer-{shard}", "scorer", {"shard": shard, "shards": self._shards})
+            for shard in range(self._shards)
+        ]
+        self._children.append(self._child("dispatcher", "dispatcher", {"shards": self._shards}))
+        self._children.append(self._child("nodesim", "nodesim", {"topology_file": self._topology.resolve()}))
+        for child in reversed(self._children):
+            child.start()
+
+    async def watch(self) -> None:
+        """Start again what ends unasked; returns never.
+
+        Raises:
+            CommandError: Something ends again and again.
+        """
+        while True:
+            try:
+                for child in self._children:
+                    self._report(child.look())
+                await self._look_at_server()
+            except GivenUpError as error:
+                raise CommandError(*str(error).splitlines()) from error
+            await asyncio.sleep(_LOOK_S)
+
+    async def ready(self, bus: Bus) -> None:
+        """Wait until the dispatcher reigns, all scorers answer and the simulated cluster stands.
+
+        Raises:
+            CommandError: They do not within a minute.
+        """
+        try:
+            async with asyncio.timeout(_READY_S):
+                while not await self._is_ready(bus):  # noqa: ASYNC110  # readiness is asked for, not told
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError as error:
+            tails = [f"{child.name}: {line}" for child in self._children for line in child.log_tail().splitlines()[-1:]]
+            raise CommandError(f"not everything is ready after {_READY_S:g} s", *tails) from error
+
+    async def stop(self) -> None:
+        """Stop all in order: binder, scorers, dispatcher, simulated cluster, server."""
+        for kind in ("binder", "scorer", "dispatcher", "nodesim"):
+            group = [child for child in self._children if child.name.startswith(kind)]
+            for child in group:
+                child.ask_to_stop()
+            await self._ended(group)
+        await self.server.stop()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    async def _ended(self, group: list[Child]) -> None:
+        end_s = self._clock.monotonic_s() + _STOP_S
+        while any(child.pid is not None for child in group) and self._clock.monotonic_s() < end_s:  # noqa: ASYNC110  # a process has no event
+            await asyncio.sleep(_LOOK_S / 2)
+        for child in group:
+            if child.pid is not None:
+                self._say(f"{child.name} did not end within {_STOP_S:g} s and is killed")
+                child.kill()
+
+    async def _is_ready(self, bus: Bus) -> bool:
+        try:
+            if (await bus.state(StreamName.LEDGER)).last_seq <= self._epoch_after:
+                return False
+            await bus.request(bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
+            if self._shards:
+                nothing = ScoreRequest(round=0, epoch=0, facts_seq=0, ledger_seq=0, asks=[], wait_ms=1)
+                subjects = {shard: bus.subjects.score(shard) for shard in range(self._shards)}
+                return not (await bus.gather(subjects, encode(nothing), timeout_s=_ASK_S)).missing
+        except TransientError:
+            return False
+        return True
+
+    async def _look_at_server(self) -> None:
+        if self.server.pid is not None:
+            return
+        self._server_restarts += 1
+        if self._server_restarts > SERVER_RESTARTS_MAX:
+            raise GivenUpError(f"nats-server ended {self._server_restarts} times; its log is {self.server.log_path}")
+        self._say("nats-server ended; it is started again")
+        try:
+            await self.server.start()
+        except FatalError as error:
+            raise GivenUpError(str(error)) from error
+
+    def _child(self, name: str, service: str, settings: dict[str, Any]) -> Child:
+        tree = {
+            **settings,
+            "grace_s": _GRACE_S,
+            "bus": {"url": self.server.url, "cell": self.cell},
+            "log": {"form": "json"},
+        }
+        return Child(name, service, tree, root=self.root, clock=self._clock, without=self._without)
+
+    def _report(self, line: str) -> None:
+        if line:
+            self._say(line)
+
+    def _take_folder(self) -> None:
+        """See that nobody else uses the folder.
+
+        Raises:
+            CommandError: Somebody does, or it cannot be made.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.root / "lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CommandError(f"{self.root} is in use by another berth; name another folder with --store") from error
+        except OSError as error:
+            raise CommandError(f"cannot use {self.root}: {error.strerror}", code=WRONG_USE) from error
+
+
+def read_topology(path: Path) -> int:
+    """Check a topology file; returns how many nodes it has.
+
+    Raises:
+        CommandError: It cannot be read, or does not describe a cluster; names field, value and what is right.
+    """
+    try:
+        return len(parse_cluster(path.read_text("utf-8")).nodes)
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}", code=WRONG_USE) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 at byte {error.start}", code=WRONG_USE) from error
+    except TopologyError as error:
+        field = error.path or "(top)"
+        raise CommandError(f"{path}: {field}: is {error.value}, expected {error.expected}", code=WRONG_USE) from error

@@ -1,0 +1,190 @@
+"""``berth nodes``: the chips of every node, drawn."""
+
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from berth.cli.cell import Common, connected, run
+from berth.cli.output import emit, new_table, results
+from berth.core.forms import choose_form
+from berth.core.picking import ids_of
+from berth.core.state import State
+from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.runtime.clock import SystemClock
+from berth.runtime.history import state_now
+from schemas.facts import NodeHealth
+from schemas.refusal import Refusal
+
+_PLAIN: Final = {
+    "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~"
+}  # fmt: skip
+_DRAWN: Final = _PLAIN | {"free": "□", "used": "■", "shared": "◧", "releasing": "▒"}
+_STYLES: Final = {
+    "free": "green", "used": "blue", "shared": "cyan", "releasing": "magenta", "unhealthy": "red",
+    "used-unhealthy": "red", "network": "yellow",
+}  # fmt: skip
+_WORDS: Final = {
+    "free": "free",
+    "used": "used",
+    "shared": "shared by quota",
+    "releasing": "releasing",
+    "unhealthy": "unhealthy",
+    "used-unhealthy": "unhealthy and used",
+    "network": "network-unhealthy",
+}
+
+
+class NodeRow(msgspec.Struct, frozen=True):
+    """A node as ``--json`` prints it; lists hold chip ids."""
+
+    name: str
+    product: str
+    resource: str
+    domain: str
+    leaf: str
+    superpod: str
+    chips: int
+    group_size: int
+    """Chips of a ring, pair, mesh or card; 0 where chips have no such groups."""
+    free: list[int]
+    used: list[int]
+    shared: list[int]
+    releasing: list[int]
+    unhealthy: list[int]
+    network_unhealthy: list[int]
+    level: str
+    ready: bool
+    cordoned: bool
+    chip_ids: list[int]
+
+
+def rows_of(state: State) -> list[NodeRow]:
+    """All nodes by product and name."""
+    table = state.table
+    found = [_row(state, row) for row in range(len(table)) if table.present[row]]
+    return sorted(found, key=lambda node: (node.product, node.name))
+
+
+def _row(state: State, row: int) -> NodeRow:
+    table = state.table
+    key = table.classes[int(table.klass[row])]
+    shares = state.shares.nodes.get(row)
+    leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
+    return NodeRow(
+        name=table.names[row],
+        product=key.product,
+        resource=key.resource,
+        domain=table.domains[int(table.domain[row])],
+        leaf=table.leaves[leaf] if leaf >= 0 else "",
+        superpod=table.superpods[superpod] if superpod >= 0 else "",
+        chips=int(table.capacity[row]),
+        group_size=group_size(key.product),
+        free=list(ids_of(int(table.free[row]))),
+        used=list(ids_of(int(table.used[row]))),
+        shared=list(ids_of(shares.mask)) if shares is not None else [],
+        releasing=list(ids_of(int(table.releasing[row]))),
+        unhealthy=list(ids_of(int(table.unhealthy[row]) & int(table.chips[row]))),
+        network_unhealthy=list(ids_of(int(table.network[row]) & int(table.chips[row]))),
+        level=NodeHealth(int(table.level[row])).name.lower().replace("_", "-"),
+        ready=key.ready,
+        cordoned=key.cordoned,
+        chip_ids=list(ids_of(int(table.chips[row]))),
+    )
+
+
+def group_size(product: str) -> int:
+    """Chips that belong together on a node of a product; 0 for an unknown product or one without groups."""
+    known = NODE_PRODUCTS.get(product)
+    if known is None:
+        return 0
+    chosen = choose_form(
+        resource=known.resource,
+        labels=known.job_labels,
+        annotations={ANNOTATION_POLICY: known.policy} if known.policy else {},
+        selector=known.selector,
+    )
+    return 0 if isinstance(chosen, Refusal) else chosen.form.group_size
+
+
+def state_of_chip(node: NodeRow, chip: int) -> str:
+    """What a chip is: a key of the legend."""
+    if chip in node.unhealthy:
+        return "used-unhealthy" if chip in node.used else "unhealthy"
+    if chip in node.releasing:
+        return "releasing"
+    if chip in node.shared:
+        return "shared"
+    if chip in node.used:
+        return "used"
+    return "network" if chip in node.network_unhealthy else "free"
+
+
+def drawing(node: NodeRow, *, glyphs: dict[str, str], styled: bool) -> str:
+    """A glyph a chip, with a gap between groups."""
+    parts: list[str] = []
+    for index, chip in enumerate(node.chip_ids):
+        if index and node.group_size and chip % node.group_size == 0:
+            parts.append(" ")
+        kind = state_of_chip(node, chip)
+        parts.append(f"[{_STYLES[kind]}]{glyphs[kind]}[/]" if styled else glyphs[kind])
+    return "".join(parts)
+
+
+def glyphs_for(console: Console) -> dict[str, str]:
+    """Glyphs that the console can show."""
+    return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
+
+
+def map_of(nodes: list[NodeRow], console: Console) -> Table:
+    """The nodes as a table with their chips drawn."""
+    glyphs = glyphs_for(console)
+    table = new_table("NODE", "PRODUCT", "CHIPS", "FREE", "DOMAIN", "LEAF", "SUPERPOD", "STATE")
+    for node in nodes:
+        troubles = [] if node.level == "ok" else [node.level]
+        troubles += ["cordoned"] * node.cordoned + ["not ready"] * (not node.ready)
+        table.add_row(
+            escape(node.name),
+            escape(node.product or "unknown"),
+            drawing(node, glyphs=glyphs, styled=True),
+            f"{len(node.free)}/{node.chips}",
+            escape(node.domain),
+            escape(node.leaf),
+            escape(node.superpod),
+            ", ".join(troubles),
+        )
+    return table
+
+
+def legend(console: Console) -> str:
+    """What the glyphs mean."""
+    glyphs = glyphs_for(console)
+    return "   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {_WORDS[kind]}" for kind in _WORDS)
+
+
+def show_map(nodes: list[NodeRow]) -> None:
+    """Print the nodes and the legend."""
+    console = results()
+    console.print(map_of(nodes, console))
+    console.print(legend(console))
+
+
+def nodes(*, common: Common | None = None) -> int:
+    """List nodes with their chips drawn, by ring, pair, mesh or card.
+
+    Args:
+        common: Cell and form of the output.
+    """
+    options = common or Common()
+
+    async def work() -> None:
+        async with connected(options) as bus:
+            found = rows_of(await state_now(bus, SystemClock()))
+        if options.json:
+            emit(found)
+        else:
+            show_map(found)
+
+    return run(work)

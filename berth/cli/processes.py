@@ -1,0 +1,158 @@
+"""A child process that runs a service: started, watched, started again, and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from berth.runtime.clock import Clock
+from berth.runtime.config import environment_of_child
+from berth.runtime.errors import FatalError
+from berth.runtime.server import die_with
+
+RESTARTS_MAX: Final = 5
+"""Starts in a row, none of which lasted, after which a child is given up."""
+_LASTED_S: Final = 30.0
+_WAIT_FIRST_S: Final = 0.25
+_WAIT_MAX_S: Final = 8.0
+_TAIL_LINES: Final = 8
+_TAIL_BYTES: Final = 8_000
+_MISCONFIGURED: Final = 2
+
+
+class GivenUpError(FatalError):
+    """A child ends again and again; carries the end of its log."""
+
+
+class Child:
+    """A service as a child process.
+
+    It gets a process group of its own, settings in a file, and a log file; the kernel kills it when the thread that
+    started it ends.
+
+    Args:
+        name: Name of the process, also of its files.
+        service: Name of the service.
+        settings: Its settings, as a tree.
+        root: Folder of its files.
+        clock: Source of time.
+        without: Variables of the environment that it does not get; one that ends in ``*`` is a prefix.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        service: str,
+        settings: Mapping[str, Any],
+        *,
+        root: Path,
+        clock: Clock,
+        without: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.config_path = root / "config" / f"{name}.toml"
+        self.log_path = root / "log" / f"{name}.log"
+        self.restarts = 0
+        """Restarts in a row."""
+        self._service = service
+        self._settings = settings
+        self._clock = clock
+        self._without = without
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_s = 0.0
+        self._due_s: float | None = None
+        """When it is to be started again."""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start it."""
+        for path in (self.config_path, self.log_path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self.config_path.write_text(toml(self._settings), "utf-8")
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
+                [sys.executable, "-m", f"services.{self._service}", "--config", str(self.config_path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment_of_child(without=self._without),
+                start_new_session=True,
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+            )
+        self._started_s = self._clock.monotonic_s()
+        self._due_s = None
+
+    def look(self) -> str:
+        """See whether it runs, and start it again when that is due.
+
+        Returns:
+            What happened, in words; empty when nothing did.
+
+        Raises:
+            GivenUpError: It ends again and again, or its settings are wrong.
+        """
+        now_s = self._clock.monotonic_s()
+        if self._due_s is not None:
+            if now_s >= self._due_s:
+                self.start()
+            return ""
+        if self._process is None or (code := self._process.poll()) is None:
+            return ""
+        if now_s - self._started_s > _LASTED_S:
+            self.restarts = 0
+        if code == _MISCONFIGURED or self.restarts >= RESTARTS_MAX:
+            often = f" {self.restarts + 1} times in a row" if self.restarts else ""
+            raise GivenUpError(f"{self.name} ended with code {code}{often}; the end of its log:\n{self.log_tail()}")
+        wait_s = min(_WAIT_FIRST_S * 2**self.restarts, _WAIT_MAX_S)
+        self.restarts += 1
+        self._due_s = now_s + wait_s
+        return f"{self.name} ended with code {code}; it is started again in {wait_s:g} s"
+
+    def ask_to_stop(self) -> None:
+        """Ask it to finish what it has in hand."""
+        self._due_s = None
+        if self.pid is not None:
+            self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it, and whatever it has started."""
+        if self.pid is not None:
+            self._signal(signal.SIGKILL)
+            if self._process is not None:
+                self._process.wait()
+
+    def log_tail(self) -> str:
+        """The last lines of its log."""
+        if not self.log_path.exists():
+            return ""
+        data = self.log_path.read_bytes()[-_TAIL_BYTES:]
+        return "\n".join(data.decode(errors="replace").splitlines()[-_TAIL_LINES:])
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                return
+
+
+def toml(tree: Mapping[str, Any]) -> str:
+    """Settings as TOML; a table in the tree becomes a section."""
+    lines = [f"{key} = {_value(value)}" for key, value in tree.items() if not isinstance(value, Mapping)]
+    for key, section in tree.items():
+        if isinstance(section, Mapping):
+            lines += ["", f"[{key}]", *(f"{name} = {_value(value)}" for name, value in section.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    return msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()

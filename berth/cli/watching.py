@@ -1,0 +1,108 @@
+"""Watching jobs: their statuses, and the verdicts on their requests, as they come."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from berth.cli.output import CommandError
+from berth.runtime.port import Bus, Follower, Gap, Stored
+from schemas.envelope import DecodeError, decode
+from schemas.facts import JobSeen
+from schemas.status import JobStatus
+from schemas.subjects import StreamName
+
+T = TypeVar("T")
+JobKey = tuple[str, str]
+"""(namespace, name)"""
+_FILTERS_MAX: Final = 32
+"""Jobs that are asked for by name; of more, all are followed."""
+
+
+class Watch:
+    """The newest status of each of some jobs, and all verdicts on their requests since the watch began.
+
+    Args:
+        bus: The cell.
+        keys: The jobs.
+    """
+
+    def __init__(self, bus: Bus, keys: Sequence[JobKey]) -> None:
+        self.statuses: dict[JobKey, JobStatus] = {}
+        self.verdicts: dict[JobKey, list[JobSeen]] = {key: [] for key in keys}
+        self._bus = bus
+        self._arrived = asyncio.Event()
+        self._followers: list[Follower] = []
+        self._gaps: list[Gap] = []
+
+    async def __aenter__(self) -> Self:
+        subjects = self._bus.subjects
+        keys = list(self.verdicts)
+        few = len(keys) <= _FILTERS_MAX
+        head = await self._bus.state(StreamName.FACTS)
+        self._followers = [
+            self._bus.follow(
+                StreamName.STATUS,
+                on_message=self._on_status,
+                on_gap=self._on_gap,
+                filters=[subjects.status(*key) for key in keys] if few else (),
+            ),
+            self._bus.follow(
+                StreamName.FACTS,
+                on_message=self._on_verdict,
+                on_gap=self._on_gap,
+                start_seq=head.last_seq + 1,
+                filters=[subjects.fact_job(*key) for key in keys] if few else [subjects.facts("job")],
+                created=head.created,
+            ),
+        ]
+        for follower in self._followers:
+            await follower.caught_up.wait()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for follower in self._followers:
+            await follower.stop()
+
+    async def until(self, found: Callable[[], T | None], *, timeout_s: float | None) -> T | None:
+        """What ``found`` gives as soon as it is not None; None when the time is over.
+
+        Raises:
+            CommandError: The history broke.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (value := found()) is None:
+                    if self._gaps:
+                        raise CommandError(f"{self._gaps[0].stream}: {self._gaps[0].reason.value}")
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            return found()
+        return value
+
+    def _on_status(self, stored: Stored) -> None:
+        try:
+            status = decode(stored.data, JobStatus)
+        except DecodeError:
+            return
+        key = (status.namespace, status.name)
+        if key in self.verdicts:
+            self.statuses[key] = status
+            self._arrived.set()
+
+    def _on_verdict(self, stored: Stored) -> None:
+        try:
+            verdict = decode(stored.data, JobSeen)
+        except DecodeError:
+            return
+        key = (verdict.namespace, verdict.name)
+        if key in self.verdicts:
+            self.verdicts[key].append(verdict)
+            self._arrived.set()
+
+    def _on_gap(self, gap: Gap) -> None:
+        self._gaps.append(gap)
+        self._arrived.set()
