@@ -30,6 +30,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OK: Final = 0
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
+_CANCEL_AGAIN_S: Final = 0.1
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Services hold large tables of plain values and make few cycles; Python's own (700, 10, 10) walks the tables all the time."""
 DRAIN_S: Final = 4.0
@@ -125,7 +126,9 @@ async def _connect(name: str, config: BusConfig, stop: asyncio.Event) -> NatsBus
         asked = group.create_task(_wait(stop), name="wait for stop")
         await asyncio.wait({connecting, asked}, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
-        connecting.cancel()
+        while not connecting.done():  # the client may take a cancellation for a failed try, and go on trying
+            connecting.cancel()
+            await asyncio.wait({connecting}, timeout=_CANCEL_AGAIN_S)
     return None if connecting.cancelled() else connecting.result()
 
 
