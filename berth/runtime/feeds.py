@@ -124,9 +124,10 @@ class Feeds:
         Raises:
             FatalError: The bus has less history than the snapshot says.
         """
+        body = await newest_snapshot(self.bus)
+        # Asked after the snapshot was read: the dispatcher may write one at any moment, and it must not seem to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
         ledger = await self.bus.state(StreamName.LEDGER)
-        body = await newest_snapshot(self.bus)
         if body is not None:
             if body.ledger_seq > ledger.last_seq or body.facts_seq > facts.last_seq:
                 raise FatalError(
@@ -197,7 +198,11 @@ class Feeds:
         """Write down the facts that can never be applied."""
         for sequence in list(self.dead):
             stored, reason = self.dead[sequence]
-            await bury(self.bus, self.clock, StreamName.FACTS, stored, reason)
+            try:
+                await bury(self.bus, self.clock, StreamName.FACTS, stored, reason)
+            except TransientError as error:
+                _LOG.warning("dead letter not written, later again", sequence=sequence, reason=error.reason)
+                return
             del self.dead[sequence]
 
     async def _load_latest(self, head: int, filters: Sequence[str]) -> None:
@@ -210,7 +215,11 @@ class Feeds:
 
 
 async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str) -> None:
-    """Write a message that can never be handled to DEAD, once however many followers meet it."""
+    """Write a message that can never be handled to DEAD, once however many followers meet it.
+
+    Raises:
+        TransientError: It may not be written; do it again.
+    """
     letter = DeadLetter(
         stream=stream.value,
         sequence=stored.sequence,
@@ -224,8 +233,6 @@ async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reaso
         await bus.publish(bus.subjects.dead(stream, stored.sequence), encode(letter), expected_subject_seq=0)
     except ConflictError:
         return  # another follower was first
-    except TransientError as error:
-        _LOG.warning("dead letter not written", sequence=stored.sequence, reason=error.reason)
 
 
 async def newest_snapshot(bus: Bus) -> SnapshotBody | None:

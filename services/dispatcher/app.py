@@ -35,6 +35,9 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
         except* DeposedError as group:
             _LOG.warning("deposed", by=[str(error) for error in group.exceptions])
             lease.drop()
+        except* TransientError as group:
+            _LOG.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
+            await _pause(stop, config.lease_s / _RENEWALS)
         finally:
             await dispatcher.stop()
 

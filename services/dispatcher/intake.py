@@ -44,11 +44,11 @@ class Intake:
 
     async def start(self) -> None:
         """Read on behind the last verdict that the facts hold."""
+        stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
         self._sent.clear()
         self._broken = ""
         self._feed = Feed(self._arrived)
-        stored = await self._bus.state(StreamName.INTAKE)
         start_seq = self._last_seq + 1
         # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to stop.
         self._feed.start(
@@ -82,6 +82,10 @@ class Intake:
         self.judged += count
         return count
 
+    def has_sent(self, key: JobKey) -> bool:
+        """Whether a verdict on a name is on its way."""
+        return key in self._sent
+
     def echoed(self, key: JobKey) -> None:
         """A verdict has come back as a fact."""
         sent = self._sent.get(key)
@@ -92,10 +96,7 @@ class Intake:
         try:
             verdict = self._verdict(stored, settings)
         except DecodeError as error:
-            self.dead += 1
-            self._faults.hit("dead.before")
-            await bury(self._bus, self._clock, StreamName.INTAKE, stored, str(error))
-            self._faults.hit("dead.after")
+            await self._bury(stored, str(error))
             return
         if verdict is None:
             return
@@ -109,6 +110,16 @@ class Intake:
             self._break(str(error))
             return
         future.add_done_callback(self._on_stored)
+
+    async def _bury(self, stored: Stored, reason: str) -> None:
+        self._faults.hit("dead.before")
+        try:
+            await bury(self._bus, self._clock, StreamName.INTAKE, stored, reason)
+        except TransientError as error:
+            self._break(error.reason)
+            return
+        self._faults.hit("dead.after")
+        self.dead += 1
 
     def _verdict(self, stored: Stored, settings: Settings) -> JobSeen | None:
         """Verdict on a stored request, None where there is nothing to say.

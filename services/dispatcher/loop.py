@@ -143,7 +143,7 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: say everything again.
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
-        await self.views.bury_the_dead(now_ms)
+        await self.views.bury_the_dead(now_ms, is_spoken_of=self.intake.has_sent)
 
     async def round(self) -> bool:
         """One round; returns whether it appended a record.

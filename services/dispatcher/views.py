@@ -5,8 +5,10 @@ a reign.
 """
 
 import asyncio
+import functools
 import heapq
 import itertools
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -72,14 +74,23 @@ class Views:
             self._written[key] = mark
             await self._submit(key, status)
 
-    async def bury_the_dead(self, now_ms: int) -> None:
-        """Let jobs that have been over for long enough give up their names."""
+    async def bury_the_dead(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
+        """Let jobs that have been over for long enough give up their names.
+
+        Args:
+            now_ms: The time.
+            is_spoken_of: Whether a verdict on a name is on its way; a tombstone must not be stored over it.
+        """
         after_ms = self._state.fold.settings.tombstone_after_ms
+        later: list[tuple[int, JobKey, str]] = []
         while self._over and now_ms - self._over[0][0] >= after_ms:
             _, key, uid = heapq.heappop(self._over)
             job = self._state.jobs.get(key)
             status = status_of(self._state, key, at_ms=now_ms)
             if job is None or status is None or job.uid != uid or status.phase not in _OVER:
+                continue
+            if is_spoken_of(key):
+                later.append((now_ms, key, uid))
                 continue
             tombstone = msgspec.structs.replace(
                 job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=now_ms
@@ -88,9 +99,11 @@ class Views:
             try:
                 future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(tombstone))
             except TransientError:
-                heapq.heappush(self._over, (now_ms, key, uid))
-                return
-            future.add_done_callback(self._on_tombstone)
+                later.append((now_ms, key, uid))
+                break
+            future.add_done_callback(functools.partial(self._on_tombstone, (now_ms, key, uid)))
+        for entry in later:
+            heapq.heappush(self._over, entry)
 
     async def _submit(self, key: JobKey, status: JobStatus) -> None:
         self._faults.hit("status.before")
@@ -118,7 +131,7 @@ class Views:
         else:
             raise error
 
-    def _on_tombstone(self, future: "asyncio.Future[int]") -> None:
+    def _on_tombstone(self, entry: tuple[int, JobKey, str], future: "asyncio.Future[int]") -> None:
         if future.cancelled():
             return
         error = future.exception()
@@ -127,7 +140,8 @@ class Views:
         elif not isinstance(error, ShellError):
             raise error
         else:
-            _LOG.warning("tombstone not stored", reason=str(error))
+            _LOG.warning("tombstone not stored, later again", reason=str(error))
+            heapq.heappush(self._over, entry)
 
     def _lost(self, key: JobKey) -> None:
         self._written.pop(key, None)

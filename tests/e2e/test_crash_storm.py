@@ -13,7 +13,6 @@ from berth.runtime.server import EmbeddedServer
 from schemas.subjects import StreamName
 from tests.support.load import Load, Watch, verify
 from tests.support.processes import Service, Services, services
-from tests.support.waiting import pause, until
 
 KILLED: Final = -9
 COUNTS: Final = {
@@ -84,7 +83,7 @@ class Storm:
                 load.stop()
                 await working
             self.dispatcher.start()
-            await self._settle(watch, load)
+            await load.settle()
             for service in (self.dispatcher, *self.scorers):
                 await service.stop()
             await verify(watch, load.acked)
@@ -104,26 +103,6 @@ class Storm:
             if self.scorers and number % 4 == 1:
                 await self.scorers[0].kill()
                 self.scorers[0].start()
-
-    async def _settle(self, watch: Watch, load: Load) -> None:
-        """All asked for has a verdict, all that ran has ended, and the last words are said."""
-        last = max(sequence for sequence, message in load.acked if message is not None)
-        await until(
-            lambda: watch.judged >= last or not self.dispatcher.is_running,
-            deadline_s=30,
-            what=f"verdicts of {self.cell} up to {last}, at {watch.judged}\n{self.dispatcher.log()}",
-        )
-        assert self.dispatcher.is_running, self.dispatcher.log()
-        await load.drain()
-        await at_rest(watch)
-
-
-async def at_rest(watch: Watch) -> None:
-    """Wait until a cell says nothing new for a while."""
-    before = (-1, -1)
-    while before != (now := (len(watch.facts), len(watch.records))):
-        before = now
-        await pause(0.7)
 
 
 @pytest.mark.timeout(200)

@@ -31,6 +31,7 @@ from tests.support.waiting import pause, until
 Key = tuple[str, str]
 RUBBISH = b"no request at all"
 _RETRY_S = 0.05
+_QUIET_S = 0.7
 _KEPT_FULL = 0.6
 """Part of the chips that may be taken before the oldest gangs are let go."""
 
@@ -226,6 +227,16 @@ class Load:
             await pause(0.01)
         raise AssertionError(f"{len(self.watch.fold.holdings)} gangs do not go")
 
+    async def settle(self) -> None:
+        """Wait until all that was asked for has a verdict, all that ran has ended, and nothing new is said."""
+        last = max(sequence for sequence, message in self.acked if isinstance(message, JobRequest))
+        watch = self.watch
+        await until(
+            lambda: watch.judged >= last, deadline_s=30, what=f"verdicts up to {last} in {self.bus.subjects.cell}"
+        )
+        await self.drain()
+        await at_rest(watch)
+
     async def _ask(self) -> None:
         self.count += 1
         dice = self._random.random()
@@ -272,6 +283,14 @@ class Load:
         self._gone.add(holding.key)
         fact = pods_of(holding, phase)
         await stored(self.bus, self.bus.subjects.fact_pod(holding.namespace, holding.name), encode(fact))
+
+
+async def at_rest(watch: Watch) -> None:
+    """Wait until a cell says nothing new for a while."""
+    before = (-1, -1)
+    while before != (now := (len(watch.facts), len(watch.records))):
+        before = now
+        await pause(_QUIET_S)
 
 
 async def verify(watch: Watch, acked: Sequence[tuple[int, JobRequest | JobCancel | None]]) -> State:
