@@ -35,7 +35,7 @@ def test_any_number_of_shards_writes_the_same_ledger_to_the_byte(steps: list[Ste
 
 
 async def test_one_chip_more_on_one_node_makes_another_ledger() -> None:
-    steps = [Step("submit", one=number % 6, two=number, three=0) for number in range(12)]
+    steps = [Step("submit", one=0, two=3, three=0) for _ in range(5)]
     ledgers = []
     for chips in (0xFF, 0x7F):
         cell = await Cell(shards=3).open()
