@@ -2,8 +2,12 @@
 
 import asyncio
 
+import msgspec
+
+from berth.core.ledger import LedgerDump
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.feeds import newest_snapshot
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Gap, Stored
 from schemas.envelope import DecodeError, decode
@@ -48,7 +52,17 @@ async def bind_on(cluster: Cluster, bus: Bus, clock: Clock, config: BinderConfig
         filters=filters,
         created=facts.created,
     )
-    records = bus.follow(StreamName.LEDGER, on_message=intake.take_record, on_gap=intake.take_gap)
+    ledger = await bus.state(StreamName.LEDGER)
+    snapshot = await newest_snapshot(bus)
+    if snapshot is not None:
+        loop.work.restore(msgspec.msgpack.decode(snapshot.ledger, type=LedgerDump))
+    records = bus.follow(
+        StreamName.LEDGER,
+        on_message=intake.take_record,
+        on_gap=intake.take_gap,
+        start_seq=loop.work.head + 1,
+        created=ledger.created,
+    )
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_on_gap(), name="watch for gaps")

@@ -8,6 +8,7 @@ business any more.
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from berth.core.ledger import LedgerDump
 from schemas.envelope import body_of, open_envelope
 from schemas.facts import OutcomeSeen, OutcomeState
 from schemas.ledger import Adoption, Epoch, Round, Verdict
@@ -68,6 +69,24 @@ class Work:
     _outcomes: dict[tuple[str, str], OutcomeSeen] = field(default_factory=dict)
     _epoch_is_sure: bool = True
     _settled: bool = False
+
+    def restore(self, dump: LedgerDump) -> None:
+        """Begin with a ledger that a snapshot has folded; records from behind ``dump.head`` follow."""
+        self.head, self.epoch = dump.head, dump.epoch
+        for holding in dump.holdings:
+            attempt = Attempt(
+                holding.namespace,
+                holding.name,
+                holding.uid,
+                holding.attempt,
+                holding.placement,
+                holding.ledger_seq,
+                evict_seq=dump.head if holding.ending else 0,
+                evict_reason=holding.ending,
+                foreign=holding.foreign,
+            )
+            self.attempts[holding.key] = attempt
+            self._join(attempt)
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
         """Take a record of the ledger; returns the attempts that it concerns, in its order.

@@ -1,0 +1,53 @@
+"""The binder starts from the newest snapshot; records before it need not be kept."""
+
+import asyncio
+
+from schemas.envelope import decode
+from schemas.facts import OutcomeSeen
+from schemas.simulation import GangBound
+from schemas.subjects import StreamName
+from services.binder.app import bind_on
+from services.binder.cluster import Gang
+from services.binder.config import BinderConfig
+from tests.support.cells import Cell, a_job, a_node
+from tests.support.fake_bus import FakeBus
+from tests.support.waiting import until
+
+
+class TakesAll:
+    def __init__(self) -> None:
+        self.bound: list[str] = []
+
+    async def bind(self, gang: Gang) -> GangBound:
+        self.bound.append(gang.uid)
+        return GangBound(gang.placement.pods())
+
+    async def evict(self, gang: Gang, *, reason: str) -> None:
+        raise AssertionError(f"nothing is to be evicted, {gang.uid} was: {reason}")
+
+
+async def test_an_attempt_that_only_the_snapshot_still_knows_is_bound() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("n0")])
+    await cell.submit(a_job("old"))
+    await cell.turns(2)
+    await cell.dispatcher.snapshots.write()
+    head = (await cell.user.state(StreamName.LEDGER)).last_seq
+    await cell.submit(a_job("new"))
+    await cell.turns(2)
+    await cell.user.purge(StreamName.LEDGER, keep_from_seq=head + 1)
+    assert (await cell.user.state(StreamName.LEDGER)).first_seq > 1
+    cluster = TakesAll()
+    stop = asyncio.Event()
+    bus = FakeBus(cell.server, cell.cell)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bind_on(cluster, bus, cell.clock, BinderConfig(), stop), name="binder")
+        await until(lambda: len(cluster.bound) == 2, deadline_s=10, what="both are bound")
+        await cell.settle()
+        stop.set()
+    await bus.close()
+    assert sorted(cluster.bound) == ["uid-new", "uid-old"]
+    told = await cell.user.last(StreamName.FACTS, cell.user.subjects.fact_outcome("default", "old"))
+    assert told is not None
+    assert decode(told.data, OutcomeSeen).state == "bound"
+    await cell.close()
