@@ -69,7 +69,9 @@ async def connected(common: Common) -> AsyncIterator[NatsBus]:
 
 
 def _cause(error: ShellError) -> str:
-    return str(error).rpartition(": ")[2] or str(error)
+    """The last part of an error's words; a name of an exception in it says nothing to a person."""
+    words = str(error).rpartition(": ")[2] or str(error)
+    return "connection refused" if "refused" in words.lower() else words
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:

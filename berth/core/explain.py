@@ -271,7 +271,7 @@ def _explained(
         index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
         shape = gang.klass[index][0]
         told.task, told.chips = gang.tasks[index], shape.chips
-        told.nearest = _nearest(board, shape)
+        told.nearest = _nearest(board, shape) if refusal.code == "no-room" else []
     return told
 
 

@@ -101,7 +101,7 @@ def sentences(told: Explanation) -> list[str]:
         lines.append(f"Product form {told.form} ({told.title}), because {told.because}.")
     match told.outcome:
         case "placed":
-            lines += [_choice_words(choice, told) for choice in told.choices[:_RANKS_TOLD]]
+            lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
             if len(told.choices) > _RANKS_TOLD:
                 lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")
             if not told.is_confirmed:
@@ -121,7 +121,8 @@ def sentences(told: Explanation) -> list[str]:
     return lines
 
 
-def _choice_words(choice: Choice, told: Explanation) -> str:
+def _choice_words(rank: int, told: Explanation) -> str:
+    choice = told.choices[rank]
     chips = (
         f"chip{'s' if len(choice.chips) > 1 else ''} {', '.join(map(str, choice.chips))}"
         if choice.chips
@@ -134,11 +135,13 @@ def _choice_words(choice: Choice, told: Explanation) -> str:
     words = f"{head} Runner-up {rival.node}: {_standing_words(rival, told)}; "
     match rival.lost_by:
         case "score":
-            return f"{words}its score is lower by {choice.score - rival.score}."
+            words += f"its score is lower by {choice.score - rival.score}"
         case "name":
-            return f"{words}equal score, and its name comes later."
+            words += "equal score, and its name comes later"
         case "better":
-            return f"{words}{_better_words(told.basis)}."
+            words += _better_words(told.basis)
+    is_next = rank + 1 < len(told.choices) and told.choices[rank + 1].node == rival.node
+    return f"{words}; rank {rank + 1} takes it." if is_next else f"{words}."
 
 
 def _better_words(basis: Basis) -> str:

@@ -1,0 +1,228 @@
+"""Explanations: decided again on what the record knew, with the runner-up and why it lost."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from berth.core.explain import explain, explain_now, explain_rejection
+from berth.core.explanation import Basis, Explanation, sentences
+from berth.core.jobs import validate
+from berth.runtime.history import state_at, state_now, verdict_on
+from schemas.envelope import body_of, open_envelope
+from schemas.facts import PodPhase
+from schemas.intake import Task
+from schemas.ledger import Round, Settings
+from schemas.nodes import NodeCondition
+from schemas.refusal import Refusal
+from schemas.subjects import StreamName
+from tests.support.cells import Cell, a_job, a_node
+
+
+@pytest.fixture
+async def cell() -> AsyncIterator[Cell]:
+    opened = await Cell().open()
+    yield opened
+    await opened.close()
+
+
+def on(node: str) -> dict[str, str]:
+    return {"accelerator-type": "module-910b-8", "kubernetes.io/hostname": node}
+
+
+async def told(cell: Cell, name: str, *, placed: bool = False) -> Explanation:
+    """Explanation of a job's verdict from history alone."""
+    kept = await verdict_on(cell.user, f"uid-{name}", placed=placed)
+    assert kept is not None
+    state = await state_at(cell.user, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
+    assert state is not None
+    found = explain(state, kept.record, f"uid-{name}", ledger_seq=kept.sequence)
+    assert found is not None
+    return found
+
+
+async def test_a_placed_gang_shows_each_rank_and_its_runner_up(cell: Cell) -> None:
+    await cell.nodes([a_node("a"), a_node("b"), a_node("c")])
+    await cell.submit(a_job("job", chips=8, replicas=2))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.outcome == "placed"
+    assert found.is_confirmed
+    assert [(choice.rank, choice.node, choice.chips) for choice in found.choices] == [
+        (0, "a", list(range(8))),
+        (1, "b", list(range(8))),
+    ]
+    rivals = [choice.runner_up for choice in found.choices]
+    assert [(rival.node, rival.lost_by) for rival in rivals if rival is not None] == [("b", "name"), ("c", "name")]
+    words = sentences(found)
+    assert words[0] == (
+        "Product form module910bx8 (A2, 8 chips in one full mesh), because node selector accelerator-type is module-910b-8."
+    )
+    assert "Runner-up b: score 792" in words[1]
+    assert words[1].endswith("equal score, and its name comes later; rank 1 takes it.")
+
+
+async def test_moving_one_chip_moves_the_runner_up(cell: Cell) -> None:
+    """Fewer free chips score higher: three chips taken on c make it the better rival."""
+    await cell.nodes([a_node(name) for name in "abc"])
+    await cell.submit(a_job("first", chips=4), a_job("second", chips=2))
+    await cell.turns(2)
+    before = await told(cell, "second")
+    await cell.submit(a_job("third", chips=3, node_selector=on("c")))
+    await cell.turns(2)
+    await cell.submit(a_job("fourth", chips=2))
+    await cell.turns(2)
+    after = await told(cell, "fourth")
+    one, other = before.choices[0].runner_up, after.choices[0].runner_up
+    assert one is not None
+    assert other is not None
+    assert (one.node, one.free, other.node, other.free) == ("b", 8, "c", 5)
+    assert sentences(before)[-1] != sentences(after)[-1]
+    assert other.score - one.score == 3
+
+
+async def test_verdicts_before_it_in_the_same_record_count(cell: Cell) -> None:
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("job-0", chips=4), a_job("job-1", chips=4))
+    await cell.turns(2)
+    records = [body_of(open_envelope(data), Round) for data in (await cell.ledger())[1:]]
+    assert [len(record.verdicts) for record in records] == [2]
+    second = await told(cell, "job-1")
+    assert (second.choices[0].node, second.choices[0].chips, second.choices[0].free) == ("a", [4, 5, 6, 7], 4)
+    assert sentences(second)[-1].endswith(
+        "Runner-up b: score 792, 8 usable chips free before; its score is lower by 4."
+    )
+
+
+async def test_one_unhealthy_chip_moves_the_runner_up() -> None:
+    texts = []
+    for unhealthy in (0, 0b1):
+        cell = await Cell().open()
+        await cell.nodes([a_node("a"), a_node("b"), a_node("c")])
+        await cell.health("bucket-", [NodeCondition("b", unhealthy=unhealthy)])
+        await cell.submit(a_job("job", chips=8))
+        await cell.turns(2)
+        texts.append(sentences(await told(cell, "job"))[-1])
+        await cell.close()
+    assert "Runner-up b: " in texts[0]
+    assert "Runner-up c: " in texts[1]
+
+
+async def test_a_waiting_gang_names_the_nearest_nodes_and_who_holds_their_chips(cell: Cell) -> None:
+    await cell.nodes([a_node(name) for name in "abcd"])
+    await cell.submit(
+        *[a_job(f"on-{node}", chips=chips, node_selector=on(node)) for node, chips in zip("abcd", (6, 2, 8, 4), strict=True)],
+    )  # fmt: skip
+    await cell.turns(2)
+    await cell.submit(a_job("big", chips=8))
+    await cell.turns(2)
+    found = await told(cell, "big")
+    assert found.outcome == "waiting"
+    assert [(near.node, near.free, near.reason, near.held_by) for near in found.nearest] == [
+        ("b", 6, "shortage", ["default/on-b"]),
+        ("d", 4, "shortage", ["default/on-d"]),
+        ("a", 2, "shortage", ["default/on-a"]),
+    ]
+    words = sentences(found)
+    assert words[1] == "It waits: 0 of 4 nodes fit: 4 have fewer than 8 free chips."
+    assert words[2] == (
+        "Near: b, 6 of 8 chips free, has fewer than 8 free chips; chips there are held by default/on-b."
+    )
+
+
+async def test_a_finished_job_is_explained_from_its_placement(cell: Cell) -> None:
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("job", chips=2))
+    await cell.turns(2)
+    await cell.pods("job", PodPhase.SUCCEEDED)
+    await cell.turns(2)
+    found = await told(cell, "job", placed=True)
+    assert (found.outcome, found.choices[0].node) == ("placed", "a")
+
+
+async def test_history_that_is_gone_is_not_guessed(cell: Cell) -> None:
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("job", chips=2))
+    await cell.turns(2)
+    kept = await verdict_on(cell.user, "uid-job")
+    assert kept is not None
+    await cell.user.purge(StreamName.SNAPSHOT, subject=f"{cell.user.subjects.root}snapshot.>")
+    await cell.user.purge(StreamName.LEDGER, keep_from_seq=kept.sequence)
+    assert await state_at(cell.user, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq) is None
+
+
+async def test_without_history_the_state_of_now_is_told_and_marked(cell: Cell) -> None:
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("job", chips=8))
+    await cell.turns(2)
+    kept = await verdict_on(cell.user, "uid-job")
+    assert kept is not None
+    found = explain_now(await state_now(cell.user, cell.clock), kept.verdict, ledger_seq=kept.sequence)
+    assert found is not None
+    assert found.basis.is_current
+    choice = found.choices[0]
+    assert (choice.node, choice.score, choice.free) == ("a", 792, 8), "its own chips are put back before it is scored"
+    assert sentences(found)[-1].startswith("The history of this decision is no longer kept")
+
+
+async def test_every_choice_of_a_mixed_load_is_confirmed(cell: Cell) -> None:
+    products = ("module910x8", "module910bx16", "module910a3x16", "chip4-node8", "310p-duo", "soft-share")
+    share = {f"huawei.com/scheduler.softShareDev.{key}": value for key, value in (("aicoreQuota", "30"), ("hbmQuota", "9000"), ("policy", "elastic"))}  # fmt: skip
+    await cell.nodes([a_node(f"{product}-{number}".lower(), product) for product in products for number in range(3)])
+    await cell.health("bucket-", [NodeCondition("module910bx16-0", unhealthy=0b100, network_unhealthy=0b1)])
+    names = []
+    for product in products:
+        for index, (chips, replicas) in enumerate(((1, 1), (2, 1), (4, 1), (8, 2))):
+            names.append(f"{product}-job-{index}")
+            soft = product == "soft-share"
+            job = a_job(
+                names[-1], chips=1 if soft else chips, replicas=1 + index if soft else replicas, product=product
+            )
+            await cell.submit(msgspec.structs.replace(job, labels=job.labels | (share if soft else {})))
+        await cell.turns(1)
+    await cell.turns(3)
+    outcomes = [await told(cell, name) for name in names]
+    assert {found.outcome for found in outcomes} >= {"placed"}
+    assert [found.name for found in outcomes if not found.is_confirmed] == []
+    assert sum(len(found.choices) for found in outcomes) > 25
+
+
+async def test_nodes_of_a_scorer_that_did_not_answer_are_spoken_of() -> None:
+    cell = await Cell(shards=2).open()
+    try:
+        await cell.nodes([a_node(f"n{number}", leaf=f"leaf-{number}") for number in range(6)])
+        await cell.turns(1)
+        silent = cell.buses[-1]
+        await silent.close()
+        await cell.submit(a_job("job", chips=1))
+        await cell.turns(2)
+        found = await told(cell, "job")
+    finally:
+        await cell.close()
+    assert found.basis.missing_shards == [1]
+    assert found.is_confirmed
+    assert sentences(found)[-1] == "Scorers of shard 1 did not answer; their nodes were out."
+
+
+def test_a_rejection_names_the_field_and_the_setting() -> None:
+    job = a_job("job", chips=4, replicas=2, product="module910x8")
+    refusal = validate(job, Settings())
+    assert isinstance(refusal, Refusal)
+    found = explain_rejection("default", "job", "u", refusal, basis=Basis(at_ms=5))
+    assert (found.field, found.value, found.setting) == ("tasks", "8 chips in 2 pods", "decisions.strict_job_shape")
+    assert sentences(found) == [
+        "Product form module910x8 (910A module, 8 chips in two rings), because node selector accelerator-type is module.",
+        "It was turned away: tasks is '8 chips in 2 pods': up to 8 chips in one pod (setting strict_job_shape).",
+        "The setting decisions.strict_job_shape of the dispatcher asks for this.",
+    ]
+
+
+async def test_pods_of_several_tasks_are_explained_in_rank_order(cell: Cell) -> None:
+    await cell.nodes([a_node("a"), a_node("b")])
+    tasks = [Task("scheduler", 1, 1), Task("worker", 2, 4)]
+    await cell.submit(a_job("job", tasks=tasks))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert [choice.task for choice in found.choices] == ["scheduler", "worker", "worker"]
+    assert [choice.node for choice in found.choices] == ["a", "a", "b"]
+    assert found.is_confirmed
