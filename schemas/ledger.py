@@ -25,6 +25,8 @@ class Settings(Part, frozen=True):
     """How long a gang that was refused while a shard was missing waits for its next try."""
     tombstone_after_ms: int = 600_000
     """How long a finished or cancelled job keeps its name in the facts."""
+    strict_label_values: bool = True
+    """A label with a value that it cannot have is refused. Off under ``reference_parity``, which reads it as absent."""
 
 
 class Epoch(Message, frozen=True):

@@ -24,8 +24,13 @@ SHARE_AICORE: Final = "huawei.com/scheduler.softShareDev.aicoreQuota"
 SHARE_HBM: Final = "huawei.com/scheduler.softShareDev.hbmQuota"
 SHARE_POLICY: Final = "huawei.com/scheduler.softShareDev.policy"
 
+LABEL_VALUES: Final = {
+    "subHealthyStrategy": ("ignore", "graceExit", "forceExit", "hotSwitch"),
+    "npu-310-strategy": ("card", "chip"),
+    "tor-affinity": ("normal-schema", "large-model-schema", "null"),
+}
+"""Labels that take only certain values. The reference reads any other value as if the label were absent."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
-SUB_HEALTH_STRATEGIES: Final = ("ignore", "graceExit", "forceExit", "hotSwitch")
 CHIPS_MAX: Final = 64
 """Most chips of a node."""
 _AICORE_MAX: Final = 100
@@ -60,19 +65,19 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
 
     A job whose tasks ask no chips is sound whatever its resource: its pods are plain pods.
     """
-    refusal = _check_tasks(request) or _check_minimum(request)
+    refusal = _check_tasks(request) or _check_minimum(request) or _check_labels(request, settings)
     if refusal is not None:
         return refusal
     task_chips = tuple(task.chips for task in request.tasks)
     strategy = request.labels.get(SUB_HEALTHY, "ignore")
-    sub_health = strategy if strategy in SUB_HEALTH_STRATEGIES else "ignore"
+    sub_health = strategy if strategy in LABEL_VALUES[SUB_HEALTHY] else "ignore"
     if not any(task_chips):
         return ValidJob(task_chips=task_chips, sub_health=sub_health)
     chosen = choose_form(
         resource=request.resource,
         labels=request.labels,
         annotations=request.annotations,
-        selector=request.node_selector,
+        selector=_selector(request),
     )
     if isinstance(chosen, Refusal):
         return chosen
@@ -247,6 +252,25 @@ def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
     if total > most and any(task.chips != most for task in request.tasks):
         return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"{most} chips in every pod {off}")
     return None
+
+
+def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
+    """Labels whose value is none that they can have."""
+    if settings.reference_parity or not settings.strict_label_values:
+        return None
+    for label, values in LABEL_VALUES.items():
+        value = request.labels.get(label, values[0])
+        if value not in values:
+            expected = f"one of {', '.join(values)} (setting strict_label_values)"
+            return _refuse("invalid-argument", f"labels.{label}", value, expected)
+    return None
+
+
+def _selector(request: JobRequest) -> dict[str, str]:
+    """Selector by which the form is chosen: the job's, and what all tasks with chips ask alike."""
+    tasks = [task.node_selector for task in request.tasks if task.chips]
+    shared = {key: value for key, value in tasks[0].items() if all(other.get(key) == value for other in tasks)}
+    return request.node_selector | shared
 
 
 def _check_share(request: JobRequest) -> Refusal | None:

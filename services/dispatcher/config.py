@@ -13,9 +13,11 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Settings that decisions depend on. A change begins a new epoch."""
 
     reference_parity: bool = False
-    """Every documented decision goes the reference's way; switches ``strict_job_shape`` off."""
+    """Every documented decision goes the reference's way; switches the two ``strict_`` settings off."""
     strict_job_shape: bool = True
     """910A: up to 8 chips in one pod, more means 8 a pod."""
+    strict_label_values: bool = True
+    """A label with a value that it cannot have is refused; off, it counts as absent."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -189,9 +189,24 @@ def test_jobs_without_chips_are_plain_pods_whatever_their_resource() -> None:
         assert form_of(valid) is None
 
 
-def test_an_unknown_sub_health_strategy_counts_as_ignore() -> None:
-    assert accepted(a_job((1, 8), labels={"subHealthyStrategy": "stranger"})).sub_health == "ignore"
+def test_an_unknown_label_value_is_refused_and_counts_as_absent_under_parity() -> None:
+    job = a_job((1, 8), labels={"subHealthyStrategy": "stranger"})
+    found = validate(job, DEFAULTS)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.field, found.value) == ("invalid-argument", "labels.subHealthyStrategy", "stranger")
+    assert found.expected == "one of ignore, graceExit, forceExit, hotSwitch (setting strict_label_values)"
+    assert accepted(job, PARITY).sub_health == "ignore"
+    assert accepted(job, Settings(strict_label_values=False)).sub_health == "ignore"
     assert accepted(a_job((1, 8), labels={"subHealthyStrategy": "hotSwitch"})).sub_health == "hotSwitch"
+
+
+def test_the_form_follows_from_what_the_tasks_with_chips_ask_alike() -> None:
+    box = {"accelerator-type": "module-910b-16"}
+    scheduler = Task("scheduler", 1, 0)
+    found = validate(a_job(scheduler, Task("worker", 2, 16, node_selector=box)), Settings(strict_job_shape=False))
+    assert isinstance(found, Refusal)  # a task without chips beside others is refused by the form's own check
+    assert found.form == "module910bx16"
+    assert accepted(a_job(Task("worker", 2, 16, node_selector=box))).form == "module910bx16"
 
 
 def share_labels(aicore: str = "20", hbm: str = "1024", policy: str = "elastic") -> dict[str, str]:
