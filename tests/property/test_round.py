@@ -13,6 +13,7 @@ from berth.core.offers import candidates_of, merge
 from berth.core.packing import pack_health, pack_nodes
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer, offer_of
+from berth.core.shares import SharedNode
 from berth.core.sharing import pick_chip, share_row
 from berth.core.state import State
 from berth.formats.node_products import NODE_PRODUCTS
@@ -117,8 +118,9 @@ def gangs_of(draw: st.DrawFn) -> list[Gang]:
     gangs = []
     kinds: list[tuple[list[int], list[Shape]]] = []
     for number in range(draw(st.integers(1, 8))):
-        if kinds and draw(st.booleans()):
-            pods, shapes = draw(st.sampled_from(kinds))
+        again = draw(st.booleans())
+        if kinds and again:
+            pods, shapes = kinds[draw(st.integers(0, len(kinds) - 1))]
         else:
             share = draw(st.one_of(st.none(), st.none(), SHARES))
             pods = draw(st.lists(st.integers(1, 4), min_size=1, max_size=1 if share else 2))
@@ -204,12 +206,12 @@ class Plain:
                 got.append((row, chips, shape))
         return [(self.table.names[row], chips) for row, chips, _ in got]
 
-    def _again(self, shape: Shape, row: int, reason: int, score: int, before: dict[int, object]) -> tuple[int, int]:
+    def _again(self, shape: Shape, row: int, reason: int, score: int, before: dict[int, SharedNode]) -> tuple[int, int]:
         """The capacity of a soft-share node is judged without the gang's own pods."""
         node, old = self.shares.nodes.get(row), before.get(row)
         if shape.share is None or node is None or node == old or reason not in {NodeReason.FITS, NodeReason.QUOTA}:
             return reason, score
-        return share_row(self.shares, shape, row, now=node, base=old, settings=self.settings)  # type: ignore[arg-type]
+        return share_row(self.shares, shape, row, now=node, base=old, settings=self.settings)
 
     def _pick(self, shape: Shape, row: int) -> tuple[int, ...]:
         rule = self.scorer.rule(shape)
