@@ -13,8 +13,10 @@ from berth.runtime.server import EmbeddedServer
 from schemas.subjects import StreamName
 from tests.support.load import Load, Watch, verify
 from tests.support.processes import Service, Services, services
+from tests.support.waiting import until
 
 KILLED: Final = -9
+UNREACHED: Final = 1
 COUNTS: Final = {
     "lease": (1, 2, 3),
     "epoch": (1, 1, 1, 1),
@@ -29,8 +31,11 @@ COUNTS: Final = {
 CELLS: Final = 6
 SHARDS: Final = (0, 0, 0, 0, 1, 2)
 TRIMMED: Final = (1, 4)
-"""Cells where old facts are dropped during the storm, so that starts need LATEST and ledgers are pruned."""
-FACTS_KEPT_BYTES: Final = 40_000
+"""Cells where old facts are dropped during the storm, so that starts need LATEST and ledgers are pruned. Their server is
+left alone: an observer that is cut off misses what is pruned meanwhile."""
+BLOWS: Final = (12, 24, 36)
+"""After so many deaths of dispatchers the server of the other cells dies too."""
+FACTS_KEPT_BYTES: Final = 8_000
 
 
 def strikes() -> list[str]:
@@ -52,6 +57,8 @@ class Storm:
         self.killed: Counter[str] = Counter()
         self.is_trimmed = number in TRIMMED
         self.seed = number
+        self.unreached = 0
+        """Starts that found no server."""
         shards = SHARDS[number]
         self.dispatcher = made.service(
             "dispatcher",
@@ -82,7 +89,9 @@ class Storm:
                 await self._strike(bus, watch)
                 load.stop()
                 await working
-            self.dispatcher.start()
+            for service in (self.dispatcher, *self.scorers):
+                if not service.is_running:
+                    service.start()
             await load.settle()
             for service in (self.dispatcher, *self.scorers):
                 await service.stop()
@@ -90,14 +99,17 @@ class Storm:
             await watch.stop()
             if self.is_trimmed:
                 assert (await bus.state(StreamName.LEDGER)).first_seq > 1, "the ledger was not pruned"
-        assert self.dispatcher.starts == len(self.points) + 1
+        assert self.dispatcher.starts == len(self.points) + self.unreached + 1
 
     async def _strike(self, bus: NatsBus, watch: Watch) -> None:
         for number, point in enumerate(self.points):
             self.dispatcher.start(fault_point=point)
-            assert await self.dispatcher.ended() == KILLED, self.dispatcher.log()
+            while (code := await self.dispatcher.ended()) == UNREACHED and not self.is_trimmed:
+                self.unreached += 1
+                self.dispatcher.start(fault_point=point)
+            assert code == KILLED, self.dispatcher.log()
             self.killed[point.partition(":")[0]] += 1
-            if self.is_trimmed and number % 3 == 2:
+            if self.is_trimmed and number % 2:
                 await watch.reach_heads()
                 await bus.ensure_streams(max_bytes={StreamName.FACTS: FACTS_KEPT_BYTES})
             if self.scorers and number % 4 == 1:
@@ -105,16 +117,35 @@ class Storm:
                 self.scorers[0].start()
 
 
+async def strike_server(server: EmbeddedServer, storms: list[Storm], blows: list[int]) -> None:
+    """Kill the server now and then, until as often as it is to be."""
+    for blow in BLOWS:
+        await until(
+            lambda: sum(storm.killed.total() for storm in storms) >= blow,  # noqa: B023  # waited for here
+            deadline_s=150,
+            what=f"{blow} deaths",
+        )
+        await server.restart()
+        blows.append(blow)
+
+
 @pytest.mark.timeout(200)
 async def test_no_job_is_lost_and_none_placed_twice_wherever_the_dispatcher_dies(
     own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     points = strikes()
-    with services(tmp_path, own_server.url) as made:
-        storms = [Storm(number, made, points[number::CELLS]) for number in range(CELLS)]
-        async with asyncio.TaskGroup() as group:
-            for storm in storms:
-                group.create_task(storm.run(own_server.url), name=storm.cell)
+    blows: list[int] = []
+    async with EmbeddedServer(tmp_path / "calm") as calm:
+        with services(tmp_path, own_server.url) as made, services(tmp_path, calm.url) as made_calm:
+            storms = [
+                Storm(number, made_calm if number in TRIMMED else made, points[number::CELLS])
+                for number in range(CELLS)
+            ]
+            async with asyncio.TaskGroup() as group:
+                for storm in storms:
+                    group.create_task(storm.run(calm.url if storm.is_trimmed else own_server.url), name=storm.cell)
+                group.create_task(strike_server(own_server, storms, blows), name="server")
     killed = sum((storm.killed for storm in storms), Counter[str]())
     assert killed.total() == len(points) >= 50
     assert set(killed) == set(POINTS)
+    assert len(blows) == len(BLOWS)

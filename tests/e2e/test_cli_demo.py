@@ -1,0 +1,82 @@
+"""The demo runs to its end, and leaves nothing behind."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from berth.cli.app import call
+
+pytestmark = pytest.mark.timeout(180)
+ROOT = Path(__file__).parents[2]
+
+
+def demo(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603  # our own words
+        ["/usr/bin/env", f"TMPDIR={tmp_path}", sys.executable, "-m", "berth.cli", "demo", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def test_the_demo_places_refuses_and_ends(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    fates = [job["fate"] for job in told["jobs"]]
+    assert len(fates) >= 40
+    assert set(fates) == {"succeeded", "turned away", "too large", "cancelled"}
+    assert (fates.count("too large"), fates.count("cancelled")) == (1, 1)
+    assert all(job["reason"] for job in told["jobs"] if job["fate"] in {"turned away", "too large"})
+    assert sum(bool(job["waited_for"] and job["ranks"]) for job in told["jobs"]) >= 5
+    assert (told["double_allocations"], told["overcommits"]) == (0, 0)
+    assert told["placed"]["explanation"]["choices"][0]["runner_up"]
+    assert told["waited"]["explanation"]["nearest"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_shards_it_ends_alike_and_shows_a_table_and_a_map(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--shards", "0")
+    assert done.returncode == 0, done.stderr
+    assert "ring-1 " in done.stdout
+    assert "The cluster when most chips were in use" in done.stdout
+    assert "Chips given twice: 0" in done.stdout
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["jobs", "--url", "nats://127.0.0.1:9"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "nats://127.0.0.1:9" in err
+    assert "berth up" in err
+
+
+def test_a_wrong_command_is_told_in_a_line_and_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["jobs", "--nonsense"]) == 2
+    assert "--nonsense" in capsys.readouterr().err
+
+
+def test_a_topology_with_a_node_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text(
+        'apiVersion: berth/v1\nkind: Cluster\nnodes:\n  - {product: "310p", name: n}\n  - {product: "310p", name: n}\n'
+    )
+    assert call(["up", "--topology", str(path), "--port", "0"]) == 2
+    err = capsys.readouterr().err
+    assert "nodes[1].name: is 'n', expected another name: node 'n' is given twice" in err
+
+
+def test_settings_are_checked_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "dispatcher.toml"
+    path.write_text("shards = 3\n")
+    assert call(["check-config", "dispatcher", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shards"] == 3
+    path.write_text("shards = 1000\n")
+    assert call(["check-config", "dispatcher", str(path)]) == 2
+    assert "setting shards is 1000" in capsys.readouterr().err

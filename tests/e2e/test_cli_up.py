@@ -1,0 +1,234 @@
+"""The command line against everything that it starts: submit, look, explain, cancel, stop."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from berth.cli.app import call
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(90)
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+TOPOLOGY = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 7, name: "a2-{index}"}
+  - {product: module910x8, count: 2, name: "a1-{index}"}
+  - {product: 310p-duo, count: 2, name: "duo-{index}"}
+faults:
+  - {node: a2-6, chips: [0], kind: unhealthy}
+"""
+Ask = Callable[..., tuple[int, Any, str]]
+
+
+def a_manifest(name: str, **spec: object) -> str:
+    spec = {"product": "module910bx8", "chips": 8, "runFor": "1s"} | spec
+    return json.dumps({"apiVersion": "berth/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
+
+
+def wait_until(condition: Callable[[], object], *, what: str) -> None:
+    """Wait for a condition that runs commands: each has an event loop of its own, so it gets a thread."""
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.run(until(lambda: pool.submit(condition).result(), deadline_s=20, what=what))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A fleet for all tests of this module; at its end it must stop cleanly and leave nothing running."""
+    folder = tmp_path_factory.mktemp("up")
+    topology = folder / "topology.yaml"
+    topology.write_text(TOPOLOGY)
+    command = [sys.executable, "-m", "berth.cli", "up", "--json", "--port", "0", "--topology", str(topology)]
+    with (folder / "err").open("w") as errors:
+        process = subprocess.Popen(  # noqa: S603  # our own words
+            [*command, "--store", str(folder / "store")], stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, (folder / "err").read_text()
+    told = json.loads(line)
+    yield told
+    process.send_signal(signal.SIGTERM)
+    process.stdout.close()
+    assert process.wait(timeout=40) == 0, (folder / "err").read_text()
+    assert [name for name, pid in told["pids"].items() if Path(f"/proc/{pid}").exists()] == []
+
+
+@pytest.fixture
+def ask(running: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
+    """Run a command with ``--json``; ``manifest`` is written to a file that is added to its words."""
+
+    def run(*words: str, manifest: str = "") -> tuple[int, Any, str]:
+        more = []
+        if manifest:
+            path = tmp_path / "job.yaml"
+            path.write_text(manifest)
+            more = [str(path)]
+        code = call([*words, *more, "--json", "--url", running["url"]])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out else None, err
+
+    return run
+
+
+def test_up_tells_where_it_is_and_what_runs(running: dict[str, Any]) -> None:
+    assert running["nodes"] == 11
+    assert sorted(running["pids"]) == ["binder", "dispatcher", "nats-server", "nodesim", "scorer-0", "scorer-1"]
+
+
+def test_three_manifests_are_placed_explained_and_one_is_cancelled(ask: Ask) -> None:
+    files = [str(EXAMPLES / name) for name in ("soft-share-job.yaml", "volcano-job.yaml", "batch-job.yaml")]
+    code, out, _ = ask("submit", *files)
+    assert code == 0
+    assert [(job["name"], job["verdict"]) for job in out["jobs"]] == [
+        ("notebooks", "accepted"),
+        ("resnet", "accepted"),
+        ("infer", "accepted"),
+    ]
+    assert [bool(job["status"]["ranks"]) for job in out["jobs"]] == [False, True, True], "no node shares its chips"
+
+    _, rows, _ = ask("jobs", "--namespace", "vision")
+    assert [(row["name"], [rank["node"] for rank in row["ranks"]]) for row in rows] == [("resnet", ["a2-0", "a2-1"])]
+
+    code, told, _ = ask("explain", "vision/resnet")
+    assert code == 0
+    choices = told["explanation"]["choices"]
+    assert [(choice["node"], choice["runner_up"]["node"]) for choice in choices] == [("a2-0", "a2-1"), ("a2-1", "a2-2")]
+    assert told["explanation"]["is_confirmed"]
+    assert not told["explanation"]["basis"]["is_current"]
+
+    _, nodes, _ = ask("nodes")
+    by_name = {node["name"]: node for node in nodes}
+    assert by_name["a2-0"]["used"] == list(range(8))
+    assert by_name["a2-6"]["unhealthy"] == [0]
+
+    code, row, _ = ask("cancel", "resnet", "--namespace", "vision")
+    assert code == 0
+    assert row["phase"] in {"ending", "cancelled"}
+    wait_until(lambda: not ask("jobs", "--namespace", "vision")[1], what="the cancelled job is over")
+    code, _, err = ask("cancel", "vision/resnet")
+    assert code == 1
+    assert "cannot be cancelled: it is cancelled already" in err
+    told = ask("explain", "vision/resnet")[1]
+    assert told["explanation"]["choices"][0]["node"] == "a2-0"
+
+
+def test_wait_ends_when_a_job_is_placed(ask: Ask) -> None:
+    code, out, _ = ask("submit", "--wait", "--timeout", "20", manifest=a_manifest("quick"))
+    assert code == 0
+    assert out["jobs"][0]["status"]["phase"] in {"placed", "bound", "running"}
+
+
+def test_a_job_larger_than_the_cluster_is_told_so_and_the_rest_goes_on(ask: Ask) -> None:
+    code, out, _ = ask("submit", "--wait", "--timeout", "20", manifest=a_manifest("huge", replicas=40))
+    assert code == 1
+    status = out["jobs"][0]["status"]
+    assert (status["code"], status["field"], status["value"]) == ("larger-than-cluster", "tasks[0].replicas", "40")
+    assert "at most 72 chips of huawei.com/Ascend910" in status["expected"]
+    told = ask("explain", "huge")[1]
+    assert told["sentences"][1].startswith("It waits: larger than the cluster")
+    assert ask("cancel", "huge")[0] == 0
+
+
+def test_a_waiting_job_is_explained_with_the_nearest_nodes(ask: Ask) -> None:
+    assert ask("submit", manifest=a_manifest("seven", replicas=7))[0] == 0
+    told = ask("explain", "seven")[1]
+    assert told["phase"] == "waiting"
+    assert (told["explanation"]["nearest"][0]["node"], told["explanation"]["nearest"][0]["free"]) == ("a2-6", 7)
+    assert ask("cancel", "seven")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "value", "expected"),
+    [
+        ({"product": "module910bxx8"}, "spec.product", "'module910bxx8'", "'module910bx8'?"),
+        ({"product": "module910x8", "chips": 3}, "tasks[0].chips", "3", "1 to 8 except 3, 5, 6, 7"),
+        ({"replicas": 0}, "spec.replicas", "0", "at least one pod"),
+        ({"product": "module910x8", "chips": 4, "replicas": 2}, "tasks", "8 chips in 2 pods", "strict_job_shape"),
+        ({"softShare": {"aicore": 20, "hbmMib": 5, "policy": "best"}}, "spec.softShare.policy", "'best'", "best-effort"),
+        ({"product": None, "resource": "huawei.com/Ascend910-2c"}, "resource", "huawei.com/Ascend910-2c", "whole chips"),
+        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1}, "labels.npu-310-strategy", "row", "chip or card"),
+    ],
+)  # fmt: skip
+def test_a_request_that_cannot_be_is_refused_and_nothing_is_sent(
+    ask: Ask, spec: dict[str, object], field: str, value: str, expected: str
+) -> None:
+    bad = json.loads(a_manifest("bad", **spec))
+    bad["spec"] = {key: part for key, part in bad["spec"].items() if part is not None}
+    if value == "row":
+        bad["metadata"]["labels"] = {"npu-310-strategy": "row"}
+    code, out, _ = ask("submit", manifest=f"{a_manifest('good')}\n---\n{json.dumps(bad)}")
+    assert code == 1
+    assert out["jobs"] == []
+    (fault,) = out["faults"]
+    assert (fault["field"], fault["value"]) == (field, value)
+    assert expected in fault["expected"]
+    assert {row["name"] for row in ask("jobs", "--all")[1]}.isdisjoint({"good", "bad"})
+
+
+def test_every_error_of_all_files_is_told(ask: Ask, tmp_path: Path) -> None:
+    broken, short = tmp_path / "broken.yaml", tmp_path / "short.yaml"
+    broken.write_text("{a: [")
+    short.write_text("apiVersion: berth/v1\nkind: Job\nspec: {product: module910bx8}\n")
+    code, out, _ = ask(
+        "submit", str(broken), str(short), str(tmp_path / "none.yaml"), manifest=a_manifest("x", chips=9)
+    )
+    assert code == 1
+    assert [(Path(fault["file"]).name, fault["field"]) for fault in out["faults"]] == [
+        ("broken.yaml", "line 1, column 6"),
+        ("short.yaml", "metadata"),
+        ("none.yaml", ""),
+        ("job.yaml", "tasks[0].chips"),
+    ]
+
+
+def test_a_name_in_use_is_refused(ask: Ask) -> None:
+    assert ask("submit", manifest=a_manifest("long", runFor="30s"))[0] == 0
+    code, out, _ = ask("submit", manifest=a_manifest("long"))
+    assert code == 1
+    refusal = out["jobs"][0]["refusal"]
+    assert (refusal["code"], refusal["field"], refusal["value"]) == ("name-in-use", "name", "default/long")
+    assert "another name" in refusal["expected"]
+    assert ask("cancel", "long")[0] == 0
+
+
+def test_a_name_that_nobody_has_is_answered_with_near_ones(ask: Ask) -> None:
+    assert ask("submit", manifest=a_manifest("training"))[0] == 0
+    code, out, err = ask("explain", "trainin")
+    assert (code, out) == (1, None)
+    assert "no job is named default/trainin; near names: default/training" in err
+
+
+def test_a_cell_that_is_not_there_is_named(running: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["jobs", "--url", running["url"], "--cell", "elsewhere"]) == 1
+    assert "has no cell 'elsewhere'" in capsys.readouterr().err
+
+
+def test_what_people_see_is_one_line_a_job_and_a_drawing(
+    running: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["jobs", "--all", "--url", running["url"]]) == 0
+    assert capsys.readouterr().out.startswith("JOB ")
+    assert call(["nodes", "--url", running["url"]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 11 + 2
+    assert "network-unhealthy" in lines[-1]
+
+
+def test_a_service_that_is_killed_comes_back(running: dict[str, Any], ask: Ask) -> None:
+    os.kill(running["pids"]["dispatcher"], signal.SIGKILL)
+    code, out, _ = ask("submit", "--timeout", "30", manifest=a_manifest("after"))
+    assert code == 0
+    assert out["jobs"][0]["verdict"] == "accepted"
