@@ -24,6 +24,8 @@ Scores = NDArray[np.int32]
 
 HEALTH_STEP: Final = 1 << 14
 """Under ``health_first`` an allocatable chip is worth more than any difference of raw scores, which stay below 8,000."""
+_PICKS_MAX: Final = 1 << 14
+"""Picks that a rule remembers."""
 _SMALL_IDS: Final = 8
 _FITS: Final = int(NodeReason.FITS)
 _UNSTABLE: Final = int(NodeReason.UNSTABLE)
@@ -72,6 +74,7 @@ class ChipRule:
 
     __slots__ = (
         "_health",
+        "_picks",
         "_reason_at",
         "_reasons",
         "_size",
@@ -93,6 +96,7 @@ class ChipRule:
         self.drops = form.drops_network and distributed
         self._weights = weights
         self._health = weights.health
+        self._picks: dict[int, tuple[int, ...]] = {}
         self._unhealthy = weights.unhealthy
         self._topology = int(NodeReason.TOPOLOGY_HELPED if form.helped else NodeReason.TOPOLOGY)
         self._size = 1 << (8 if form.chip_ids <= _SMALL_IDS else 16)
@@ -173,7 +177,13 @@ class ChipRule:
 
     def pick(self, free: int, network: int) -> tuple[int, ...]:
         """Chips for the pod on a node that fits, in the order of picking."""
-        return pick_chips(self.form, self.usable(free, network), chips=self.chips, distributed=self.distributed)
+        usable = self.usable(free, network)
+        known = self._picks.get(usable)
+        if known is None:
+            known = pick_chips(self.form, usable, chips=self.chips, distributed=self.distributed)
+            if len(self._picks) < _PICKS_MAX:
+                self._picks[usable] = known
+        return known
 
     def _judge(self, usable: Masks) -> tuple[Reasons, Scores]:
         """Reason and the part of the score that follows from the mask alone."""

@@ -142,7 +142,10 @@ class Chooser:
         """
         view = self._views[shape]
         if view.seen < len(self._log):
+            rule = self._scorer.rule(shape)
             for row in dict.fromkeys(self._log[view.seen :]):
+                if rule is not None and self._rows[row].idle < rule.chips:
+                    continue  # it cannot fit, for whatever reason
                 reason, score = self._scorer.evaluate_one(shape, row, self._rows[row], undo.get(row))
                 if not reason:
                     heapq.heappush(view.heap, (-score, int(self._ranks[row]), row, self._version[row]))

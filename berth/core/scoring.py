@@ -72,6 +72,8 @@ class Scorer:
         """Shapes scored over the whole table so far."""
         self._compiled: dict[Shape, _Compiled] = {}
         self._class_reasons: dict[Shape, Reasons] = {}
+        self._reason_lists: dict[Shape, list[int]] = {}
+        """The same as plain lists, for single rows."""
 
     def rule(self, shape: Shape) -> ChipRule | None:
         """Chip rule of a shape; None for pods without chips and for soft share."""
@@ -214,6 +216,7 @@ class Scorer:
             if len(self._compiled) >= _SHAPES_MAX:
                 self._compiled.clear()
                 self._class_reasons.clear()
+                self._reason_lists.clear()
             form = FORMS[shape.form] if shape.form else None
             rule = None
             if form is not None and shape.share is None and shape.chips:
@@ -243,7 +246,10 @@ class Scorer:
         table = self.table
         if not table.present[row]:
             return int(NodeReason.OTHER_RESOURCE)
-        reason = int(self._by_class(compiled.shape)[int(table.klass[row])])
+        known = self._reason_lists.get(compiled.shape)
+        if known is None or len(known) != len(table.classes):
+            known = self._reason_lists[compiled.shape] = self._by_class(compiled.shape).tolist()
+        reason = known[table.klass[row]]
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)
         return reason
