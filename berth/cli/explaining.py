@@ -122,14 +122,7 @@ def show(told: Told) -> None:
 
 
 def _basis_words(basis: Basis) -> str:
-    settings = ", ".join(
-        f"{name} {'on' if value else 'off'}"
-        for name, value in (
-            ("strict_job_shape", basis.strict_job_shape),
-            ("health_first", basis.health_first),
-            ("reference_parity", basis.reference_parity),
-        )
-    )
+    settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
     if not basis.ledger_seq:
         return f"Judged at {moment(basis.at_ms)}, when the request came in."
     if basis.is_current:

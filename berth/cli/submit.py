@@ -27,8 +27,9 @@ from schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
 _PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})
-_STRICT: Final = Settings(strict_job_shape=True)
-_LENIENT: Final = Settings(strict_job_shape=False)
+_STRICT: Final = Settings(strict_job_shape=True, strict_label_values=True)
+_LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
+"""What is refused even under these is wrong for every cell."""
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -4,8 +4,10 @@ Pure: takes the state just before a record and the record itself, and returns da
 the one to be explained count, as they did for the round.
 """
 
+import re
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from berth.core.affinity import class_of
@@ -23,6 +25,8 @@ from schemas.refusal import NodeReason, Refusal
 
 NEAREST: Final = 3
 """Nodes that are named when a gang waits."""
+_SETTING: Final = re.compile(r"\(setting (\w+)\)")
+"""How a refusal says that a setting asks for what it expects."""
 _FITS: Final = int(NodeReason.FITS)
 _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.SHORTAGE: 0,
@@ -87,15 +91,12 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
     if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
         board.give_back_all(verdict.placement)
     fold = state.fold
-    settings = fold.settings
     basis = Basis(
         ledger_seq=ledger_seq,
         facts_seq=state.facts_seq,
         at_ms=fold.at_ms,
         epoch=fold.epoch,
-        reference_parity=settings.reference_parity,
-        strict_job_shape=settings.strict_job_shape,
-        health_first=settings.health_first,
+        settings=_switches(fold.settings),
         is_current=True,
     )
     return _explained(board, gang, basis, verdict.placement, verdict.refusal, is_final=verdict.final)
@@ -118,7 +119,7 @@ def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, 
         field=refusal.field,
         value=refusal.value,
         expected=refusal.expected,
-        setting="decisions.strict_job_shape" if refusal.code == "job-shape" else "",
+        setting=f"decisions.{asked[1]}" if (asked := _SETTING.search(refusal.expected)) else "",
     )
 
 
@@ -229,11 +230,14 @@ def _basis(settings: Settings, record: Round, ledger_seq: int) -> Basis:
         at_ms=record.at_ms,
         epoch=record.epoch,
         round=record.number,
-        reference_parity=settings.reference_parity,
-        strict_job_shape=settings.strict_job_shape,
-        health_first=settings.health_first,
+        settings=_switches(settings),
         missing_shards=list(record.missing),
     )
+
+
+def _switches(settings: Settings) -> dict[str, bool]:
+    """Settings that are on or off; the others are bounds, which no choice between nodes depends on."""
+    return {name: value for name, value in msgspec.structs.asdict(settings).items() if isinstance(value, bool)}
 
 
 def _explained(

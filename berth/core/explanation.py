@@ -22,9 +22,8 @@ class Basis(msgspec.Struct, frozen=True):
     at_ms: int = 0
     epoch: int = 0
     round: int = 0
-    reference_parity: bool = False
-    strict_job_shape: bool = True
-    health_first: bool = False
+    settings: dict[str, bool] = {}
+    """Switches of the epoch, by name."""
     missing_shards: list[int] = []
     is_current: bool = False
     """The history is no longer kept: scores and reasons are those of the state now, not of the decision."""

@@ -159,7 +159,7 @@ def test_a_waiting_job_is_explained_with_the_nearest_nodes(ask: Ask) -> None:
         ({"product": "module910x8", "chips": 4, "replicas": 2}, "tasks", "8 chips in 2 pods", "strict_job_shape"),
         ({"softShare": {"aicore": 20, "hbmMib": 5, "policy": "best"}}, "spec.softShare.policy", "'best'", "best-effort"),
         ({"product": None, "resource": "huawei.com/Ascend910-2c"}, "resource", "huawei.com/Ascend910-2c", "whole chips"),
-        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1}, "labels.npu-310-strategy", "row", "chip or card"),
+        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1}, "labels.npu-310-strategy", "row", "card, chip (setting strict_label_values)"),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_is_refused_and_nothing_is_sent(

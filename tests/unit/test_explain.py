@@ -82,11 +82,12 @@ async def test_moving_one_chip_moves_the_runner_up(cell: Cell) -> None:
 
 
 async def test_verdicts_before_it_in_the_same_record_count(cell: Cell) -> None:
-    await cell.nodes([a_node("a"), a_node("b")])
     await cell.submit(a_job("job-0", chips=4), a_job("job-1", chips=4))
+    await cell.turns(3)
+    await cell.nodes([a_node("a"), a_node("b")])
     await cell.turns(2)
-    records = [body_of(open_envelope(data), Round) for data in (await cell.ledger())[1:]]
-    assert [len(record.verdicts) for record in records] == [2]
+    last = body_of(open_envelope((await cell.ledger())[-1]), Round)
+    assert [verdict.name for verdict in last.verdicts] == ["job-0", "job-1"]
     second = await told(cell, "job-1")
     assert (second.choices[0].node, second.choices[0].chips, second.choices[0].free) == ("a", [4, 5, 6, 7], 4)
     assert sentences(second)[-1].endswith(
