@@ -248,8 +248,8 @@ class Scorer:
             return int(NodeReason.OTHER_RESOURCE)
         known = self._reason_lists.get(compiled.shape)
         if known is None or len(known) != len(table.classes):
-            known = self._reason_lists[compiled.shape] = self._by_class(compiled.shape).tolist()
-        reason = known[table.klass[row]]
+            known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
+        reason = known[int(table.klass[row])]
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)
         return reason
