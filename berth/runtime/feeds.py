@@ -18,7 +18,8 @@ from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.port import Bus, Follower, Gap, Stored
-from schemas.envelope import DecodeError, decode, encode
+from schemas.envelope import DecodeError, body_of, decode, encode, open_envelope
+from schemas.ledger import Epoch, Round
 from schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
 from schemas.subjects import StreamName
 
@@ -143,13 +144,23 @@ class Feeds:
         self.records.start(self.bus, StreamName.LEDGER, start_seq=self.state.fold.head + 1, created=ledger.created)
         await self.records.caught_up()
         await self.facts.caught_up()
-        self.apply_facts()
-        self.apply_records()
+        self._replay()
 
     async def stop(self) -> None:
         """Receive no more."""
         await self.facts.stop()
         await self.records.stop()
+
+    def _replay(self) -> None:
+        """Apply what was received in the order in which it came to be: before each record the facts that it knew.
+
+        So a name or uid that was used again is not mistaken for its former life.
+        """
+        for stored in self.records.take():
+            if stored.sequence > self.state.fold.head:
+                self.apply_facts(up_to=_facts_known(stored))
+                self.state.apply_record(stored.sequence, stored.data)
+        self.apply_facts()
 
     def apply_facts(self, *, up_to: int | None = None) -> int:
         """Apply received facts up to a sequence; returns how many."""
@@ -212,6 +223,18 @@ class Feeds:
             if stored.sequence <= head:
                 self.state.apply_fact(stored.subject, stored.sequence, stored.data, latest=True)
         self.state.facts_seq = head
+
+
+def _facts_known(record: Stored) -> int:
+    """Last fact that a record knew; 0 for records of unknown kinds."""
+    envelope = open_envelope(record.data)
+    match envelope.kind:
+        case Round.KIND:
+            return body_of(envelope, Round).facts_seq
+        case Epoch.KIND:
+            return body_of(envelope, Epoch).facts_seq
+        case _:
+            return 0
 
 
 async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str) -> None:
