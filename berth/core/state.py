@@ -6,12 +6,12 @@ went: a scorer that took them in another order than the dispatcher has the same 
 
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from berth.core.ledger import Folded, Holding, LedgerDump, LedgerFold, PodShare, pods_of
+from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, pods_of
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.nodes import NodeTable
 from berth.core.shares import ShareBook
@@ -131,6 +131,8 @@ class State:
             InvariantError: It breaks a rule of the ledger.
         """
         folded = self.fold.apply(sequence, open_envelope(data))
+        if self._owns is not None:
+            self._forget_idle(folded.gangs)
         for holding in folded.taken:
             self._take(holding)
         for holding in folded.given_back:
@@ -147,6 +149,12 @@ class State:
             ):
                 self.touched[gang.uid] = None
         return folded
+
+    def _forget_idle(self, gangs: Iterable[GangRecord]) -> None:
+        """Forget gangs that hold nothing: a shard sees no facts of jobs, so nothing else would ever end them."""
+        for gang in gangs:
+            if gang.phase not in {"placed", "ending"}:
+                self.fold.gangs.pop(gang.uid, None)
 
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
@@ -193,6 +201,8 @@ class State:
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq
         self.touched.update(dict.fromkeys(self.fold.gangs))
+        if self._owns is not None:
+            self._forget_idle(list(self.fold.gangs.values()))
 
     def _nodes(self, envelope: Envelope) -> str:
         fact = body_of(envelope, NodesSeen)
