@@ -40,6 +40,7 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
             await _pause(stop, config.lease_s / _RENEWALS)
         finally:
             await dispatcher.stop()
+    await lease.release()
 
 
 async def _reign(dispatcher: Dispatcher, lease: Lease, config: DispatcherConfig, stop: asyncio.Event) -> None:

@@ -48,7 +48,7 @@ class Lease:
         try:
             if not self.is_held:
                 last = await self._bus.last(StreamName.LEASE, self._subject)
-                if last is not None and self._holder_of(last.data) != self._holder:
+                if last is not None and self._holder_of(last.data) not in {"", self._holder}:
                     return False
                 self._revision = last.sequence if last is not None else 0
             self._faults.hit("lease.before")
@@ -69,6 +69,19 @@ class Lease:
             return self.is_held
         self._until_s = started_s + self._lease_s
         return True
+
+    async def release(self) -> None:
+        """Give it up, so that another need not wait until it runs out."""
+        if not self.is_held:
+            return
+        self._until_s = 0.0
+        nobody = LeaseHeld("", 0, self._clock.now_ms())
+        try:
+            await self._bus.publish(
+                self._subject, encode(nobody), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
+            )
+        except (ConflictError, TransientError) as error:
+            _LOG.warning("lease not given up", reason=error.reason)
 
     def drop(self) -> None:
         """Act no more; the lease itself runs out by its time to live."""
