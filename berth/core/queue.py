@@ -38,6 +38,8 @@ class Queue:
     def __init__(self) -> None:
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
+        self._uid_of: dict[tuple[str, str], str] = {}
+        """Gang (uid) that waits under a name."""
         self.awake: dict[ClassKey, None] = {}
         self.eager: dict[ClassKey, None] = {}
         """Sleeping classes with fresh gangs."""
@@ -71,6 +73,7 @@ class Queue:
         else:
             bisect.insort(members.line, entry)
         self._class_of[gang.uid] = gang.klass
+        self._uid_of[gang.namespace, gang.name] = gang.uid
         if gang.fresh:
             members.fresh[gang.uid] = None
             if members.refusal is not None:
@@ -82,7 +85,8 @@ class Queue:
         if key is None:
             return
         members = self._classes[key]
-        del members.gangs[uid]
+        gang = members.gangs.pop(uid)
+        self._uid_of.pop((gang.namespace, gang.name), None)
         members.gone += 1
         members.fresh.pop(uid, None)
         if not members.fresh:
@@ -90,6 +94,12 @@ class Queue:
         if not members.gangs:
             del self._classes[key]
             self.awake.pop(key, None)
+
+    def keep_only(self, name: tuple[str, str], uid: str) -> None:
+        """Take out the gang that waits under a name, unless it is ``uid``."""
+        waits = self._uid_of.get(name)
+        if waits is not None and waits != uid:
+            self.remove(waits)
 
     def get(self, uid: str) -> Gang | None:
         """The waiting gang, if it waits."""

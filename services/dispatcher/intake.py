@@ -37,6 +37,8 @@ class Intake:
         self._feed = Feed(arrived)
         self._sent: dict[JobKey, JobSeen] = {}
         """Verdicts that have not come back as facts."""
+        self._leaving: dict[str, int] = {}
+        """Jobs (uid) whose cancelling has not come back as a fact, and its INTAKE sequence."""
         self._last_seq = 0
         self._broken = ""
         self.judged = 0
@@ -86,6 +88,13 @@ class Intake:
         """Whether a verdict on a name is on its way."""
         return key in self._sent
 
+    def leaving(self) -> list[str]:
+        """Jobs (uid) that are cancelled, though the facts do not say so yet: nothing is to be decided for them."""
+        heard = [uid for uid, sequence in self._leaving.items() if sequence <= self._state.intake_seq]
+        for uid in heard:
+            del self._leaving[uid]
+        return list(self._leaving)
+
     def echoed(self, key: JobKey) -> None:
         """A verdict has come back as a fact."""
         sent = self._sent.get(key)
@@ -102,6 +111,8 @@ class Intake:
             return
         key = (verdict.namespace, verdict.name)
         self._sent[key] = verdict
+        if verdict.state == "cancelled":
+            self._leaving[verdict.uid] = stored.sequence
         self._last_seq = stored.sequence
         self._faults.hit("fact.before")
         try:

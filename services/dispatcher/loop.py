@@ -264,7 +264,8 @@ class Dispatcher:
             self.intake.echoed(key)
             self.views.touch(key)
             job = self.state.jobs.get(key)
-            if job is None:
+            self.queue.keep_only(key, job.uid if job is not None else "")
+            if job is None or job.state == "rejected":
                 continue
             gang = self.state.fold.gangs.get(job.uid)
             if job.state != "accepted" or job.request is None or (gang is not None and gang.phase != "waiting"):
@@ -273,6 +274,8 @@ class Dispatcher:
             attempt = gang.attempt if gang is not None else 1
             self.queue.put(gang_of(job, job.request, attempt=attempt, settings=self.state.fold.settings))
         self.state.changed.clear()
+        for uid in self.intake.leaving():
+            self.queue.remove(uid)
 
     def _wake(self) -> None:
         """Wake the classes that something can help."""
