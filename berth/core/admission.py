@@ -26,6 +26,8 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     is_over: bool = True
     """Nothing more will happen to it; its name is free."""
     is_placed: bool = False
+    namesake: tuple[str, str] | None = None
+    """Another job (namespace, name) that has the uid of the request."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +47,11 @@ def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Setti
         return _update(request, receipt, holder, known, settings)
     if known is not None and not holder.is_over:
         return _rejected_beside(known, uid, receipt, _name_in_use(request, known))
-    refusal = _refusal_of(request, settings)
+    if holder.namesake is not None:
+        refusal: Refusal | None = _uid_in_use(uid, holder.namesake)
+        uid = f"intake-{receipt.intake_seq}"  # the uid is not its own
+    else:
+        refusal = _refusal_of(request, settings)
     return JobSeen(
         namespace=request.namespace,
         name=request.name,
@@ -110,6 +116,12 @@ def _name_in_use(request: JobRequest, known: JobSeen) -> Refusal:
         field="name",
         value=f"{request.namespace}/{request.name}",
         expected=f"another name, or the end of the job that has it (uid {known.uid})",
+    )
+
+
+def _uid_in_use(uid: str, namesake: tuple[str, str]) -> Refusal:
+    return Refusal(
+        code="invalid-request", field="uid", value=uid, expected=f"another uid: the job {'/'.join(namesake)} has this one"
     )
 
 

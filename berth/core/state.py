@@ -54,6 +54,8 @@ class State:
         self.shares = ShareBook(self.table)
         self.fold = LedgerFold()
         self.jobs: dict[JobKey, JobSeen] = {}
+        self.name_of: dict[str, JobKey] = {}
+        """Who has a uid: jobs that were accepted and have not given up their names."""
         self.pods: dict[JobKey, PodsSeen] = {}
         self.outcomes: dict[JobKey, OutcomeSeen] = {}
         self.topologies: dict[str, TopologySeen] = {}
@@ -257,6 +259,7 @@ class State:
             if known is None or (known.uid != fact.uid and not (self._latest and fact.intake_seq >= known.intake_seq)):
                 return _VOID
             del self.jobs[key]
+            self._give_up(known)
             if known.uid != fact.uid:
                 self.fold.forget(known.uid, self.facts_seq)
             self.pods.pop(key, None)
@@ -268,7 +271,11 @@ class State:
         else:
             if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
                 return _VOID
+            if known is not None:
+                self._give_up(known)
             self.jobs[key] = fact
+            if fact.state != "rejected":
+                self.name_of[fact.uid] = key
             if fact.uid in self.fold.gangs:
                 self.touched[fact.uid] = None
             if known is not None and known.uid != fact.uid:
@@ -277,6 +284,10 @@ class State:
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         self.changed[key] = None
         return _GONE if fact.state == "tombstone" else _FOLDED
+
+    def _give_up(self, job: JobSeen) -> None:
+        if self.name_of.get(job.uid) == (job.namespace, job.name):
+            del self.name_of[job.uid]
 
     def _outcome(self, envelope: Envelope) -> str:
         fact = body_of(envelope, OutcomeSeen)

@@ -18,7 +18,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
     job = state.jobs.get(key)
     if job is None:
         return None
-    gang = state.fold.gangs.get(job.uid)
+    gang = state.fold.gangs.get(job.uid) if job.state != "rejected" else None
     holding = state.fold.holdings.get((job.uid, gang.attempt)) if gang is not None else None
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)

@@ -7,6 +7,7 @@ one is missing; after any doubt about what was stored, the intake starts again b
 import asyncio
 from typing import Final
 
+import msgspec
 import structlog
 
 from berth.core.admission import Holder, Receipt, admit, cancel
@@ -37,6 +38,8 @@ class Intake:
         self._feed = Feed(arrived)
         self._sent: dict[JobKey, JobSeen] = {}
         """Verdicts that have not come back as facts."""
+        self._sent_names: dict[str, JobKey] = {}
+        """Jobs by the uids that those verdicts give them."""
         self._leaving: dict[str, int] = {}
         """Jobs (uid) whose cancelling has not come back as a fact, and its INTAKE sequence."""
         self._last_seq = 0
@@ -49,6 +52,7 @@ class Intake:
         stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
         self._sent.clear()
+        self._sent_names.clear()
         self._broken = ""
         self._feed = Feed(self._arrived)
         start_seq = self._last_seq + 1
@@ -100,6 +104,7 @@ class Intake:
         sent = self._sent.get(key)
         if sent is not None and sent.intake_seq <= self._state.intake_seq:
             del self._sent[key]
+            self._sent_names.pop(sent.uid, None)
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
         try:
@@ -113,6 +118,8 @@ class Intake:
         self._sent[key] = verdict
         if verdict.state == "cancelled":
             self._leaving[verdict.uid] = stored.sequence
+        if verdict.state == "accepted":
+            self._sent_names[verdict.uid] = key
         self._last_seq = stored.sequence
         self._faults.hit("fact.before")
         try:
@@ -143,9 +150,13 @@ class Intake:
         is_cancel = envelope.kind == JobCancel.KIND
         message = body_of(envelope, JobCancel) if is_cancel else body_of(envelope, JobRequest)
         self._check_subject(stored.subject, message)
-        holder = self._holder((message.namespace, message.name))
+        key = (message.namespace, message.name)
+        holder = self._holder(key)
         if isinstance(message, JobCancel):
             return cancel(message, receipt, holder)
+        owner = self._owner_of(message.uid)
+        if owner is not None and owner != key:
+            holder = msgspec.structs.replace(holder, namesake=owner)
         return admit(message, receipt, holder, settings)
 
     def _check_subject(self, subject: str, message: JobRequest | JobCancel) -> None:
@@ -171,6 +182,11 @@ class Intake:
         if gang is None or gang.phase == "waiting":
             return Holder(job, is_over=job.state != "accepted")
         return Holder(job, is_over=gang.is_over, is_placed=not gang.is_over)
+
+    def _owner_of(self, uid: str) -> JobKey | None:
+        """Job that has a uid, or will have it when its verdict comes back."""
+        owner = self._sent_names.get(uid)
+        return owner if owner is not None else self._state.name_of.get(uid)
 
     def _on_stored(self, future: "asyncio.Future[int]") -> None:
         if future.cancelled():
