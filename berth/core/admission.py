@@ -121,7 +121,10 @@ def _name_in_use(request: JobRequest, known: JobSeen) -> Refusal:
 
 def _uid_in_use(uid: str, namesake: tuple[str, str]) -> Refusal:
     return Refusal(
-        code="invalid-request", field="uid", value=uid, expected=f"another uid: the job {'/'.join(namesake)} has this one"
+        code="invalid-request",
+        field="uid",
+        value=uid,
+        expected=f"another uid: the job {'/'.join(namesake)} has this one",
     )
 
 

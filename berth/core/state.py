@@ -254,36 +254,40 @@ class State:
         key = (fact.namespace, fact.name)
         known = self.jobs.get(key)
         if fact.state == "tombstone":
-            # It speaks of a verdict that was a fact before it: that one counts, also where it is not kept any more.
-            self.intake_seq = max(self.intake_seq, fact.intake_seq)
-            if known is None or (known.uid != fact.uid and not (self._latest and fact.intake_seq >= known.intake_seq)):
-                return _VOID
-            del self.jobs[key]
+            return self._tombstone(fact, key, known)
+        if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
+            return _VOID
+        if known is not None:
             self._give_up(known)
-            if known.uid != fact.uid:
-                self.fold.forget(known.uid, self.facts_seq)
-            self.pods.pop(key, None)
-            self.outcomes.pop(key, None)
-            for subject in self._subjects_of.pop(key, {}):
-                if self._kept is not None:
-                    self._kept.pop(subject, None)
-            self.fold.forget(fact.uid, self.facts_seq)
-        else:
-            if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
-                return _VOID
-            if known is not None:
-                self._give_up(known)
-            self.jobs[key] = fact
-            if fact.state != "rejected":
-                self.name_of[fact.uid] = key
-            if fact.uid in self.fold.gangs:
-                self.touched[fact.uid] = None
-            if known is not None and known.uid != fact.uid:
-                self.touched[known.uid] = None
-                self.fold.forget(known.uid, self.facts_seq)
+        self.jobs[key] = fact
+        if fact.state != "rejected":
+            self.name_of[fact.uid] = key
+        if fact.uid in self.fold.gangs:
+            self.touched[fact.uid] = None
+        if known is not None and known.uid != fact.uid:
+            self.touched[known.uid] = None
+            self.fold.forget(known.uid, self.facts_seq)
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         self.changed[key] = None
-        return _GONE if fact.state == "tombstone" else _FOLDED
+        return _FOLDED
+
+    def _tombstone(self, fact: JobSeen, key: JobKey, known: JobSeen | None) -> str:
+        # It speaks of a verdict that was a fact before it: that one counts, also where it is not kept any more.
+        self.intake_seq = max(self.intake_seq, fact.intake_seq)
+        if known is None or (known.uid != fact.uid and not (self._latest and fact.intake_seq >= known.intake_seq)):
+            return _VOID
+        del self.jobs[key]
+        self._give_up(known)
+        if known.uid != fact.uid:
+            self.fold.forget(known.uid, self.facts_seq)
+        self.pods.pop(key, None)
+        self.outcomes.pop(key, None)
+        for subject in self._subjects_of.pop(key, {}):
+            if self._kept is not None:
+                self._kept.pop(subject, None)
+        self.fold.forget(fact.uid, self.facts_seq)
+        self.changed[key] = None
+        return _GONE
 
     def _give_up(self, job: JobSeen) -> None:
         if self.name_of.get(job.uid) == (job.namespace, job.name):

@@ -115,6 +115,9 @@ class Intake:
         if verdict is None:
             return
         key = (verdict.namespace, verdict.name)
+        before = self._sent.get(key)
+        if before is not None:
+            self._sent_names.pop(before.uid, None)
         self._sent[key] = verdict
         if verdict.state == "cancelled":
             self._leaving[verdict.uid] = stored.sequence
