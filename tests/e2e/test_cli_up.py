@@ -30,6 +30,7 @@ nodes:
 faults:
   - {node: a2-6, chips: [0], kind: unhealthy}
 """
+UP = (sys.executable, "-m", "berth.cli", "up")
 Ask = Callable[..., tuple[int, Any, str]]
 
 
@@ -50,7 +51,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     folder = tmp_path_factory.mktemp("up")
     topology = folder / "topology.yaml"
     topology.write_text(TOPOLOGY)
-    command = [sys.executable, "-m", "berth.cli", "up", "--json", "--port", "0", "--topology", str(topology)]
+    command = [*UP, "--json", "--port", "0", "--topology", str(topology)]
     with (folder / "err").open("w") as errors:
         process = subprocess.Popen(  # noqa: S603  # our own words
             [*command, "--store", str(folder / "store")], stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
@@ -159,7 +160,8 @@ def test_a_waiting_job_is_explained_with_the_nearest_nodes(ask: Ask) -> None:
         ({"product": "module910x8", "chips": 4, "replicas": 2}, "tasks", "8 chips in 2 pods", "strict_job_shape"),
         ({"softShare": {"aicore": 20, "hbmMib": 5, "policy": "best"}}, "spec.softShare.policy", "'best'", "best-effort"),
         ({"product": None, "resource": "huawei.com/Ascend910-2c"}, "resource", "huawei.com/Ascend910-2c", "whole chips"),
-        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1}, "labels.npu-310-strategy", "row", "card, chip (setting strict_label_values)"),
+        ({"product": None, "resource": "huawei.com/Ascend310", "chips": 1, "labels": {"npu-310-strategy": "row"}}, "labels.npu-310-strategy", "row", "chip or card"),
+        ({"labels": {"subHealthyStrategy": "maybe"}}, "labels.subHealthyStrategy", "maybe", "setting strict_label_values"),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_is_refused_and_nothing_is_sent(
@@ -167,8 +169,7 @@ def test_a_request_that_cannot_be_is_refused_and_nothing_is_sent(
 ) -> None:
     bad = json.loads(a_manifest("bad", **spec))
     bad["spec"] = {key: part for key, part in bad["spec"].items() if part is not None}
-    if value == "row":
-        bad["metadata"]["labels"] = {"npu-310-strategy": "row"}
+    bad["metadata"]["labels"] = bad["spec"].pop("labels", {})
     code, out, _ = ask("submit", manifest=f"{a_manifest('good')}\n---\n{json.dumps(bad)}")
     assert code == 1
     assert out["jobs"] == []
@@ -232,3 +233,31 @@ def test_a_service_that_is_killed_comes_back(running: dict[str, Any], ask: Ask) 
     code, out, _ = ask("submit", "--timeout", "30", manifest=a_manifest("after"))
     assert code == 0
     assert out["jobs"][0]["verdict"] == "accepted"
+
+
+def test_a_server_that_is_killed_comes_back_with_its_store(running: dict[str, Any], ask: Ask) -> None:
+    """What was written in the last moment may be lost without ``--sync always``; what is older is there."""
+    before = {row["name"] for row in ask("jobs", "--all")[1]}
+    os.kill(running["pids"]["nats-server"], signal.SIGKILL)
+    wait_until(lambda: ask("jobs", "--all")[0] == 0, what="the server answers again")
+    assert before
+    assert {row["name"] for row in ask("jobs", "--all")[1]} >= before - {"after"}
+    code, out, _ = ask("submit", "--timeout", "30", manifest=a_manifest("later"))
+    assert code == 0, out
+
+
+def test_a_folder_in_use_is_not_used_twice(running: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["up", "--port", "0", "--store", running["folder"]]) == 1
+    assert "is in use by another berth" in capsys.readouterr().err
+
+
+def test_a_service_that_cannot_run_ends_up_with_the_end_of_its_log(tmp_path: Path) -> None:
+    done = subprocess.run(  # noqa: S603  # our own words
+        ["/usr/bin/env", "BERTH_LEASE_S=never", f"TMPDIR={tmp_path}", *UP, "--port", "0"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "dispatcher ended with code 2; the end of its log:" in done.stderr
+    assert "lease_s" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
