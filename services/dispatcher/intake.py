@@ -40,8 +40,8 @@ class Intake:
         """Verdicts that have not come back as facts."""
         self._sent_names: dict[str, JobKey] = {}
         """Jobs by the uids that those verdicts give them."""
-        self._leaving: dict[str, int] = {}
-        """Jobs (uid) whose cancelling has not come back as a fact, and its INTAKE sequence."""
+        self._cancel_seq = 0
+        """INTAKE sequence of the last cancelling that was granted."""
         self._last_seq = 0
         self._broken = ""
         self.judged = 0
@@ -53,6 +53,7 @@ class Intake:
         self._last_seq = self._state.intake_seq
         self._sent.clear()
         self._sent_names.clear()
+        self._cancel_seq = 0
         self._broken = ""
         self._feed = Feed(self._arrived)
         start_seq = self._last_seq + 1
@@ -92,12 +93,10 @@ class Intake:
         """Whether a verdict on a name is on its way."""
         return key in self._sent
 
-    def leaving(self) -> list[str]:
-        """Jobs (uid) that are cancelled, though the facts do not say so yet: nothing is to be decided for them."""
-        heard = [uid for uid, sequence in self._leaving.items() if sequence <= self._state.intake_seq]
-        for uid in heard:
-            del self._leaving[uid]
-        return list(self._leaving)
+    @property
+    def awaits_cancel(self) -> bool:
+        """Whether a granted cancelling has not come back as a fact: until then a job that is gone would be decided."""
+        return self._cancel_seq > self._state.intake_seq and not self._broken
 
     def echoed(self, key: JobKey) -> None:
         """A verdict has come back as a fact."""
@@ -120,7 +119,7 @@ class Intake:
             self._sent_names.pop(before.uid, None)
         self._sent[key] = verdict
         if verdict.state == "cancelled":
-            self._leaving[verdict.uid] = stored.sequence
+            self._cancel_seq = stored.sequence
         if verdict.state == "accepted":
             self._sent_names[verdict.uid] = key
         self._last_seq = stored.sequence

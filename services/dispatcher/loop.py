@@ -97,7 +97,7 @@ class Dispatcher:
     def has_work(self) -> bool:
         """Whether a turn would do something now."""
         return (
-            self.queue.has_work
+            (self.queue.has_work and not self.intake.awaits_cancel)
             or self.intake.has_work
             or self.views.has_work
             or not self.feeds.facts.is_empty
@@ -120,7 +120,8 @@ class Dispatcher:
         await self.feeds.bury()
         self._sync_queue()
         self._wake()
-        appended = await self.round()
+        # A round knows facts only. One that is on its way and would change it is waited for.
+        appended = not self.intake.awaits_cancel and await self.round()
         for key in self.state.moved:
             self.views.touch(key)
         self.state.moved.clear()
@@ -274,8 +275,6 @@ class Dispatcher:
             attempt = gang.attempt if gang is not None else 1
             self.queue.put(gang_of(job, job.request, attempt=attempt, settings=self.state.fold.settings))
         self.state.changed.clear()
-        for uid in self.intake.leaving():
-            self.queue.remove(uid)
 
     def _wake(self) -> None:
         """Wake the classes that something can help."""
