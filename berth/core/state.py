@@ -206,6 +206,13 @@ class State:
         if self._owns is not None:
             self._forget_idle(list(self.fold.gangs.values()))
 
+    def forget_unnamed(self) -> None:
+        """Drop gangs whose name is another's or nobody's; for a start from LATEST, where the facts that said so are missing."""
+        for gang in list(self.fold.gangs.values()):
+            job = self.jobs.get((gang.namespace, gang.name))
+            if job is None or job.uid != gang.uid:
+                self.fold.forget(gang.uid, self.facts_seq)
+
     def _nodes(self, envelope: Envelope) -> str:
         fact = body_of(envelope, NodesSeen)
         check_nodes(fact)

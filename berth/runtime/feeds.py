@@ -137,7 +137,8 @@ class Feeds:
                 )
             self.state.load(body)
         start = self.state.facts_seq + 1
-        if start < facts.first_seq and facts.last_seq:
+        from_latest = start < facts.first_seq and facts.last_seq > 0
+        if from_latest:
             await self._load_latest(facts.last_seq, filters)
             start = self.state.facts_seq + 1
         self.facts.start(self.bus, StreamName.FACTS, start_seq=start, filters=filters, created=facts.created)
@@ -145,6 +146,8 @@ class Feeds:
         await self.records.caught_up()
         await self.facts.caught_up()
         self._replay()
+        if from_latest:
+            self.state.forget_unnamed()
 
     async def stop(self) -> None:
         """Receive no more."""

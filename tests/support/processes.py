@@ -68,6 +68,12 @@ class Service:
         return self._child.poll() if self._child is not None else None
 
     @property
+    def pid(self) -> int:
+        """Number of the process of the last start."""
+        assert self._child is not None
+        return self._child.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether it runs now."""
         return self._child is not None and self._child.poll() is None
