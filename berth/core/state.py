@@ -273,7 +273,7 @@ class State:
             self.touched[fact.uid] = None
         if known is not None and known.uid != fact.uid:
             self.touched[known.uid] = None
-            self.fold.forget(known.uid, self.facts_seq)
+            self._forget(known.uid)
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         self.changed[key] = None
         return _FOLDED
@@ -286,19 +286,23 @@ class State:
         del self.jobs[key]
         self._give_up(known)
         if known.uid != fact.uid:
-            self.fold.forget(known.uid, self.facts_seq)
+            self._forget(known.uid)
         self.pods.pop(key, None)
         self.outcomes.pop(key, None)
         for subject in self._subjects_of.pop(key, {}):
             if self._kept is not None:
                 self._kept.pop(subject, None)
-        self.fold.forget(fact.uid, self.facts_seq)
+        self._forget(fact.uid)
         self.changed[key] = None
         return _GONE
 
     def _give_up(self, job: JobSeen) -> None:
         if self.name_of.get(job.uid) == (job.namespace, job.name):
             del self.name_of[job.uid]
+
+    def _forget(self, uid: str) -> None:
+        if uid not in self.name_of:  # a request that was turned away may have borne the uid of a job that lives
+            self.fold.forget(uid, self.facts_seq)
 
     def _outcome(self, envelope: Envelope) -> str:
         fact = body_of(envelope, OutcomeSeen)
