@@ -141,7 +141,7 @@ def glyphs_for(console: Console) -> dict[str, str]:
 def map_of(nodes: list[NodeRow], console: Console) -> Table:
     """The nodes as a table with their chips drawn."""
     glyphs = glyphs_for(console)
-    table = new_table("NODE", "PRODUCT", "CHIPS", "FREE", "DOMAIN", "LEAF", "SUPERPOD", "STATE")
+    table = new_table("NODE", "PRODUCT", "CHIPS", "FREE", "WHERE", "STATE")
     for node in nodes:
         troubles = [] if node.level == "ok" else [node.level]
         troubles += ["cordoned"] * node.cordoned + ["not ready"] * (not node.ready)
@@ -150,12 +150,16 @@ def map_of(nodes: list[NodeRow], console: Console) -> Table:
             escape(node.product or "unknown"),
             drawing(node, glyphs=glyphs, styled=True),
             f"{len(node.free)}/{node.chips}",
-            escape(node.domain),
-            escape(node.leaf),
-            escape(node.superpod),
+            escape(_where(node)),
             ", ".join(troubles),
         )
     return table
+
+
+def _where(node: NodeRow) -> str:
+    """SuperPoD and leaf switch of a node; its domain where it has neither."""
+    parts = [f"superpod {node.superpod}"] * bool(node.superpod) + [f"leaf {node.leaf}"] * bool(node.leaf)
+    return ", ".join(parts) or f"domain {node.domain}"
 
 
 def legend(console: Console) -> str:

@@ -66,7 +66,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
         if verdict.uid == uid:
             break
         if verdict.placement is not None:
-            board.take_all(verdict.placement)
+            board.take_all(verdict.placement, f"{verdict.namespace}/{verdict.name}")
     else:
         return None
     gang = _gang(state, verdict)
@@ -131,15 +131,20 @@ class _Board:
         self.table = state.table
         self.scorer = Scorer(state.table, state.shares, settings)
         self.rows: dict[int, RowState] = {}
+        self.takers: dict[str, dict[str, None]] = {}
+        """Jobs that earlier verdicts of the record put on a node."""
 
     def at(self, row: int) -> RowState:
         """A node with all that was taken from it so far."""
         known = self.rows.get(row)
         return known if known is not None else self.scorer.row_state(row)
 
-    def take_all(self, placement: Placement) -> None:
+    def take_all(self, placement: Placement, job: str) -> None:
+        """Give the pods of an earlier verdict what they own."""
         for pod in pods_of(placement):
             self.take(pod, placement.share)
+            if pod.chips:
+                self.takers.setdefault(pod.node, {})[job] = None
 
     def take(self, pod: PodShare, share: Share | None) -> int:
         """Give a pod what it owns; returns the row."""
@@ -347,16 +352,18 @@ def _nearest(board: _Board, shape: Shape) -> list[NearNode]:
                 free=board.usable(shape, row).bit_count(),
                 reason=NodeReason(reason).name.lower(),
                 words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
-                held_by=_holders(board.state, name),
+                held_by=_holders(board, name),
             )
         )
     return found
 
 
-def _holders(state: State, node: str) -> list[str]:
+def _holders(board: _Board, node: str) -> list[str]:
     """Jobs with chips on a node, by name."""
-    return sorted(
+    fold = board.state.fold
+    held = {
         f"{holding.namespace}/{holding.name}"
-        for key, holding in state.fold.holdings.items()
-        if any(pod.node == node and pod.chips for pod in state.owned(key))
-    )
+        for key, holding in fold.holdings.items()
+        if any(pod.node == node and pod.chips for pod in board.state.owned(key))
+    }
+    return sorted(held.union(board.takers.get(node, ())))

@@ -1,21 +1,27 @@
 """What commands print: drawings, tables, faults; and what they write for children."""
 
+import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from berth.cli.checking import starred
+from berth.cli.jobs import JobRow
 from berth.cli.nodes import NodeRow, drawing, group_size, rows_of, state_of_chip
 from berth.cli.output import age, chip_ranges, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
-from berth.cli.submit import Fault, stamped
+from berth.cli.story import Tale
+from berth.cli.submit import Fault, Submitted, stamped
+from berth.core.explanation import Explanation
 from berth.runtime.history import settings_now, state_now
 from schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 
+ROOT = Path(__file__).parents[2]
 GLYPHS = {
     "free": ".",
     "used": "#",
@@ -159,3 +165,17 @@ async def test_a_child_with_wrong_settings_is_not_started_again(tmp_path: Path) 
 
     await until(is_given_up, deadline_s=20, what="the child is given up")
     assert child.restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "struct"),
+    [
+        ("job", JobRow), ("fault", Fault), ("submitted", Submitted), ("node", NodeRow), ("jobs of the demo", Tale),
+        ("explanation", Explanation),
+    ],
+)  # fmt: skip
+def test_the_page_names_every_field_of_the_json(name: str, struct: type[msgspec.Struct]) -> None:
+    page = " ".join((ROOT / "docs" / "cli.md").read_text("utf-8").split())
+    listed_fields = re.findall(r"`([a-z_:\[\]{}, ]+)`", page.partition(f"**{name}**")[2])
+    named = re.findall(r"[a-z_]+", " ".join(listed_fields[:2]))
+    assert [field for field in struct.__struct_fields__ if field not in named] == []

@@ -131,6 +131,15 @@ async def test_a_waiting_gang_names_the_nearest_nodes_and_who_holds_their_chips(
     )
 
 
+async def test_chips_that_the_same_record_gave_away_have_a_holder(cell: Cell) -> None:
+    await cell.submit(a_job("first", chips=6, priority=1), a_job("second", chips=8))
+    await cell.turns(3)
+    await cell.nodes([a_node("a")])
+    await cell.turns(2)
+    (near,) = (await told(cell, "second")).nearest
+    assert (near.node, near.free, near.held_by) == ("a", 2, ["default/first"])
+
+
 async def test_a_finished_job_is_explained_from_its_placement(cell: Cell) -> None:
     await cell.nodes([a_node("a"), a_node("b")])
     await cell.submit(a_job("job", chips=2))
