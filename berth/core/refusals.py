@@ -51,9 +51,9 @@ def sentence(refusal: Refusal) -> str:
     if refusal.code == "no-room":
         return _no_room(refusal)
     if refusal.code == "larger-than-cluster":
-        return f"larger than the cluster: {refusal.field} is {refusal.value}, {refusal.expected}"
+        return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
     what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
-    return f"{what}: {refusal.expected}" if refusal.expected else what
+    return f"{what}, expected {refusal.expected}" if refusal.expected else what
 
 
 def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
@@ -63,19 +63,25 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
         words = f"have fewer than {chips} free chips {_TOGETHER[form]}"
     else:
         words = _WORDS[known].format(chips=chips)
+    if chips == 1:
+        words = words.replace("1 free chips that belong together", "usable free chip").replace("1 free chips", "1 free chip")
     if nodes == 1:
         for plural, singular in _SINGULAR:
-            if words.startswith(plural):
-                return singular + words.removeprefix(plural)
-    return words.replace("1 free chips", "1 free chip") if chips == 1 else words
+            words = singular + words.removeprefix(plural) if words.startswith(plural) else words
+        words = words.replace(" or take ", " or takes ")
+    return words
 
 
 def _no_room(refusal: Refusal) -> str:
     parts = [_count(count, refusal) for count in refusal.counts]
-    nodes = f"{refusal.nodes_fit} of {refusal.nodes_total} nodes fit"
-    head = nodes
-    if refusal.nodes_fit:
-        head = f"{refusal.pods_have} of {refusal.pods_need} pods find room on the nodes that fit; {nodes}"
+    if not refusal.nodes_total:
+        return "no node is known yet"
+    noun = "node" if refusal.nodes_total == 1 else "nodes"
+    verb = "fits" if 1 in {refusal.nodes_fit, refusal.nodes_total} else "fit"
+    head = f"{refusal.nodes_fit} of {refusal.nodes_total} {noun} {verb}"
+    if refusal.nodes_fit or refusal.pods_have:
+        find = "finds" if refusal.pods_have == 1 else "find"
+        head = f"{refusal.pods_have} of {refusal.pods_need} pods {find} room; for the next one {head}"
     tail = f": {', '.join(parts)}" if parts else ""
     return f"{head}{tail}"
 

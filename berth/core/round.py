@@ -235,7 +235,7 @@ class Chooser:
             code="larger-than-cluster",
             field=f"tasks[{index}].replicas",
             value=str(pods),
-            expected=f"at most {chips} chips of {gang.resource} in all, which {nodes} nodes have; the job asks for {need}",
+            expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes",
         )
 
 
