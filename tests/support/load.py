@@ -102,6 +102,8 @@ class Watch:
         self.judged = 0
         """Highest INTAKE sequence that some verdict names."""
         self.placed: Counter[tuple[str, int]] = Counter()
+        self.history: list[Holding] = []
+        """All that was ever placed."""
         self.ending: deque[Holding] = deque()
         self.moved = asyncio.Event()
         self._gap: Gap | None = None
@@ -167,6 +169,7 @@ class Watch:
         self.records.append(message)
         folded = self.fold.apply(message.sequence, open_envelope(message.data))
         self.placed.update(holding.key for holding in folded.taken)
+        self.history.extend(folded.taken)
         self.ending.extend(folded.ending)
         self.moved.set()
 

@@ -1,0 +1,137 @@
+"""Shards: one that is dead takes its nodes with it until it returns; any number of them places alike."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from berth.core.state import shard_of
+from berth.runtime.bus import NatsBus
+from berth.runtime.clock import SystemClock
+from berth.runtime.faults import FaultPoints
+from schemas.intake import JobRequest
+from schemas.refusal import NodeReason
+from schemas.status import JobStatus
+from services.dispatcher.config import DecisionConfig, DispatcherConfig
+from services.dispatcher.loop import Dispatcher
+from services.scorer.loop import Shard
+from tests.support.cells import a_job, a_node
+from tests.support.load import Watch, give_jobs, give_nodes, status, verify
+from tests.support.processes import services
+from tests.support.reigns import turns
+from tests.support.waiting import pause
+
+NODES = 48
+LEAVES = 6
+SHARD_COUNTS = (0, 1, 2, 3, 5)
+
+
+async def phase_of(bus: NatsBus, name: str, phase: str, *, deadline_s: float = 10) -> JobStatus:
+    """Status of a job once it is in a phase.
+
+    Raises:
+        AssertionError: It is not in time.
+    """
+    found: JobStatus | None = None
+    try:
+        async with asyncio.timeout(deadline_s):
+            while found is None or found.phase != phase:
+                found = await status(bus, name)
+                await pause(0.01)
+    except TimeoutError as error:
+        raise AssertionError(f"{name} is not {phase} but {found}") from error
+    return found
+
+
+@pytest.mark.timeout(60)
+async def test_a_dead_shard_is_named_and_its_nodes_are_used_when_it_returns(
+    nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    owners = {f"leaf-{leaf}": shard_of(f"leaf-{leaf}", 2) for leaf in "abcdef"}
+    dead = [leaf for leaf, shard in owners.items() if shard == 1]
+    alive = [leaf for leaf, shard in owners.items() if shard == 0]
+    assert min(len(dead), len(alive)) > 1
+    with services(tmp_path, nats_server) as made:
+        dispatcher = made.service(
+            "dispatcher", cell, shards=2, lease_s=1, tick_s=0.1, gather_timeout_s=0.5, decisions={"shard_retry_ms": 300}
+        )
+        scorers = [made.service("scorer", cell, label=str(shard), shard=shard, shards=2) for shard in range(2)]
+        async with await NatsBus.connect(nats_server, cell, name="test") as bus:
+            await bus.ensure_streams()
+            watch = Watch(bus)
+            watch.start()
+            await give_nodes(bus, [a_node(f"node-{leaf}", leaf=leaf.removeprefix("leaf-")) for leaf in owners])
+            for service in (dispatcher, *scorers):
+                service.start()
+            await give_jobs(bus, a_job("first"))
+            await phase_of(bus, "first", "placed")
+            await scorers[1].kill()
+            large = a_job("large", chips=8, replicas=len(alive) + 1)
+            await give_jobs(bus, large)
+            refused = await phase_of(bus, "large", "waiting")
+            assert refused.refusal is not None
+            assert refused.refusal.missing_shards == [1]
+            counts = {entry.reason: entry.nodes for entry in refused.refusal.counts}
+            assert counts[NodeReason.SHARD_MISSING] == len(dead)
+            assert "belong to a scorer that did not answer" in refused.sentence
+            assert dispatcher.is_running
+            scorers[1].start()
+            late = await phase_of(bus, "large", "placed")
+            assert late.placement is not None
+            assert set(late.placement.names()) & {f"node-{leaf}" for leaf in dead}
+            for service in (dispatcher, *scorers):
+                await service.stop()
+            await verify(watch, [])
+
+
+def requests(seed: int) -> list[JobRequest]:
+    """Requests of one priority that more than fill the cell."""
+    random = Random(seed)  # noqa: S311  # a test's choices
+    return [
+        a_job(f"job-{number}", chips=random.choice([1, 2, 4, 8]), replicas=random.choice([1, 1, 1, 2, 9]))
+        for number in range(80)
+    ]
+
+
+async def outcome(url: str, cell: str, *, shards: int) -> dict[str, object]:
+    """What becomes of the requests with a number of shards, each on a connection of its own."""
+    async with AsyncExitStack() as stack:
+
+        async def connect(name: str) -> NatsBus:
+            return await stack.enter_async_context(await NatsBus.connect(url, cell, name=name))
+
+        user = await connect("user")
+        await user.ensure_streams()
+        await give_nodes(user, [a_node(f"node-{index:02}", leaf=f"l{index % LEAVES}") for index in range(NODES)])
+        jobs = requests(11)
+        await give_jobs(user, *jobs)
+        for number in range(shards):
+            bus = await connect(f"shard-{number}")
+            shard = Shard(bus, SystemClock(), shard=number, shards=shards)
+            await shard.start()
+            stack.push_async_callback(shard.feeds.stop)
+            await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
+            await bus.serve(bus.subjects.advance, shard.advance)
+        config = DispatcherConfig(
+            shards=shards, gather_timeout_s=5.0, intake_batch_max=17, decisions=DecisionConfig(round_gangs_max=7)
+        )
+        dispatcher = Dispatcher(await connect("dispatcher"), SystemClock(), config, holder="test", faults=FaultPoints())
+        await dispatcher.start()
+        stack.push_async_callback(dispatcher.stop)
+        await turns(dispatcher, lambda: len(dispatcher.state.fold.gangs) == len(jobs))
+        state = dispatcher.state
+        return {
+            uid: state.fold.holdings[uid, 1].placement if gang.phase == "placed" else gang.refusal
+            for uid, gang in state.fold.gangs.items()
+        }
+
+
+@pytest.mark.timeout(60)
+async def test_any_number_of_shards_places_alike(nats_server: str, cell: str) -> None:
+    found = {shards: await outcome(nats_server, f"{cell}-{shards}", shards=shards) for shards in SHARD_COUNTS}
+    for shards in SHARD_COUNTS[1:]:
+        assert found[shards] == found[0], f"{shards} shards"
+    assert len(found[0]) == 80
+    assert 10 < sum(hasattr(value, "runs") for value in found[0].values()) < 70
