@@ -32,7 +32,7 @@ class Common:
         json: Print JSON instead of text.
     """
 
-    url: str = ""
+    url: Annotated[str, Parameter(show_default=False)] = ""
     cell: str = "default"
     json: Annotated[bool, Parameter(negative=())] = False
 

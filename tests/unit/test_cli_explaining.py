@@ -1,0 +1,94 @@
+"""What ``berth explain`` tells of a job in each phase, and when the history is gone."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from berth.cli.explaining import Told, show, told_of
+from berth.cli.jobs import find_job, row_of
+from berth.cli.output import CommandError
+from schemas.subjects import StreamName
+from tests.support.cells import Cell, a_job, a_node
+
+
+@pytest.fixture
+async def cell() -> AsyncIterator[Cell]:
+    opened = await Cell().open()
+    await opened.nodes([a_node("a"), a_node("b")])
+    yield opened
+    await opened.close()
+
+
+async def told(cell: Cell, name: str) -> Told:
+    return await told_of(cell.user, cell.clock, await find_job(cell.user, name, "default"))
+
+
+async def test_a_placed_job_is_told_from_history(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
+    await cell.submit(a_job("job", chips=4))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    capsys.readouterr()
+    show(found)
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "default/job is placed since 2023-11-14 22:13:20.000 UTC\nDecided at 2023-11-14 22:13:20.000 UTC"
+    )
+    assert "(round 1 of epoch 1)" in out
+    assert "Runner-up b" in out
+
+
+async def test_without_history_the_state_of_now_is_used_and_said(cell: Cell) -> None:
+    await cell.submit(a_job("job", chips=4))
+    await cell.turns(2)
+    status = await find_job(cell.user, "job", "default")
+    await cell.user.purge(StreamName.SNAPSHOT, subject=f"{cell.user.subjects.root}snapshot.>")
+    await cell.dispatcher.snapshots.write()
+    await cell.user.purge(StreamName.LEDGER, keep_from_seq=status.ledger_seq + 1)
+    found = await told(cell, "job")
+    assert found.explanation is not None
+    assert found.explanation.basis.is_current
+    assert found.explanation.choices[0].node == "a"
+    assert found.sentences[-1].startswith("The history of this decision is no longer kept")
+
+
+async def test_a_rejected_job_names_the_setting(cell: Cell) -> None:
+    await cell.submit(a_job("job", chips=4, replicas=2, product="module910x8"))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.phase == "rejected"
+    assert found.explanation is not None
+    assert found.explanation.setting == "decisions.strict_job_shape"
+    assert (found.explanation.field, found.explanation.value) == ("tasks", "8 chips in 2 pods")
+
+
+async def test_a_request_that_found_the_name_in_use_is_told_with_its_holder(cell: Cell) -> None:
+    await cell.submit(a_job("job", chips=4))
+    await cell.turns(2)
+    await cell.submit(a_job("job", chips=2, uid="other"))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.phase == "placed"
+    assert "Another request for this name was turned away" in found.sentences[-1]
+    rejection = row_of(await find_job(cell.user, "job", "default")).rejection
+    assert rejection is not None
+    assert (rejection.uid, rejection.code) == ("other", "name-in-use")
+
+
+async def test_a_job_cancelled_before_any_decision_says_why(cell: Cell) -> None:
+    await cell.submit(a_job("big", chips=8, replicas=3))
+    await cell.turns(2)
+    await cell.cancel("big")
+    await cell.turns(2)
+    found = await told(cell, "big")
+    assert found.phase == "cancelled"
+    assert found.explanation is not None
+    assert found.explanation.outcome == "waiting"
+
+
+async def test_an_unknown_job_is_answered_with_near_names(cell: Cell) -> None:
+    await cell.submit(a_job("training", chips=1))
+    await cell.turns(2)
+    with pytest.raises(CommandError, match="near names: default/training"):
+        await find_job(cell.user, "trainin", "default")
+    with pytest.raises(CommandError, match="near names: default/training"):
+        await find_job(cell.user, "elsewhere/training", "default")
