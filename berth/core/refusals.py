@@ -64,7 +64,8 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
     else:
         words = _WORDS[known].format(chips=chips)
     if chips == 1:
-        words = words.replace("1 free chips that belong together", "usable free chip").replace("1 free chips", "1 free chip")
+        words = words.replace("1 free chips that belong together", "usable free chip")
+        words = words.replace("1 free chips", "1 free chip")
     if nodes == 1:
         for plural, singular in _SINGULAR:
             words = singular + words.removeprefix(plural) if words.startswith(plural) else words
@@ -81,7 +82,7 @@ def _no_room(refusal: Refusal) -> str:
     head = f"{refusal.nodes_fit} of {refusal.nodes_total} {noun} {verb}"
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
-        head = f"{refusal.pods_have} of {refusal.pods_need} pods {find} room; for the next one {head}"
+        head = f"{refusal.pods_have} of {refusal.pods_need} pods {find} room, and {head}"
     tail = f": {', '.join(parts)}" if parts else ""
     return f"{head}{tail}"
 
