@@ -166,7 +166,7 @@ async def test_the_nodes_of_a_shard_that_does_not_answer_are_out_and_tried_again
     refused = (await status(cell, "waits")).refusal
     assert refused is not None
     assert refused.missing_shards == [0]
-    assert sentence(refused) == "0 of 1 nodes fit: 1 belongs to a scorer that did not answer"
+    assert sentence(refused) == "0 of 1 node fits: 1 belongs to a scorer that did not answer"
     assert (await rounds(cell))[-1].missing == [0]
 
     await cell.start_shard(0)

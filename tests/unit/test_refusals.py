@@ -1,0 +1,128 @@
+"""Why a job waits, in one plain sentence with numbers."""
+
+import pytest
+
+from berth.core.refusals import reason_words, sentence
+from schemas.refusal import NodeReason, ReasonCount, Refusal
+
+R = NodeReason
+
+
+def no_room(counts: dict[int, int], *, fit: int = 0, have: int = 0, need: int = 1, **more: object) -> str:
+    found = [ReasonCount(reason, nodes) for reason, nodes in counts.items()]
+    total = fit + sum(counts.values())
+    refusal = Refusal("no-room", pods_need=need, pods_have=have, nodes_total=total, nodes_fit=fit, counts=found, **more)  # type: ignore[arg-type]
+    return sentence(refusal)
+
+
+def test_nodes_are_counted_by_what_they_lack() -> None:
+    assert no_room({R.TOPOLOGY: 300, R.CPU: 200, R.SHORTAGE: 12}, chips=4, form="module910x8") == (
+        "0 of 512 nodes fit: 300 have fewer than 4 free chips in one ring, 200 have too little cpu,"
+        " 12 have fewer than 4 free chips"
+    )
+
+
+def test_where_some_pods_find_room_the_sentence_says_how_many() -> None:
+    assert no_room({R.SHORTAGE: 2}, fit=2, have=2, need=3, chips=8) == (
+        "2 of 3 pods find room, and 2 of 4 nodes fit: 2 have fewer than 8 free chips"
+    )
+    assert no_room({}, fit=1, have=1, need=3) == "1 of 3 pods finds room, and 1 of 1 node fits"
+
+
+def test_a_cell_without_nodes_says_so() -> None:
+    assert no_room({}) == "no node is known yet"
+
+
+@pytest.mark.parametrize(
+    ("reason", "one", "many"),
+    [
+        (R.OTHER_RESOURCE, "has no chips of this resource", "have no chips of this resource"),
+        (R.NOT_READY, "is not ready", "are not ready"),
+        (R.CORDONED, "is cordoned", "are cordoned"),
+        (R.SELECTOR, "does not match the node selector or affinity", "do not match the node selector or affinity"),
+        (R.TAINT, "has a taint that the job does not tolerate", "have a taint that the job does not tolerate"),
+        (R.NODE_FAULT, "is faulty or takes no new work", "are faulty or take no new work"),
+        (R.SUB_HEALTH, "is sub-healthy", "are sub-healthy"),
+        (R.CPU, "has too little cpu", "have too little cpu"),
+        (R.MEMORY, "has too little memory", "have too little memory"),
+        (
+            R.UNSTABLE,
+            "reports more free chips than Kubernetes knows of",
+            "report more free chips than Kubernetes knows of",
+        ),
+        (R.NO_CHIP_LIST, "reports no free chips", "report no free chips"),
+        (R.TOO_MANY_CHIPS, "is of another product", "are of another product"),
+        (R.SHORTAGE, "has fewer than 2 free chips", "have fewer than 2 free chips"),
+        (
+            R.TOPOLOGY,
+            "has no 2 free chips that belong together",
+            "have no 2 free chips that belong together",
+        ),
+        (
+            R.TOPOLOGY_HELPED,
+            "has no 2 free chips that belong together",
+            "have no 2 free chips that belong together",
+        ),
+        (R.NODE_LABEL, "lacks a label that the product form needs", "lack a label that the product form needs"),
+        (R.QUOTA, "has no chip with room for the quota", "have no chip with room for the quota"),
+        (R.SHARD_MISSING, "belongs to a scorer that did not answer", "belong to a scorer that did not answer"),
+        (R.UNKNOWN_PRODUCT, "is of an unknown product", "are of an unknown product"),
+    ],
+)
+def test_every_reason_has_words_for_one_node_and_for_many(reason: NodeReason, one: str, many: str) -> None:
+    assert reason_words(reason, nodes=1, chips=2, form="") == one
+    assert reason_words(reason, nodes=2, chips=2, form="") == many
+
+
+def test_no_reason_is_without_words() -> None:
+    words = {reason_words(reason, nodes=2, chips=4, form="") for reason in NodeReason if reason != NodeReason.FITS}
+    assert len(words) == len(NodeReason) - 2, "one sentence is that of two reasons"
+
+
+@pytest.mark.parametrize(
+    ("reason", "form", "words"),
+    [
+        (R.SHORTAGE, "", "1 has fewer than 1 free chip"),
+        (R.TOPOLOGY, "", "1 has no usable free chip"),
+        (R.TOPOLOGY, "310-card", "1 has fewer than 1 free chip on one card"),
+    ],
+)
+def test_one_chip_is_not_said_as_many(reason: NodeReason, form: str, words: str) -> None:
+    assert no_room({reason: 1}, chips=1, form=form) == f"0 of 1 node fits: {words}"
+
+
+@pytest.mark.parametrize(
+    ("form", "where"),
+    [
+        ("module910x8", "in one ring"),
+        ("module910bx16", "in one ring, or as pairs across the rings"),
+        ("module910a3x16", "in whole pairs"),
+        ("module910a3x8", "in whole pairs"),
+        ("chip4-node8", "in whole meshes of 4"),
+        ("chip4-node16", "in whole meshes of 4"),
+        ("310-card", "on one card"),
+        ("310p-duo-card", "on one card"),
+        ("310p-duo-chip", "on whole cards"),
+    ],
+)
+def test_chips_that_do_not_belong_together_are_told_in_the_words_of_the_product(form: str, where: str) -> None:
+    assert reason_words(R.TOPOLOGY, nodes=3, chips=4, form=form) == f"have fewer than 4 free chips {where}"
+
+
+def test_a_wrong_field_is_named_with_its_value_and_what_was_expected() -> None:
+    refusal = Refusal("invalid-request", field="tasks[0].chips", value="3", expected="1 to 8 except 3, 5, 6, 7")
+    assert sentence(refusal) == "tasks[0].chips is '3', expected 1 to 8 except 3, 5, 6, 7"
+    assert sentence(Refusal("undecodable")) == "undecodable"
+
+
+def test_a_job_larger_than_the_cluster_is_told_both_numbers() -> None:
+    refusal = Refusal(
+        "larger-than-cluster",
+        field="tasks[0].replicas",
+        value="3",
+        expected="the job asks for 24 chips of huawei.com/npu, and there are 16 in all, on 2 nodes",
+    )
+    assert sentence(refusal) == (
+        "larger than the cluster: tasks[0].replicas is 3; the job asks for 24 chips of huawei.com/npu,"
+        " and there are 16 in all, on 2 nodes"
+    )
