@@ -100,7 +100,7 @@ async def test_one_unhealthy_chip_moves_the_runner_up() -> None:
     for unhealthy in (0, 0b1):
         cell = await Cell().open()
         await cell.nodes([a_node("a"), a_node("b"), a_node("c")])
-        await cell.health("bucket-", [NodeCondition("b", unhealthy=unhealthy)])
+        await cell.health("bucket-all", [NodeCondition("b", unhealthy=unhealthy)])
         await cell.submit(a_job("job", chips=8))
         await cell.turns(2)
         texts.append(sentences(await told(cell, "job"))[-1])
@@ -179,7 +179,7 @@ async def test_every_choice_of_a_mixed_load_is_confirmed(cell: Cell) -> None:
     products = ("module910x8", "module910bx16", "module910a3x16", "chip4-node8", "310p-duo", "soft-share")
     share = {f"huawei.com/scheduler.softShareDev.{key}": value for key, value in (("aicoreQuota", "30"), ("hbmQuota", "9000"), ("policy", "elastic"))}  # fmt: skip
     await cell.nodes([a_node(f"{product}-{number}".lower(), product) for product in products for number in range(3)])
-    await cell.health("bucket-", [NodeCondition("module910bx16-0", unhealthy=0b100, network_unhealthy=0b1)])
+    await cell.health("bucket-all", [NodeCondition("module910bx16-0", unhealthy=0b100, network_unhealthy=0b1)])
     names = []
     for product in products:
         for index, (chips, replicas) in enumerate(((1, 1), (2, 1), (4, 1), (8, 2))):
@@ -222,7 +222,7 @@ def test_a_rejection_names_the_field_and_the_setting() -> None:
     assert (found.field, found.value, found.setting) == ("tasks", "8 chips in 2 pods", "decisions.strict_job_shape")
     assert sentences(found) == [
         "Product form module910x8 (910A module, 8 chips in two rings), because node selector accelerator-type is module.",
-        "It was turned away: tasks is '8 chips in 2 pods': up to 8 chips in one pod (setting strict_job_shape).",
+        "It was turned away: tasks is '8 chips in 2 pods', expected up to 8 chips in one pod (setting strict_job_shape).",
         "The setting decisions.strict_job_shape of the dispatcher asks for this.",
     ]
 
