@@ -12,7 +12,11 @@ from berth.runtime.feeds import Feeds
 from berth.runtime.port import Stored
 from schemas.envelope import decode
 from schemas.facts import JobSeen, PodPhase
+from schemas.simulation import GangBound
 from schemas.subjects import StreamName
+from services.binder.app import bind_on
+from services.binder.cluster import Gang
+from services.binder.config import BinderConfig
 from services.dispatcher.app import serve
 from services.dispatcher.config import DispatcherConfig
 from tests.support.cells import Cell, a_job, a_node
@@ -228,3 +232,37 @@ async def test_a_snapshot_written_while_a_reader_starts_is_not_ahead_of_the_bus(
     await feeds.start()
     assert state.jobs
     await feeds.stop()
+
+
+class Bindings:
+    """A cluster that notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.bound: list[str] = []
+        self.evicted: list[str] = []
+
+    async def bind(self, gang: Gang) -> GangBound:
+        self.bound.append(gang.name)
+        return GangBound(gang.placement.pods())
+
+    async def evict(self, gang: Gang, *, reason: str) -> None:
+        del reason
+        self.evicted.append(gang.name)
+
+
+async def test_a_binder_that_starts_late_knows_placements_whose_records_are_pruned(inside: Cell) -> None:
+    await inside.submit(a_job("new"), a_job("unwanted"))
+    await inside.turns(3)
+    await inside.cancel("unwanted")
+    await inside.turns(3)
+    await forget_history(inside, snapshots=False)
+    await inside.dispatcher.snapshots.write()
+    placed = [holding.ledger_seq for holding in inside.dispatcher.state.fold.holdings.values()]
+    assert (await inside.user.state(StreamName.LEDGER)).first_seq > max(placed)
+    cluster, stop = Bindings(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bind_on(cluster, inside.user, inside.clock, BinderConfig(), stop))
+        await until(lambda: cluster.bound and cluster.evicted, deadline_s=5, what="a binding and an eviction")
+        await inside.turns(3)
+        stop.set()
+    assert (cluster.bound, cluster.evicted) == (["new"], ["unwanted"])
