@@ -193,7 +193,7 @@ class Subjects(msgspec.Struct, frozen=True):
         root = self.root
         return (
             StreamSpec(name=StreamName.INTAKE, subjects=(f"{root}intake.>",), max_age_s=7 * _DAY_S),
-            StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=32 * _GIB),
+            StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=4 * _GIB),
             StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, is_view=True),
             StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,)),
             StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",)),

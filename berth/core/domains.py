@@ -25,7 +25,7 @@ def domains(nodes: Iterable[NodeDescription]) -> dict[str, list[str]]:
 
     Returns:
         Domains and the names in each, both sorted. Domains are called ``superpod-<name>``, ``leaf-<name>`` and
-        ``bucket-<bits>``, the last without bits while one bucket is enough.
+        ``bucket-<bits>``, or ``bucket-all`` while one bucket is enough.
     """
     out: dict[str, list[str]] = {}
     loose: list[tuple[str, str]] = []
@@ -50,7 +50,7 @@ def _split(prefix: str, nodes: Sequence[tuple[str, str]], out: dict[str, list[st
     if not nodes:
         return
     if len(nodes) <= BUCKET_NODES_MAX or len(prefix) == 8 * _HASH_BYTES:
-        out[f"bucket-{prefix}"] = [name for _, name in nodes]
+        out[f"bucket-{prefix or 'all'}"] = [name for _, name in nodes]
         return
     for bit in "01":
         _split(prefix + bit, [node for node in nodes if node[0][len(prefix)] == bit], out)

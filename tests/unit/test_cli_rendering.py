@@ -67,7 +67,7 @@ async def test_nodes_are_drawn_from_the_state() -> None:
     cell = await Cell().open()
     try:
         await cell.nodes([a_node("a", "module910x8"), a_node("b", "module910bx8", cordoned=True)])
-        await cell.health("bucket-", [NodeCondition("a", unhealthy=0b1000, network_unhealthy=0b100_0000)])
+        await cell.health("bucket-all", [NodeCondition("a", unhealthy=0b1000, network_unhealthy=0b100_0000)])
         await cell.submit(a_job("job", chips=2, product="module910x8"))
         await cell.turns(2)
         first, second = rows_of(await state_now(cell.user, cell.clock))

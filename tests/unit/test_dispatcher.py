@@ -93,7 +93,7 @@ async def test_what_does_not_help_a_class_lets_it_sleep() -> None:
     await cell.submit(a_job("big", chips=8, replicas=3), a_job("small", chips=1))
     await cell.turns(2)
     asked = cell.dispatcher.scatter.shapes_asked
-    await cell.health("bucket-", [NodeCondition("a", unhealthy=2)])
+    await cell.health("bucket-all", [NodeCondition("a", unhealthy=2)])
     await cell.turns(2)
     assert cell.dispatcher.scatter.shapes_asked == asked
     await cell.close()
@@ -105,7 +105,7 @@ async def test_a_node_whose_numbers_agree_again_wakes_what_waits_for_it() -> Non
     await cell.submit(a_job("waits", chips=4))
     await cell.turns(2)
     assert (await status(cell, "waits")).sentence.endswith("1 reports more free chips than Kubernetes knows of")
-    await cell.health("bucket-", [NodeCondition("a", unhealthy=128)])
+    await cell.health("bucket-all", [NodeCondition("a", unhealthy=128)])
     await cell.turns(2)
     assert await phase(cell, "waits") == "placed"
     await cell.close()
@@ -142,7 +142,7 @@ async def test_what_is_no_request_lands_in_dead_with_the_reason_and_the_next_is_
 async def test_a_damaged_fact_lands_in_dead_and_later_facts_are_applied() -> None:
     cell = await Cell(shards=2).open()
     user = cell.user
-    await user.publish(user.subjects.fact_node("bucket-"), b"damaged")
+    await user.publish(user.subjects.fact_node("bucket-all"), b"damaged")
     await user.publish(
         user.subjects.fact_pod("default", "x"),
         encode(PodsSeen("default", "x", "u", 1, pack([0], 4), pack_names(["a"]), pack([3], 4), b"\x01", pack([1], 8))),

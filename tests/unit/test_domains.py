@@ -17,7 +17,7 @@ def test_a_superpod_outranks_a_leaf_switch_and_a_leaf_switch_a_bucket() -> None:
         NodeDescription(name="a", leaf="sw"),
         NodeDescription(name="b"),
     ]
-    assert domains(nodes) == {"bucket-": ["b"], "leaf-sw": ["a", "c"], "superpod-7": ["d"]}
+    assert domains(nodes) == {"bucket-all": ["b"], "leaf-sw": ["a", "c"], "superpod-7": ["d"]}
 
 
 def test_names_of_different_kinds_do_not_meet() -> None:
