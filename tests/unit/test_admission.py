@@ -1,0 +1,136 @@
+"""Verdicts on requests: who gets a name, who keeps it, and what is turned away."""
+
+import msgspec
+
+from berth.core.admission import Holder, Receipt, admit, cancel
+from schemas.facts import JobSeen
+from schemas.intake import JobCancel, JobRequest, Task
+from schemas.ledger import Settings
+from tests.support.cells import a_job
+
+SETTINGS = Settings()
+RECEIPT = Receipt(intake_seq=7, after_seq=5, at_ms=70)
+LATER = Receipt(intake_seq=9, after_seq=7, at_ms=90)
+
+
+def accepted(request: JobRequest | None = None) -> JobSeen:
+    return admit(request or a_job("j"), RECEIPT, Holder(), SETTINGS)
+
+
+def test_a_sound_request_is_accepted_with_its_place_in_the_queue() -> None:
+    job = accepted()
+    assert (job.state, job.uid, job.intake_seq, job.accepted_seq, job.after_seq) == ("accepted", "uid-j", 7, 7, 5)
+    assert job.request == a_job("j")
+    assert job.at_ms == 70
+
+
+def test_a_request_without_a_uid_gets_one_from_its_sequence() -> None:
+    assert accepted(a_job("j", uid="")).uid == "intake-7"
+
+
+def test_an_unsound_request_is_rejected_with_the_reason() -> None:
+    job = accepted(a_job("j", chips=9))
+    assert (job.state, job.accepted_seq) == ("rejected", 0)
+    assert job.refusal is not None
+    assert job.refusal.field == "tasks[0].chips"
+
+
+def test_a_rejected_request_may_be_repaired_under_the_same_uid() -> None:
+    wrong = accepted(a_job("j", chips=9))
+    job = admit(a_job("j"), LATER, Holder(wrong, is_over=True), SETTINGS)
+    assert (job.state, job.accepted_seq, job.refusal) == ("accepted", 9, None)
+
+
+def test_a_name_in_use_stays_with_its_job_and_the_newcomer_is_noted_beside_it() -> None:
+    known = accepted()
+    job = admit(a_job("j", uid="other"), LATER, Holder(known, is_over=False), SETTINGS)
+    assert (job.uid, job.state, job.request, job.accepted_seq) == ("uid-j", "accepted", known.request, 7)
+    assert (job.intake_seq, job.after_seq) == (9, 7)
+    assert job.rejection is not None
+    assert (job.rejection.uid, job.rejection.intake_seq, job.rejection.at_ms) == ("other", 9, 90)
+    assert (job.rejection.refusal.code, job.rejection.refusal.value) == ("name-in-use", "default/j")
+    assert "uid uid-j" in job.rejection.refusal.expected
+
+
+def test_a_name_is_free_when_its_job_is_over() -> None:
+    job = admit(a_job("j", uid="other"), LATER, Holder(accepted(), is_over=True), SETTINGS)
+    assert (job.uid, job.state, job.accepted_seq, job.rejection) == ("other", "accepted", 9, None)
+
+
+def test_an_update_of_a_waiting_job_keeps_its_place_and_clears_an_old_rejection() -> None:
+    beside = admit(a_job("j", uid="other"), LATER, Holder(accepted(), is_over=False), SETTINGS)
+    job = admit(a_job("j", chips=4), Receipt(11, 9, 110), Holder(beside, is_over=False), SETTINGS)
+    assert (job.accepted_seq, job.intake_seq, job.at_ms, job.rejection) == (7, 11, 70, None)
+    assert job.request is not None
+    assert job.request.tasks[0].chips == 4
+
+
+def test_the_same_request_again_changes_nothing_but_the_sequence() -> None:
+    known = accepted()
+    for holder in (Holder(known, is_over=False), Holder(known, is_over=False, is_placed=True), Holder(known)):
+        job = admit(a_job("j"), LATER, holder, SETTINGS)
+        assert job == msgspec.structs.replace(known, intake_seq=9, after_seq=7)
+
+
+def test_another_request_under_the_uid_of_a_job_that_is_over_changes_nothing() -> None:
+    known = accepted()
+    job = admit(a_job("j", chips=4), LATER, Holder(known, is_over=True), SETTINGS)
+    assert job.request == known.request
+
+
+def test_a_cancelled_job_is_not_revived_by_its_own_uid() -> None:
+    gone = cancel(JobCancel("default", "j"), LATER, Holder(accepted(), is_over=False))
+    assert gone is not None
+    job = admit(a_job("j", chips=4), Receipt(11, 9, 110), Holder(gone, is_over=True), SETTINGS)
+    assert (job.state, job.intake_seq) == ("cancelled", 11)
+
+
+def test_a_placed_job_cannot_be_changed() -> None:
+    job = admit(a_job("j", chips=4), LATER, Holder(accepted(), is_over=False, is_placed=True), SETTINGS)
+    assert job.request == a_job("j")
+    assert job.rejection is not None
+    assert (job.rejection.refusal.field, job.rejection.refusal.value) == ("uid", "uid-j")
+
+
+def test_an_unsound_update_leaves_the_waiting_job_as_it_is() -> None:
+    job = admit(a_job("j", chips=9), LATER, Holder(accepted(), is_over=False), SETTINGS)
+    assert (job.state, job.request) == ("accepted", a_job("j"))
+    assert job.rejection is not None
+    assert job.rejection.refusal.field == "tasks[0].chips"
+
+
+def test_a_uid_that_another_job_has_is_turned_away_and_not_taken_over() -> None:
+    job = admit(a_job("k", uid="uid-j"), LATER, Holder(namesake=("default", "j")), SETTINGS)
+    assert (job.state, job.uid, job.name) == ("rejected", "intake-9", "k")
+    assert job.refusal is not None
+    assert (job.refusal.field, job.refusal.value) == ("uid", "uid-j")
+    assert "default/j" in job.refusal.expected
+
+
+def test_a_gang_larger_than_any_record_is_turned_away() -> None:
+    job = accepted(a_job("j", tasks=[Task("worker", 100_000, 8)]))
+    assert job.state == "rejected"
+    assert job.refusal is not None
+    assert (job.refusal.code, job.refusal.value) == ("larger-than-round", "100000 pods")
+    assert "7200000" in job.refusal.expected
+
+
+def test_a_waiting_or_placed_job_is_cancelled_with_the_reason() -> None:
+    for holder in (Holder(accepted(), is_over=False), Holder(accepted(), is_over=False, is_placed=True)):
+        job = cancel(JobCancel("default", "j", reason="not needed"), LATER, holder)
+        assert job is not None
+        assert (job.state, job.uid, job.reason, job.accepted_seq) == ("cancelled", "uid-j", "not needed", 7)
+        assert (job.intake_seq, job.after_seq, job.at_ms) == (9, 7, 90)
+
+
+def test_only_the_job_that_is_meant_is_cancelled() -> None:
+    holder = Holder(accepted(), is_over=False)
+    assert cancel(JobCancel("default", "j", uid="uid-j"), LATER, holder) is not None
+    assert cancel(JobCancel("default", "j", uid="other"), LATER, holder) is None
+
+
+def test_there_is_nothing_to_cancel_where_nobody_waits_or_runs() -> None:
+    rejected = accepted(a_job("j", chips=9))
+    gone = cancel(JobCancel("default", "j"), LATER, Holder(accepted(), is_over=False))
+    for holder in (Holder(), Holder(rejected), Holder(gone), Holder(accepted(), is_over=True)):
+        assert cancel(JobCancel("default", "j"), LATER, holder) is None

@@ -1,0 +1,250 @@
+"""What must happen to a placement when its pods, its binding or its job change."""
+
+import pytest
+
+from berth.core.lifecycle import Due, due, over
+from berth.core.state import State
+from schemas.columns import pack, pack_names
+from schemas.envelope import encode
+from schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from schemas.message import Message
+from schemas.placement import Run, placement_of
+from tests.support.cells import a_job
+
+P = PodPhase
+
+
+class Life:
+    """A gang of two pods on nodes a and b, placed for the ``attempt``-th time."""
+
+    def __init__(self, *, attempt: int = 1, attempts_max: int = 3) -> None:
+        self.state = State()
+        self.attempt = attempt
+        self.state.apply_record(1, encode(Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max))))
+        self.job("accepted")
+        placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
+        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
+        assert not self.due()
+
+    def fact(self, message: Message, kind: str) -> None:
+        assert self.state.apply_fact(f"berth.c.fact.{kind}", self.state.facts_seq + 1, encode(message)) == ""
+
+    def job(self, state: JobState, uid: str = "uid-j") -> None:
+        seq = self.state.intake_seq + 1
+        self.fact(JobSeen("default", "j", uid, state, seq, 1, request=a_job("j"), after_seq=seq - 1), "job.default.j")
+
+    def pods(self, *phases: PodPhase, uid: str = "uid-j") -> None:
+        count = len(phases)
+        fact = PodsSeen(
+            "default",
+            "j",
+            uid,
+            self.attempt,
+            pack(range(count), 4),
+            pack_names(["a", "b"]),
+            pack(range(count), 4),
+            pack(phases, 1),
+            pack([1] * count, 8),
+        )
+        self.fact(fact, "pod.default.j")
+
+    def outcome(self, state: OutcomeState, *, bound: int = 0, attempt: int = 0) -> None:
+        fact = OutcomeSeen("default", "j", "uid-j", attempt or self.attempt, state, bound)
+        self.fact(fact, "outcome.default.j")
+
+    def round(self, **parts: object) -> None:
+        head = self.state.fold.head
+        record = Round(1, head, self.state.facts_seq, 50, head, **parts)  # type: ignore[arg-type]
+        self.state.apply_record(head + 1, encode(record))
+
+    def due(self) -> Due:
+        return due(self.state)
+
+    def carry_out(self) -> Due:
+        found = self.due()
+        self.round(evictions=found.evictions, releases=found.releases, adoptions=found.adoptions)
+        return found
+
+    def release(self, reason: str, *, again: bool = False) -> Due:
+        return Due(releases=[Release("uid-j", self.attempt, reason, again)])  # type: ignore[arg-type]
+
+    def eviction(self, reason: str) -> Due:
+        return Due(evictions=[Eviction("uid-j", self.attempt, reason)])
+
+
+@pytest.mark.parametrize(
+    ("phases", "reason"),
+    [
+        ((P.SUCCEEDED, P.SUCCEEDED), "succeeded"),
+        ((P.SUCCEEDED, P.FAILED), "failed"),
+        ((P.FAILED, P.GONE), "failed"),
+        ((P.SUCCEEDED, P.GONE), "vanished"),
+        ((), "vanished"),
+    ],
+)
+def test_a_placement_is_released_when_no_pod_is_left(phases: tuple[PodPhase, ...], reason: str) -> None:
+    life = Life()
+    life.pods(*phases)
+    assert life.due() == life.release(reason)
+    assert life.due() == life.release(reason), "until a record says so"
+    life.carry_out()
+    assert not life.due()
+    assert life.state.fold.holdings == {}
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [(P.RUNNING, P.SUCCEEDED), (P.SUCCEEDED,), (P.TERMINATING, P.GONE), (P.PENDING, P.PENDING)],
+)
+def test_a_placement_stays_while_a_pod_is_left_or_not_made_yet(phases: tuple[PodPhase, ...]) -> None:
+    life = Life()
+    life.pods(*phases)
+    assert not life.due()
+
+
+def test_pods_of_another_attempt_or_job_say_nothing() -> None:
+    life = Life(attempt=2)
+    life.attempt = 1
+    life.pods(P.GONE, P.GONE)
+    life.pods(P.GONE, P.GONE, uid="other")
+    life.outcome("failed", attempt=1)
+    assert not life.due()
+
+
+def test_a_cancelled_job_is_evicted_once_and_released_when_its_pods_have_gone() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.RUNNING)
+    life.job("cancelled")
+    assert life.carry_out() == life.eviction("cancelled")
+    assert not life.due()
+    life.pods(P.TERMINATING, P.GONE)
+    assert not life.due()
+    life.pods(P.SUCCEEDED, P.GONE)
+    assert life.carry_out() == life.release("cancelled")
+    assert life.state.fold.gangs["uid-j"].phase == "cancelled"
+
+
+def test_a_cancelled_job_whose_pods_were_never_seen_is_released_when_the_binder_says_evicted() -> None:
+    life = Life()
+    life.job("cancelled")
+    life.carry_out()
+    life.outcome("evicted")
+    assert life.carry_out() == life.release("cancelled")
+
+
+def test_an_evicted_gang_whose_pods_are_still_seen_is_not_released() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.RUNNING)
+    life.job("cancelled")
+    life.carry_out()
+    life.outcome("evicted")
+    assert not life.due()
+
+
+def test_a_job_whose_name_another_has_is_evicted() -> None:
+    life = Life()
+    life.job("accepted", uid="uid-other")
+    assert life.due() == life.eviction("cancelled")
+
+
+def test_a_gang_of_which_nothing_was_bound_is_released_at_once() -> None:
+    life = Life()
+    life.outcome("failed")
+    assert life.carry_out() == life.release("bind-failed", again=True)
+    assert life.state.fold.gangs["uid-j"].attempt == 2
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_gang_of_which_a_part_was_bound_is_evicted_first(*, seen: bool) -> None:
+    life = Life()
+    if seen:
+        life.pods(P.RUNNING)
+    life.outcome("failed", bound=0 if seen else 1)
+    assert life.carry_out() == life.eviction("bind-failed")
+    assert not life.due()
+    life.outcome("evicted")
+    if seen:
+        life.pods()
+    assert life.carry_out() == life.release("bind-failed", again=True)
+
+
+@pytest.mark.parametrize(("attempt", "again"), [(1, True), (2, True), (3, False)])
+def test_a_gang_is_placed_again_until_its_attempts_are_used_up(attempt: int, *, again: bool) -> None:
+    life = Life(attempt=attempt, attempts_max=3)
+    life.outcome("failed")
+    assert life.carry_out() == life.release("bind-failed", again=again)
+    assert life.state.fold.gangs["uid-j"].phase == ("waiting" if again else "failed")
+
+
+def test_a_cancelled_gang_that_could_not_be_bound_is_not_tried_again() -> None:
+    life = Life()
+    life.job("cancelled")
+    life.outcome("failed")
+    assert not life.due().releases[0].again
+
+
+def test_a_bound_gang_needs_nothing() -> None:
+    life = Life()
+    life.outcome("bound", bound=2)
+    assert not life.due()
+
+
+def foreign(uid: str, *pods: tuple[str, int, PodPhase], attempt: int = 0) -> PodsSeen:
+    nodes = sorted({node for node, _, _ in pods})
+    return PodsSeen(
+        "other",
+        uid,
+        uid,
+        attempt,
+        pack(range(len(pods)), 4),
+        pack_names(nodes),
+        pack([nodes.index(node) for node, _, _ in pods], 4),
+        pack([phase for _, _, phase in pods], 1),
+        pack([mask for _, mask, _ in pods], 8),
+        resource="r",
+        cpu_milli=9,
+        foreign=True,
+    )
+
+
+def test_pods_of_another_scheduler_are_adopted_and_released() -> None:
+    life = Life()
+    life.fact(foreign("alien", ("c", 0b101, P.RUNNING), ("c", 0b10, P.PENDING)), "pod.other.alien")
+    found = life.carry_out()
+    assert [adoption.uid for adoption in found.adoptions] == ["alien"]
+    placement = life.state.fold.holdings["alien", 0].placement
+    assert (placement.names(), placement.chips_by_rank()) == (["c", "c"], [(0, 2), (1,)])
+    assert life.state.held("c") == 0b111
+    assert not life.due()
+    life.fact(foreign("alien"), "pod.other.alien")
+    assert life.carry_out() == Due(releases=[Release("alien", 0, "vanished")])
+    assert life.state.held("c") == 0
+
+
+def test_what_others_own_is_not_adopted_and_two_strangers_do_not_get_one_chip() -> None:
+    life = Life()  # owns chip 0 of a and b
+    life.fact(foreign("one", ("a", 0b11, P.RUNNING), ("c", 0b1, P.RUNNING)), "pod.other.one")
+    life.fact(foreign("two", ("a", 0b111, P.RUNNING)), "pod.other.two")
+    adopted = {adoption.uid: adoption.placement.chips_by_rank() for adoption in life.carry_out().adoptions}
+    assert adopted == {"one": [(1,), (0,)], "two": [(2,)]}
+
+
+def test_pods_that_have_ended_are_adopted_without_chips_or_not_at_all() -> None:
+    life = Life()
+    life.fact(foreign("half", ("c", 0b1, P.FAILED), ("c", 0b1, P.RUNNING)), "pod.other.half")
+    life.fact(foreign("dead", ("c", 0b10, P.SUCCEEDED)), "pod.other.dead")
+    adopted = {adoption.uid: adoption.placement for adoption in life.carry_out().adoptions}
+    assert list(adopted) == ["half"]
+    assert adopted["half"].chips_by_rank() == [(), (0,)]
+    assert [run.cpu_milli for run in adopted["half"].runs] == [0, 9]
+
+
+def test_a_gang_is_over_for_long_enough_after_the_time_of_the_settings() -> None:
+    life = Life()
+    life.pods(P.SUCCEEDED, P.SUCCEEDED)
+    assert over(life.state, ["uid-j"], now_ms=10**9) == []
+    life.carry_out()
+    after = life.state.fold.settings.tombstone_after_ms
+    assert over(life.state, ["uid-j", "unknown"], now_ms=50 + after - 1) == []
+    assert over(life.state, ["uid-j", "unknown"], now_ms=50 + after) == ["uid-j"]

@@ -1,0 +1,145 @@
+"""Order of waiting gangs, and who sleeps."""
+
+from berth.core.gangs import Gang, gang_of
+from berth.core.queue import Queue
+from schemas.facts import JobSeen
+from schemas.ledger import Settings
+from schemas.refusal import Refusal
+from tests.support.cells import a_job
+
+NO = Refusal("no-room")
+
+
+def a_gang(name: str, seq: int = 1, *, chips: int = 1, priority: int = 0, replicas: int = 1, uid: str = "") -> Gang:
+    request = a_job(name, chips=chips, replicas=replicas, priority=priority)
+    job = JobSeen("default", name, uid or name, "accepted", seq, seq, request=request)
+    return gang_of(job, request, attempt=1, settings=Settings())
+
+
+def a_queue(*gangs: Gang) -> Queue:
+    queue = Queue()
+    for gang in gangs:
+        queue.put(gang)
+    return queue
+
+
+def taken(queue: Queue, *, gangs_max: int = 100, bytes_max: int = 10**6) -> list[str]:
+    return [gang.uid for gang in queue.take(gangs_max=gangs_max, bytes_max=bytes_max)]
+
+
+def test_priority_comes_first_and_then_age_across_classes() -> None:
+    queue = a_queue(
+        a_gang("late", 9), a_gang("large", 5, chips=8), a_gang("first", 1), a_gang("vip", 8, chips=4, priority=3)
+    )
+    assert taken(queue) == ["vip", "first", "large", "late"]
+    assert taken(queue) == ["vip", "first", "large", "late"], "taking takes nothing out"
+
+
+def test_a_round_is_bounded_by_gangs_and_by_bytes_and_holds_one_gang_at_least() -> None:
+    gangs = [a_gang(f"g{number}", number, replicas=10) for number in range(5)]
+    queue = a_queue(*gangs)
+    assert taken(queue, gangs_max=2) == ["g0", "g1"]
+    assert taken(queue, bytes_max=3 * gangs[0].bytes_in_record) == ["g0", "g1", "g2"]
+    assert taken(queue, bytes_max=1) == ["g0"]
+    assert taken(Queue()) == []
+
+
+def test_an_update_takes_the_place_that_its_order_says_and_leaves_no_double() -> None:
+    queue = a_queue(*(a_gang(f"g{number}", number) for number in range(4)))
+    queue.put(a_gang("g3", 3, priority=5))
+    assert taken(queue) == ["g3", "g0", "g1", "g2"]
+    queue.put(a_gang("g3", 3))
+    queue.put(a_gang("g3", 3))
+    assert taken(queue) == ["g0", "g1", "g2", "g3"]
+    queue.put(a_gang("g1", 1, chips=8))
+    assert taken(queue) == ["g0", "g1", "g2", "g3"]
+    assert len(queue) == 4
+    found = queue.get("g1")
+    assert found is not None
+    assert found.runs[0].chips == 8
+
+
+def test_a_gang_that_left_is_not_taken_and_its_class_goes_with_the_last_one() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2), a_gang("c", 3, chips=8))
+    for uid in ("a", "c", "unknown"):
+        queue.remove(uid)
+    assert taken(queue) == ["b"]
+    assert "a" not in queue
+    queue.remove("b")
+    assert (len(queue), queue.has_work, taken(queue)) == (0, False, [])
+    queue.put(a_gang("a", 1))
+    assert taken(queue) == ["a"]
+
+
+def test_many_updates_and_removals_keep_the_order() -> None:
+    queue = Queue()
+    for turn in range(5):
+        for number in range(50):
+            queue.put(a_gang(f"g{number}", number, priority=(number * 7 + turn) % 4))
+        for number in range(turn, 50, 9):
+            queue.remove(f"g{number}")
+    waiting = [uid for uid in (f"g{number}" for number in range(50)) if uid in queue]
+    expected = sorted(waiting, key=lambda uid: (-((int(uid[1:]) * 7 + 4) % 4), int(uid[1:])))
+    assert taken(queue) == expected
+    assert taken(queue, gangs_max=7) == expected[:7]
+
+
+def test_a_refused_class_sleeps_until_something_helps_it() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2), a_gang("other", 3, chips=8))
+    queue.refused("a", NO, retry_at_ms=0)
+    queue.refused("b", NO, retry_at_ms=0)
+    assert taken(queue) == ["other"]
+    assert queue.refusal_of("b") == NO
+    assert queue.refusal_of("other") is None
+    small = queue.sleeping()[0]
+    assert queue.wake(lambda key: key != small, time_ms=10**12) == 0
+    assert queue.wake(lambda key: key == small, time_ms=0) == 1
+    assert taken(queue) == ["a", "b", "other"]
+    assert queue.woken == 1
+
+
+def test_of_a_sleeping_class_only_those_without_a_verdict_are_taken() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.refused("a", NO, retry_at_ms=0)
+    assert taken(queue) == ["b"], "it was not in the round that refused its class"
+    queue.refused("b", NO, retry_at_ms=0)
+    assert not queue.has_work
+    queue.put(a_gang("new", 3))
+    assert taken(queue) == ["new"]
+    queue.put(a_gang("a", 1))
+    assert taken(queue) == ["a", "new"], "an update has had no verdict"
+    queue.remove("new")
+    queue.remove("a")
+    assert not queue.has_work
+
+
+def test_a_class_that_waits_for_time_wakes_when_it_has_come() -> None:
+    queue = a_queue(a_gang("a", 1))
+    queue.refused("a", NO, retry_at_ms=500)
+    assert queue.waits_for_time
+    assert queue.wake(lambda _: False, time_ms=499) == 0
+    assert queue.wake(lambda _: False, time_ms=500) == 1
+    assert not queue.waits_for_time
+
+
+def test_a_new_epoch_wakes_all() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2, chips=8))
+    queue.refused("a", NO, retry_at_ms=0)
+    queue.refused("b", NO, retry_at_ms=900)
+    queue.wake_all()
+    assert (queue.sleeping(), taken(queue), queue.waits_for_time) == ([], ["a", "b"], False)
+
+
+def test_a_verdict_on_a_gang_that_left_puts_nobody_to_sleep() -> None:
+    queue = a_queue(a_gang("a", 1))
+    queue.refused("gone", NO, retry_at_ms=0)
+    assert taken(queue) == ["a"]
+
+
+def test_one_gang_waits_under_a_name() -> None:
+    queue = a_queue(a_gang("a", 1, uid="old"), a_gang("b", 2))
+    queue.keep_only(("default", "a"), "old")
+    assert taken(queue) == ["old", "b"]
+    queue.keep_only(("default", "a"), "new")
+    queue.keep_only(("default", "unknown"), "new")
+    assert taken(queue) == ["b"]
