@@ -200,6 +200,8 @@ class LedgerFold:
             gang.phase, gang.attempt = "waiting", gang.attempt + 1
         else:
             gang.phase = "failed" if release.reason == "bind-failed" else release.reason
+            if release.reason == "bind-failed":
+                gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
         folded.gangs.append(gang)
 
     def _adopt(self, sequence: int, record: Round, adoption: Adoption, folded: Folded) -> None:

@@ -57,8 +57,9 @@ def _examine(state: State, uid: str, found: Due) -> bool:
         if outcome.bound or seen is not None:
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
-            again = not _is_cancelled(state, holding) and holding.attempt < state.fold.settings.attempts_max
-            found.releases.append(Release(uid, holding.attempt, "bind-failed", again))
+            reason = _release_reason(state, holding, None, otherwise="bind-failed")
+            again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+            found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
         found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
@@ -75,13 +76,16 @@ def _has_ended(holding: Holding, seen: PodsSeen | None) -> bool:
     return all(phase in _ENDED for phase in seen.phase) and len(seen.phase) >= holding.placement.pods()
 
 
-def _release_reason(state: State, holding: Holding, seen: PodsSeen | None) -> ReleaseReason:
+def _release_reason(
+    state: State, holding: Holding, seen: PodsSeen | None, *, otherwise: ReleaseReason = "vanished"
+) -> ReleaseReason:
+    """Why a placement ends; ``otherwise`` when its pods were not seen."""
     if _is_cancelled(state, holding):
         return "cancelled"
     if holding.ending == "bind-failed":
         return "bind-failed"
     if seen is None or not seen.phase:
-        return "vanished"
+        return otherwise
     if PodPhase.FAILED in seen.phase:
         return "failed"
     if PodPhase.GONE in seen.phase:

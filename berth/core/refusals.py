@@ -52,6 +52,8 @@ def sentence(refusal: Refusal) -> str:
         return _no_room(refusal)
     if refusal.code == "larger-than-cluster":
         return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
+    if refusal.code == "bind-failed":
+        return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
     what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
     return f"{what}, expected {refusal.expected}" if refusal.expected else what
 
