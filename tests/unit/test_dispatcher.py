@@ -1,4 +1,7 @@
-"""The dispatcher's turn on a whole cell in memory."""
+"""The dispatcher's turn on a whole cell in memory.
+
+Longer than 400 lines because every test is a story of one cell, and the stories share their few words.
+"""
 
 import pytest
 

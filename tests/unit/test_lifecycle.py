@@ -181,7 +181,8 @@ def test_a_cancelled_gang_that_could_not_be_bound_is_not_tried_again() -> None:
     life = Life()
     life.job("cancelled")
     life.outcome("failed")
-    assert not life.due().releases[0].again
+    assert life.carry_out() == life.release("cancelled")
+    assert life.state.fold.gangs["uid-j"].phase == "cancelled"
 
 
 def test_a_bound_gang_needs_nothing() -> None:

@@ -126,3 +126,8 @@ def test_a_job_larger_than_the_cluster_is_told_both_numbers() -> None:
         "larger than the cluster: tasks[0].replicas is 3; the job asks for 24 chips of huawei.com/npu,"
         " and there are 16 in all, on 2 nodes"
     )
+
+
+def test_a_job_that_could_not_be_bound_is_told_how_often_it_was_tried() -> None:
+    assert sentence(Refusal("bind-failed", value="1")) == "its pods could not be bound in 1 attempt"
+    assert sentence(Refusal("bind-failed", value="5")) == "its pods could not be bound in 5 attempts"

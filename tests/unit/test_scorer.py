@@ -1,0 +1,163 @@
+"""A scorer answers at the sequences that are asked, or says that it cannot."""
+
+import pytest
+
+from berth.core.state import shard_of
+from berth.runtime.errors import PoisonError
+from schemas.columns import unpack_names
+from schemas.envelope import decode, encode
+from schemas.facts import PodPhase
+from schemas.ledger import Settings
+from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
+from services.scorer.loop import Shard
+from tests.support.cells import Cell, a_job, a_node
+
+SHAPE = Shape(form="module910bx8", resource="huawei.com/Ascend910", chips=8, gang_pods=1)
+
+
+async def a_cell(*, nodes: int = 3) -> Cell:
+    """A cell whose shard 0 of 1 has received nodes in as many facts, and applied none of them."""
+    cell = await Cell(shards=1).open()
+    for number in range(nodes):
+        await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number}")])
+    await cell.settle()
+    return cell
+
+
+async def ask(shard: Shard, facts_seq: int, ledger_seq: int = 1, *, wait_ms: int = 1) -> Offer:
+    request = ScoreRequest(5, 1, facts_seq, ledger_seq, [Ask(SHAPE, 10)], wait_ms)
+    return decode(await shard.answer(encode(request)), Offer)
+
+
+def names(offer: Offer) -> list[str]:
+    return unpack_names(offer.shapes[0].names)
+
+
+async def test_an_answer_is_of_exactly_the_sequences_asked_though_more_has_come() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    for facts_seq, expected in ((1, ["n0"]), (2, ["n0", "n1"]), (3, ["n0", "n1", "n2"])):
+        offer = await ask(shard, facts_seq)
+        assert (offer.ready, offer.round, offer.facts_seq, offer.ledger_seq) == (True, 5, facts_seq, 1)
+        assert names(offer) == expected
+    assert (shard.answered, shard.late) == (3, 0)
+    await cell.close()
+
+
+async def test_a_scorer_that_is_behind_is_not_ready() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    for facts_seq, ledger_seq in ((4, 1), (3, 2)):
+        offer = await ask(shard, facts_seq, ledger_seq)
+        assert (offer.ready, offer.shapes, offer.facts_seq, offer.ledger_seq) == (False, [], 3, 1)
+    assert shard.late == 2
+    await cell.close()
+
+
+async def test_a_scorer_that_is_beyond_is_not_ready() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    assert (await ask(shard, 2)).ready
+    offer = await ask(shard, 1)
+    assert (offer.ready, offer.facts_seq) == (False, 2)
+    assert (await ask(shard, 2)).ready, "it answers what it can"
+    await cell.close()
+
+
+async def test_what_is_asked_before_it_has_come_is_awaited() -> None:
+    cell = await a_cell(nodes=1)
+    shard = cell.shards[0]
+    await cell.nodes([a_node("late", leaf="leaf9")])  # stored, and not received yet
+    offer = await ask(shard, 2, wait_ms=5_000)
+    assert offer.ready
+    assert names(offer) == ["late", "n0"]
+    await cell.close()
+
+
+async def test_an_advance_lets_a_scorer_apply_what_it_names_and_no_more() -> None:
+    cell = await a_cell()
+    shard = cell.shards[0]
+    await shard.advance(encode(Advance(1, 2, 1)))
+    assert shard.state.nodes_seq == 2
+    assert (await ask(shard, 2)).ready
+    await shard.advance(encode(Advance(1, 1, 0)))
+    assert shard.state.nodes_seq == 2
+    await cell.close()
+
+
+async def test_a_record_is_applied_when_a_request_names_it() -> None:
+    cell = await Cell(shards=1).open()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("job", chips=8))
+    await cell.turns(2)
+    shard, state = cell.shards[0], cell.dispatcher.state
+    offer = await ask(shard, state.nodes_seq, state.fold.head)
+    assert offer.ready
+    assert names(offer) == ["b"]
+    await cell.pods("job", PodPhase.TERMINATING)
+    await cell.turns(2)
+    offer = await ask(shard, state.nodes_seq, state.fold.head)
+    assert names(offer) == ["b"], "a chip whose pod is terminating is not free"
+    await cell.close()
+
+
+async def test_scorers_own_disjoint_domains_and_all_of_them() -> None:
+    cell = await Cell(shards=3).open()
+    await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number}") for number in range(12)])
+    await cell.settle()
+    offers = [await ask(shard, 12) for shard in cell.shards]
+    found = [names(offer) for offer in offers]
+    assert sorted(name for part in found for name in part) == sorted(f"n{number}" for number in range(12))
+    for shard, part in enumerate(found):
+        assert all(shard_of(f"leaf-leaf{name[1:]}", 3) == shard for name in part)
+    assert sum(offer.shapes[0].total for offer in offers) == 12
+    await cell.close()
+
+
+async def test_settings_of_a_new_epoch_are_those_of_the_next_answer() -> None:
+    cell = await Cell(shards=1).open()
+    await cell.nodes([a_node("a")])
+    await cell.dispatcher.stop()
+    cell.config = Cell(shards=1, health_first=True, server=cell.server).config
+    await cell.start_dispatcher()
+    await cell.turns()
+    shard = cell.shards[0]
+    assert (await ask(shard, 1, cell.dispatcher.state.fold.head)).ready
+    assert shard.scorer.settings == Settings(health_first=True)
+    await cell.close()
+
+
+async def test_a_scorer_that_starts_late_answers_as_one_that_was_there() -> None:
+    cell = await Cell(shards=1).open()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("one", chips=8))
+    await cell.turns(2)
+    await cell.start_shard(0)
+    state = cell.dispatcher.state
+    old, new = [await ask(shard, state.nodes_seq, state.fold.head) for shard in cell.shards]
+    assert old == new
+    assert old.ready
+    await cell.close()
+
+
+async def test_a_shard_keeps_only_gangs_that_hold_chips() -> None:
+    cell = await Cell(shards=1).open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("runs", chips=4), a_job("ends", chips=4), a_job("waits", chips=8))
+    await cell.turns(2)
+    await cell.pods("ends", PodPhase.SUCCEEDED)
+    await cell.turns(3)
+    shard, state = cell.shards[0], cell.dispatcher.state
+    assert (await ask(shard, state.nodes_seq, state.fold.head)).ready
+    assert list(shard.state.fold.gangs) == ["uid-runs"]
+    await cell.close()
+
+
+@pytest.mark.parametrize("data", [b"rubbish", encode(Advance(1, 1, 1))])
+async def test_what_is_no_request_is_poison(data: bytes) -> None:
+    cell = await a_cell(nodes=1)
+    with pytest.raises(PoisonError):
+        await cell.shards[0].answer(data)
+    with pytest.raises(PoisonError):
+        await cell.shards[0].advance(b"rubbish")
+    await cell.close()

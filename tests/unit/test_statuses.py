@@ -1,0 +1,178 @@
+"""What a person is told of a job."""
+
+import pytest
+
+from berth.core.state import State
+from berth.core.statuses import digest, status_of
+from schemas.columns import pack, pack_names
+from schemas.envelope import encode
+from schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
+from schemas.ledger import Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
+from schemas.message import Message
+from schemas.placement import Run, placement_of
+from schemas.refusal import Refusal
+from schemas.status import JobStatus
+from tests.support.cells import a_job
+
+KEY = ("default", "j")
+NO = Refusal("no-room", pods_need=2, nodes_total=3)
+PLACEMENT = placement_of(["a", "b"], [(0,), (1,)], [Run(2, 1)], resource="r")
+
+
+class Told:
+    """A job of two pods, and what is told of it."""
+
+    def __init__(self, **changes: object) -> None:
+        self.state = State()
+        self.state.apply_record(1, encode(Epoch(1, 0, 0, 0, "h", Settings())))
+        fields: dict[str, object] = {"state": "accepted", "intake_seq": 1, "accepted_seq": 1, "at_ms": 5}
+        request = a_job("j", replicas=2, priority=4, queue="q")
+        self.fact(JobSeen("default", "j", "uid-j", **(fields | {"request": request} | changes)))  # type: ignore[arg-type]
+
+    def fact(self, message: Message) -> None:
+        assert self.state.apply_fact("berth.c.fact.x.default.j", self.state.facts_seq + 1, encode(message)) == ""
+
+    def round(self, **parts: object) -> None:
+        head = self.state.fold.head
+        record = Round(1, head, self.state.facts_seq, 10 * head, head, **parts)  # type: ignore[arg-type]
+        self.state.apply_record(head + 1, encode(record))
+
+    def place(self, *, attempt: int = 1) -> None:
+        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, PLACEMENT)])
+
+    def refuse(self, *, final: bool = False) -> None:
+        self.round(verdicts=[Verdict("default", "j", "uid-j", 1, None, NO, final)])
+
+    def release(self, reason: ReleaseReason, *, again: bool = False) -> None:
+        self.round(releases=[Release("uid-j", 1, reason, again)])
+
+    def pods(self, phase: PodPhase, *, attempt: int = 1) -> None:
+        two = pack([0, 1], 4)
+        fact = PodsSeen(
+            "default", "j", "uid-j", attempt, two, pack_names(["a", "b"]), two, pack([phase] * 2, 1), bytes(16)
+        )
+        self.fact(fact)
+
+    @property
+    def status(self) -> JobStatus:
+        status = status_of(self.state, KEY, at_ms=99)
+        assert status is not None
+        return status
+
+    @property
+    def brief(self) -> tuple[str, str]:
+        return self.status.phase, self.status.sentence
+
+
+def test_nobody_has_no_status() -> None:
+    assert status_of(State(), KEY, at_ms=0) is None
+
+
+def test_a_job_that_was_just_accepted_waits() -> None:
+    status = Told().status
+    assert (status.phase, status.sentence, status.attempt, status.ledger_seq) == ("waiting", "", 0, 0)
+    assert (status.pods, status.chips, status.queue, status.priority) == (2, 2, "q", 4)
+    assert (status.since_ms, status.at_ms, status.intake_seq) == (5, 99, 1)
+
+
+def test_a_refused_job_is_told_why() -> None:
+    told = Told()
+    told.refuse()
+    assert told.brief == ("waiting", "0 of 3 nodes fit")
+    assert told.status.refusal == NO
+    assert (told.status.ledger_seq, told.status.facts_seq, told.status.since_ms) == (2, 1, 10)
+    told.refuse(final=True)
+    assert told.brief == ("failed", "0 of 3 nodes fit")
+
+
+def test_a_placed_job_is_placed_then_bound_then_running() -> None:
+    told = Told()
+    told.refuse()
+    told.place()
+    assert told.brief == ("placed", "")
+    assert told.status.placement == PLACEMENT
+    told.fact(OutcomeSeen("default", "j", "uid-j", 1, "bound", 2))
+    assert told.brief == ("bound", "")
+    told.pods(PodPhase.PENDING)
+    assert told.brief == ("bound", "")
+    told.pods(PodPhase.RUNNING)
+    assert told.brief == ("running", "")
+
+
+def test_pods_and_outcomes_of_another_attempt_do_not_count() -> None:
+    told = Told()
+    told.place(attempt=2)
+    told.fact(OutcomeSeen("default", "j", "uid-j", 1, "bound", 2))
+    told.pods(PodPhase.RUNNING, attempt=1)
+    assert told.brief == ("placed", "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "brief"),
+    [
+        ("succeeded", ("succeeded", "")),
+        ("failed", ("failed", "a pod failed")),
+        ("cancelled", ("cancelled", "")),
+        ("vanished", ("failed", "its pods are gone")),
+    ],
+)
+def test_a_job_that_is_over_says_how_it_ended(reason: ReleaseReason, brief: tuple[str, str]) -> None:
+    told = Told()
+    told.place()
+    told.release(reason)
+    assert told.brief == brief
+    assert told.status.placement is None
+
+
+def test_a_job_whose_pods_could_not_be_bound_waits_anew_and_says_so() -> None:
+    told = Told()
+    told.place()
+    told.release("bind-failed", again=True)
+    assert told.brief == ("waiting", "its pods could not be bound; it is placed anew")
+    told.refuse()
+    assert told.brief == ("waiting", "0 of 3 nodes fit")
+
+
+def test_a_job_whose_attempts_are_used_up_says_so() -> None:
+    told = Told()
+    told.place()
+    told.release("bind-failed")
+    assert told.brief == ("failed", "its pods could not be bound in 1 attempt")
+
+
+def test_an_evicted_job_ends() -> None:
+    told = Told()
+    told.place()
+    told.round(evictions=[Eviction("uid-j", 1, "cancelled")])
+    assert told.brief == ("ending", "its pods are being deleted")
+
+
+def test_a_cancelled_job_that_waited_gives_the_reason() -> None:
+    told = Told(state="cancelled", reason="not needed")
+    assert told.brief == ("cancelled", "not needed")
+    told.refuse()
+    assert told.brief == ("cancelled", "not needed")
+
+
+def test_a_rejected_job_is_told_what_was_wrong_and_shows_nothing_of_others() -> None:
+    wrong = Refusal("invalid-request", field="tasks", value="[]", expected="at least one task")
+    told = Told(state="rejected", refusal=wrong)
+    told.place()  # another job may have the uid
+    assert told.brief == ("rejected", "tasks is '[]', expected at least one task")
+    assert told.status.placement is None
+
+
+def test_a_status_is_written_again_when_its_phase_its_record_or_a_rejection_changed() -> None:
+    told = Told()
+    seen = {digest(told.status)}
+    told.refuse()
+    seen.add(digest(told.status))
+    told.place()
+    seen.add(digest(told.status))
+    told.pods(PodPhase.RUNNING)
+    seen.add(digest(told.status))
+    told.pods(PodPhase.RUNNING)
+    seen.add(digest(told.status))
+    assert len(seen) == 4
+    beside = Rejection("other", 9, NO, 0)
+    assert digest(Told(rejection=beside).status) != digest(Told().status)
