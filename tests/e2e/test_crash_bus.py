@@ -7,9 +7,10 @@ import pytest
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.server import EmbeddedServer
-from tests.support.load import Load, Watch, verify
+from tests.support.load import Load
 from tests.support.processes import Service, Services, services
 from tests.support.waiting import pause, until
+from tests.support.watch import Watch, verify
 
 AWAY_S = (0.0, 0.3, 2.5, 0.0)
 """How long the server stays away; the third time the lease runs out meanwhile."""

@@ -14,9 +14,10 @@ from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from schemas.intake import JobCancel, JobRequest
 from schemas.simulation import SimCounts
 from tests.support.cells import a_job
-from tests.support.load import Watch, at_rest, give_jobs, stored, verify
+from tests.support.load import give_jobs, stored
 from tests.support.processes import Service, services
 from tests.support.waiting import pause, until
+from tests.support.watch import Watch, at_rest, verify
 
 CLUSTER = """
 apiVersion: berth/v1

@@ -14,8 +14,9 @@ from schemas.subjects import StreamName
 from services.dispatcher.config import DecisionConfig, DispatcherConfig
 from services.dispatcher.loop import Dispatcher
 from tests.support.cells import a_job, a_node
-from tests.support.load import Watch, give_jobs, give_nodes, pods_of, stored, verify_start
+from tests.support.load import give_jobs, give_nodes, pods_of, stored
 from tests.support.reigns import Reigns, turns
+from tests.support.watch import Watch, verify_start
 
 pytestmark = pytest.mark.timeout(60)
 CONFIG: Final = DispatcherConfig(

@@ -17,10 +17,11 @@ from services.binder.work import Work
 from services.dispatcher.config import DecisionConfig, DispatcherConfig
 from services.dispatcher.loop import DeposedError, Dispatcher
 from tests.support.cells import a_job, a_node
-from tests.support.load import Load, Watch, give_jobs, give_nodes, verify, verify_start
+from tests.support.load import Load, give_jobs, give_nodes
 from tests.support.processes import services
 from tests.support.reigns import Reigns, turns
 from tests.support.waiting import until
+from tests.support.watch import Watch, verify, verify_start
 
 CONFIG: Final = DispatcherConfig(
     lease_s=1, tick_s=0.05, snapshot_records=10, intake_batch_max=4, decisions=DecisionConfig(round_gangs_max=2)

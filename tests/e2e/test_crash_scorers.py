@@ -18,10 +18,11 @@ from services.dispatcher.config import DecisionConfig, DispatcherConfig
 from services.dispatcher.loop import Dispatcher
 from services.scorer.loop import Shard
 from tests.support.cells import a_job, a_node
-from tests.support.load import Watch, give_jobs, give_nodes, status, verify
+from tests.support.load import give_jobs, give_nodes, status
 from tests.support.processes import services
 from tests.support.reigns import turns
 from tests.support.waiting import pause
+from tests.support.watch import Watch, verify
 
 NODES = 48
 LEAVES = 6

@@ -11,9 +11,10 @@ from berth.runtime.bus import NatsBus
 from berth.runtime.faults import POINTS
 from berth.runtime.server import EmbeddedServer
 from schemas.subjects import StreamName
-from tests.support.load import Load, Watch, verify
+from tests.support.load import Load
 from tests.support.processes import Service, Services, services
 from tests.support.waiting import until
+from tests.support.watch import Watch, verify
 
 KILLED: Final = -9
 UNREACHED: Final = 1
