@@ -45,7 +45,7 @@ class State:
     """Facts and ledger of a cell at (``facts_seq``, ``fold.head``).
 
     Args:
-        owns: Which domains' nodes to keep; all of them when None.
+        owns: Which domains' nodes to keep, and nothing of jobs: a shard. All of everything when None.
         keeps: Whether to keep the latest message of each subject, for snapshots.
     """
 
@@ -107,6 +107,8 @@ class State:
         try:
             envelope = open_envelope(data)
             self._subject = subject
+            if self._owns is not None and envelope.kind not in _COLUMN_KINDS:
+                return ""  # a shard has no use for it
             step = self._apply.get(envelope.kind)
             if step is None:
                 self.unknown[envelope.kind] += 1
@@ -139,7 +141,13 @@ class State:
             self._take(holding)
         for holding in folded.given_back:
             self._give_back(holding)
-        for gang in folded.gangs:
+        if self._owns is None:
+            self._touch(folded.gangs)
+        return folded
+
+    def _touch(self, gangs: Iterable[GangRecord]) -> None:
+        """Note gangs of a record for which facts that came before it may ask for something."""
+        for gang in gangs:
             key = (gang.namespace, gang.name)
             job = self.jobs.get(key)
             if (
@@ -150,7 +158,6 @@ class State:
                 or job.uid != gang.uid
             ):
                 self.touched[gang.uid] = None
-        return folded
 
     def _forget_idle(self, gangs: Iterable[GangRecord]) -> None:
         """Forget gangs that hold nothing: a shard sees no facts of jobs, so nothing else would ever end them."""
@@ -202,8 +209,9 @@ class State:
         self.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq
-        self.touched.update(dict.fromkeys(self.fold.gangs))
-        if self._owns is not None:
+        if self._owns is None:
+            self.touched.update(dict.fromkeys(self.fold.gangs))
+        else:
             self._forget_idle(list(self.fold.gangs.values()))
 
     def forget_unnamed(self) -> None:
@@ -247,12 +255,23 @@ class State:
         worst = max(unpack(fact.node_index, 4), default=-1)
         if worst >= nodes:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
+        if self._owns is not None:
+            return self._pods_of_shard(fact)
         self.pods[fact.namespace, fact.gang] = fact
         self.moved[fact.namespace, fact.gang] = None
         self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
         self.touched[fact.uid] = None
         if fact.foreign:
             self.foreign[fact.uid] = (fact.namespace, fact.gang)
+        self._mark((fact.uid, fact.attempt), fact)
+        return _FOLDED
+
+    def _pods_of_shard(self, fact: PodsSeen) -> str:
+        """A shard keeps only what columns depend on: pods that are terminating."""
+        if PodPhase.TERMINATING in fact.phase:
+            self.pods[fact.namespace, fact.gang] = fact
+        else:
+            self.pods.pop((fact.namespace, fact.gang), None)
         self._mark((fact.uid, fact.attempt), fact)
         return _FOLDED
 

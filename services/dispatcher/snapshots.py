@@ -1,6 +1,7 @@
 """Snapshots: folded ledger and folded facts, so that a start does not read all history."""
 
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -17,6 +18,7 @@ from schemas.subjects import StreamName
 from services.dispatcher.config import DispatcherConfig
 
 _LOG: Final = structlog.get_logger()
+_NEWEST_KEPT: Final = 3
 
 
 class Snapshots:
@@ -67,21 +69,36 @@ class Snapshots:
         _LOG.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
 
     async def _prune(self, newest: SnapshotEnd) -> None:
-        """Keep the newest snapshot, and older ones until one is not younger than the oldest kept fact."""
+        """Remove the snapshots that :func:`kept_of` does not keep, and the ledger before the oldest that stays."""
         ends = await snapshot_ends(self._bus)
         oldest_fact = (await self._bus.state(StreamName.FACTS)).first_seq
-        kept = [newest]
-        for end in reversed(ends):
-            if end.ledger_seq >= newest.ledger_seq:
-                continue
-            if kept[-1].facts_seq + 1 <= oldest_fact:
-                break
-            kept.append(end)
+        kept = kept_of([*ends, newest], oldest_fact=oldest_fact, apart_ms=self._config.snapshot_apart_s * 1000)
         keep = {end.ledger_seq for end in kept}
         self._faults.hit("purge.before")
         for end in ends:
             if end.ledger_seq not in keep:
                 await self._bus.purge(StreamName.SNAPSHOT, subject=self._bus.subjects.snapshot_all(end.ledger_seq))
-        if kept[-1].ledger_seq > 1:
-            await self._bus.purge(StreamName.LEDGER, keep_from_seq=kept[-1].ledger_seq)
+        if kept[0].ledger_seq > 1:
+            await self._bus.purge(StreamName.LEDGER, keep_from_seq=kept[0].ledger_seq)
         self._faults.hit("purge.after")
+
+
+def kept_of(ends: Iterable[SnapshotEnd], *, oldest_fact: int, apart_ms: int) -> list[SnapshotEnd]:
+    """Snapshots to keep, oldest first.
+
+    Kept are the newest few, which a reader may be loading, and older ones until one is not younger than the oldest kept
+    fact, so that all history can be told from some snapshot; of those between, one each ``apart_ms`` is enough.
+
+    Args:
+        ends: Ends of all snapshots, at least one.
+        oldest_fact: Sequence of the oldest kept fact.
+        apart_ms: Time between two older snapshots.
+    """
+    order = [end for _, end in sorted({end.ledger_seq: end for end in ends}.items())]
+    reaching = [index for index, end in enumerate(order) if end.facts_seq + 1 <= oldest_fact]
+    order = order[reaching[-1] if reaching else 0 :]
+    kept = order[:1]
+    for index, end in enumerate(order[1:], start=1):
+        if index >= len(order) - _NEWEST_KEPT or end.at_ms - kept[-1].at_ms >= apart_ms:
+            kept.append(end)
+    return kept
