@@ -88,18 +88,15 @@ def machine() -> Machine:
     )
 
 
-def show(reports: Sequence[Report], *, as_json: bool) -> None:
-    """Print the reports: JSON, one document a bench, or tables."""
+def show(report: Report, *, as_json: bool) -> None:
+    """Print a report: as one JSON document, or as a table."""
     if as_json:
-        for report in reports:
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n")
         return
-    console = Console()
-    for report in reports:
-        table = Table(title=f"{report.bench}: {report.machine.processor}, {report.machine.cores} cores")
-        for heading in ("case", "metric", "value", "unit", "limit", "ratio", "target", "ok"):
-            table.add_column(heading, justify="left" if heading in {"case", "metric", "unit"} else "right")
-        for line in report.rows:
-            cells = (line.case, line.metric, line.value, line.unit, line.limit, line.ratio, line.target, line.ok)
-            table.add_row(*["" if cell is None else str(cell) for cell in cells])
-        console.print(table)
+    table = Table(title=f"{report.bench}: {report.machine.processor}, {report.machine.cores} cores")
+    for heading in ("case", "metric", "value", "unit", "limit", "ratio", "target", "ok"):
+        table.add_column(heading, justify="left" if heading in {"case", "metric", "unit"} else "right")
+    for line in report.rows:
+        cells = (line.case, line.metric, line.value, line.unit, line.limit, line.ratio, line.target, line.ok)
+        table.add_row(*["" if cell is None else str(cell) for cell in cells])
+    Console().print(table)

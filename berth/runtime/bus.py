@@ -273,7 +273,7 @@ class NatsBus:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected_subject_seq)
         if ttl_s is not None:
             headers["Nats-TTL"] = f"{ttl_s}s"
-        return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s)
+        return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s, awaited=True)
 
     def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """Store a message without waiting; the future gets its sequence."""
@@ -287,7 +287,7 @@ class NatsBus:
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         """Append a record to the ledger if ``expected_seq`` is still its last sequence; returns the record's own."""
         headers = {"Nats-Expected-Last-Sequence": str(expected_seq)}
-        return await self._publisher.submit(self.subjects.ledger, data, headers, timeout_s=timeout_s)
+        return await self._publisher.submit(self.subjects.ledger, data, headers, timeout_s=timeout_s, awaited=True)
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, asked from the stream's leader; None if there is none."""

@@ -22,6 +22,8 @@ from berth.runtime.errors import (
     TransientError,
 )
 
+_RESERVE: Final = 256
+"""Awaited publishes above the bound."""
 OUTSTANDING_MAX: Final = 16_384
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
 SUBMIT_TIMEOUT_S: Final = 10.0
@@ -92,13 +94,17 @@ class Publisher:
         headers: Mapping[str, str] | None = None,
         *,
         timeout_s: float = SUBMIT_TIMEOUT_S,
+        awaited: bool = False,
     ) -> asyncio.Future[int]:
         """Queue a message; see :meth:`berth.runtime.port.Bus.submit`.
+
+        ``awaited`` messages, of which a caller has one on its way at a time, may go a little above the bounds: a lease
+        must be renewed also when the streams are slow.
 
         Raises:
             TransientError: The stated bounds are reached.
         """
-        if self.is_full:
+        if self.is_full and not (awaited and len(self._outstanding) < OUTSTANDING_MAX + _RESERVE):
             self._room.clear()
             raise TransientError(f"{len(self._outstanding)} publishes are on their way")
         future: asyncio.Future[int] = self._loop.create_future()
