@@ -178,7 +178,7 @@ class Chooser:
         if rule is not None:
             chips = rule.pick(free, int(scorer.table.network[row]))
         elif shape.share is not None and share is not None:
-            chips = (pick_chip(scorer.shares, shape.share, row, share),)
+            chips = (pick_chip(scorer.shares, shape.share, row, share, free=free),)
             share = share.copy()
             share.add(chips[0], shape.share)
         for chip in chips:

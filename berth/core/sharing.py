@@ -34,7 +34,14 @@ def share_reasons(
 
 
 def share_row(
-    book: ShareBook, shape: Shape, row: int, *, now: SharedNode | None, base: SharedNode | None, settings: Settings
+    book: ShareBook,
+    shape: Shape,
+    row: int,
+    *,
+    free: int,
+    now: SharedNode | None,
+    base: SharedNode | None,
+    settings: Settings,
 ) -> tuple[int, int]:
     """As :func:`share_reasons` for one row.
 
@@ -42,13 +49,14 @@ def share_row(
         book: Use of all nodes.
         shape: What is asked.
         row: The node.
-        now: Its use now.
+        free: Its chips that nobody holds now.
+        now: Its shared use now.
         base: Its use before the gang that asks took anything; None when it took nothing there.
         settings: Under which the question is asked.
     """
     if now is None or not now.enabled or shape.share is None:
         return int(NodeReason.NODE_LABEL), 0
-    free = free_of(book, row, now)
+    usable = free_of(book, row, now, free)
     own = None
     if base is not None:
         own = OwnUse(
@@ -56,20 +64,20 @@ def share_row(
             hbm=np.array([now.hbm], np.int32) - np.array([base.hbm], np.int32),
         )
     reasons, scores = evaluate_share(
-        _columns([now], [free]), shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings, own=own
+        _columns([now], [usable]), shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings, own=own
     )
     return int(reasons[0]), int(scores[0])
 
 
-def pick_chip(book: ShareBook, share: Share, row: int, now: SharedNode) -> int:
-    """Chip for one more pod on a node that fits.
+def pick_chip(book: ShareBook, share: Share, row: int, now: SharedNode, *, free: int) -> int:
+    """Chip for one more pod on a node that fits; ``free`` are the node's chips that nobody holds now.
 
     Raises:
         InvariantError: No chip fits after all.
     """
     chip = pick_share(
         share,
-        free=free_of(book, row, now),
+        free=free_of(book, row, now, free),
         core=now.core,
         hbm=now.hbm,
         policy=now.policy,
@@ -80,9 +88,12 @@ def pick_chip(book: ShareBook, share: Share, row: int, now: SharedNode) -> int:
     return chip
 
 
-def free_of(book: ShareBook, row: int, now: SharedNode) -> int:
-    """Chips of a node that a soft-share pod may get when its shared use is ``now``."""
-    return free_for_share(now, book.healthy(row), book.others(row))
+def free_of(book: ShareBook, row: int, now: SharedNode, free: int) -> int:
+    """Chips of a node that a soft-share pod may get when its shared use is ``now`` and nobody holds ``free``.
+
+    What is neither free nor shared belongs to other work, be it that of an earlier gang of the same round.
+    """
+    return free_for_share(now, book.healthy(row), ~(free | now.mask))
 
 
 def _columns(nodes: Sequence[SharedNode], free: Sequence[int]) -> ShareColumns:
