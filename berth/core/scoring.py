@@ -208,9 +208,7 @@ class Scorer:
         if shape.share is None:
             return _FITS, 0
         before = base.share if base is not None else None
-        return share_row(
-            self.shares, shape, row, free=state.free, now=state.share, base=before, settings=self.settings
-        )
+        return share_row(self.shares, shape, row, free=state.free, now=state.share, base=before, settings=self.settings)
 
     def _compile(self, shape: Shape) -> _Compiled:
         compiled = self._compiled.get(shape)
