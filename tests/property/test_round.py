@@ -31,28 +31,31 @@ from tests.support.cells import a_node
 SUBJECTS = Subjects("cell")
 FORMS = {"module910bx8": (1, 2, 8), "module910x8": (1, 2, 4, 8), "module910a3x16": (2, 4, 16), "chip4-node8": (1, 4, 8)}
 PRODUCTS = (*FORMS, "soft-share")
+KINDS = st.shared(st.lists(st.sampled_from(PRODUCTS), min_size=1, max_size=2, unique=True), key="products")
+"""Products of one example: nodes and gangs are of the same few, so that they meet."""
+RARE = st.sampled_from((False,) * 9 + (True,))
 
 
 @st.composite
 def nodes_of(draw: st.DrawFn) -> list[NodeDescription]:
-    products = draw(st.lists(st.sampled_from(PRODUCTS), min_size=1, max_size=9))
+    products = draw(st.lists(st.sampled_from(draw(KINDS)), min_size=3, max_size=10))
     names = draw(st.permutations([f"n{number}" for number in range(len(products))]))
     nodes = []
     for name, product in zip(names, products, strict=True):
         full = a_node(name, product)
-        lost = draw(st.sampled_from((0, 0, 0, 1, 0x81)))
+        lost = draw(st.sampled_from((0, 0, 0, 0, 1, 0x81)))
         chips = full.chips & ~lost
         nodes.append(
             a_node(
                 name,
                 product,
                 chips=chips,
-                allocatable=max(chips.bit_count() - draw(st.sampled_from((0, 0, 0, 1))), 0),
+                allocatable=chips.bit_count() - draw(RARE),
                 leaf=draw(st.sampled_from(("a", "b", "c"))),
                 labels=full.labels | draw(st.sampled_from(({}, {"zone": "red"}, {"zone": "blue", "size": "7"}))),
-                taints=draw(st.sampled_from(([], [], [Taint("team", "a")], [Taint("soft", "", "PreferNoSchedule")]))),
-                cordoned=draw(st.sampled_from((False, False, False, True))),
-                ready=draw(st.sampled_from((True, True, True, False))),
+                taints=[Taint("team", "a")] if draw(RARE) else [Taint("soft", "", "PreferNoSchedule")],
+                cordoned=draw(RARE),
+                ready=not draw(RARE),
                 cpu_milli=draw(st.sampled_from((4_000, 8_000))),
                 memory_mib=draw(st.sampled_from((4_000, 8_000))),
             )
@@ -63,11 +66,13 @@ def nodes_of(draw: st.DrawFn) -> list[NodeDescription]:
 CONDITIONS = st.builds(
     NodeCondition,
     name=st.just(""),
-    unhealthy=st.sampled_from((0, 0, 1, 6)),
-    recovering=st.sampled_from((0, 0, 8)),
-    network_unhealthy=st.sampled_from((0, 0, 2, 0x30)),
-    level=st.sampled_from((NodeHealth.OK, NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.NO_NEW_WORK)),
-    network_known=st.sampled_from((True, True, True, False)),
+    unhealthy=st.sampled_from((0, 0, 0, 1, 6)),
+    recovering=st.sampled_from((0, 0, 0, 8)),
+    network_unhealthy=st.sampled_from((0, 0, 0, 2, 0x30)),
+    level=st.sampled_from(
+        (NodeHealth.OK, NodeHealth.OK, NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.NO_NEW_WORK)
+    ),
+    network_known=RARE.map(lambda rare: not rare),
 )
 
 
@@ -76,21 +81,24 @@ def shapes_of(draw: st.DrawFn, *, pods: int, share: Share | None) -> Shape:
     if share is not None:
         form, resource, chips = "chip1-softShareDev", NODE_PRODUCTS["soft-share"].resource, 1
     else:
-        product = draw(st.sampled_from(tuple(FORMS)))
-        form, resource, chips = product, NODE_PRODUCTS[product].resource, draw(st.sampled_from((0, *FORMS[product])))
+        product = draw(st.sampled_from([product for product in draw(KINDS) if product in FORMS] or list(FORMS)))
+        form, resource, chips = (
+            product,
+            NODE_PRODUCTS[product].resource,
+            draw(st.sampled_from((*FORMS[product], *FORMS[product], 0))),
+        )
     return Shape(
         form=form if chips else "",
         resource=resource if chips else "",
         chips=chips,
         gang_pods=pods if chips else 0,
         cpu_milli=draw(st.sampled_from((0, 0, 3_000))),
-        memory_mib=draw(st.sampled_from((0, 0, 3_000, 10**12))),
-        selector=draw(st.sampled_from(((), (), (("zone", "red"),), (("kubernetes.io/hostname", "n1"),)))),
+        memory_mib=10**12 if draw(RARE) else draw(st.sampled_from((0, 0, 3_000))),
+        selector=draw(st.sampled_from(((),) * 6 + ((("zone", "red"),), (("kubernetes.io/hostname", "n1"),)))),
         affinity=draw(
             st.sampled_from(
-                (
-                    (),
-                    (),
+                ((),) * 6
+                + (
                     (Term((Expression("zone", "NotIn", ("red",)),)),),
                     (
                         Term((Expression("size", "Gt", ("5",)),)),
@@ -117,12 +125,14 @@ SHARES = st.builds(
 def gangs_of(draw: st.DrawFn) -> list[Gang]:
     gangs = []
     kinds: list[tuple[list[int], list[Shape]]] = []
-    for number in range(draw(st.integers(1, 8))):
+    for number in range(draw(st.integers(3, 10))):
         again = draw(st.booleans())
         if kinds and again:
             pods, shapes = kinds[draw(st.integers(0, len(kinds) - 1))]
         else:
-            share = draw(st.one_of(st.none(), st.none(), SHARES))
+            products = draw(KINDS)
+            shares = "soft-share" in products and (len(products) == 1 or draw(st.booleans()))
+            share = draw(SHARES) if shares else None
             pods = draw(st.lists(st.integers(1, 4), min_size=1, max_size=1 if share else 2))
             shapes = [draw(shapes_of(pods=sum(pods), share=share)) for _ in pods]
             kinds.append((pods, shapes))
@@ -211,14 +221,16 @@ class Plain:
         node, old = self.shares.nodes.get(row), before.get(row)
         if shape.share is None or node is None or node == old or reason not in {NodeReason.FITS, NodeReason.QUOTA}:
             return reason, score
-        return share_row(self.shares, shape, row, now=node, base=old, settings=self.settings)
+        free = int(self.table.free[row])
+        return share_row(self.shares, shape, row, free=free, now=node, base=old, settings=self.settings)
 
     def _pick(self, shape: Shape, row: int) -> tuple[int, ...]:
         rule = self.scorer.rule(shape)
         if rule is not None:
             return rule.pick(int(self.table.free[row]), int(self.table.network[row]))
         if shape.share is not None:
-            return (pick_chip(self.shares, shape.share, row, self.shares.nodes[row]),)
+            free = int(self.table.free[row])
+            return (pick_chip(self.shares, shape.share, row, self.shares.nodes[row], free=free),)
         return ()
 
     def _move(self, row: int, chips: tuple[int, ...], shape: Shape, *, hold: bool) -> None:

@@ -22,13 +22,22 @@ from schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
 LEAVES: Final = 6
-PRODUCTS: Final = ("module910bx8", "module910x8", "module910a3x16", "module910bx16", "chip4-node8", "soft-share")
+PRODUCTS: Final = (
+    "module910bx8",
+    "module910x8",
+    "module910a3x16",
+    "module910bx16",
+    "chip4-node8",
+    "module910a3x8",
+    "soft-share",
+)
 SIZES: Final[dict[str, tuple[int, ...]]] = {
     "module910bx8": (1, 2, 4, 8, 0),
     "module910x8": (1, 2, 4, 8),
     "module910a3x16": (2, 4, 8, 16),
     "module910bx16": (1, 4, 8, 10, 16),
     "chip4-node8": (1, 2, 4, 8),
+    "module910a3x8": (2, 4, 8),
     "soft-share": (1,),
 }
 ZONES: Final = ("red", "blue")
@@ -45,7 +54,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def nodes_of_a_small_cell() -> dict[str, NodeDescription]:
-    """Four nodes of each product below six leaves, in an order of names that is no order of products."""
+    """Three or four nodes of each product below six leaves, in an order of names that is no order of products."""
     nodes = {}
     for number in range(24):
         product = PRODUCTS[number * 5 % len(PRODUCTS)]
