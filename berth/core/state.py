@@ -61,7 +61,7 @@ class State:
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
-        """Last fact that columns depend on; scorers need no later one."""
+        """Last fact that scores depend on; scorers need no later one."""
         self.intake_seq = 0
         """Highest INTAKE sequence that has a verdict."""
         self.time_ms = 0
@@ -107,7 +107,7 @@ class State:
         try:
             envelope = open_envelope(data)
             self._subject = subject
-            if self._owns is not None and envelope.kind not in _COLUMN_KINDS:
+            if self._owns is not None and envelope.kind not in _SCORED_KINDS:
                 return ""  # a shard has no use for it
             step = self._apply.get(envelope.kind)
             if step is None:
@@ -117,7 +117,7 @@ class State:
             effect = step(envelope)
         except DecodeError as error:
             return error.reason
-        if envelope.kind in _COLUMN_KINDS:
+        if envelope.kind in _SCORED_KINDS:
             self.nodes_seq = max(self.nodes_seq, sequence)
         if self._kept is not None and effect != _VOID and envelope.kind != TimerSeen.KIND:
             if effect == _GONE:
@@ -255,23 +255,12 @@ class State:
         worst = max(unpack(fact.node_index, 4), default=-1)
         if worst >= nodes:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
-        if self._owns is not None:
-            return self._pods_of_shard(fact)
         self.pods[fact.namespace, fact.gang] = fact
         self.moved[fact.namespace, fact.gang] = None
         self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
         self.touched[fact.uid] = None
         if fact.foreign:
             self.foreign[fact.uid] = (fact.namespace, fact.gang)
-        self._mark((fact.uid, fact.attempt), fact)
-        return _FOLDED
-
-    def _pods_of_shard(self, fact: PodsSeen) -> str:
-        """A shard keeps only what columns depend on: pods that are terminating."""
-        if PodPhase.TERMINATING in fact.phase:
-            self.pods[fact.namespace, fact.gang] = fact
-        else:
-            self.pods.pop((fact.namespace, fact.gang), None)
         self._mark((fact.uid, fact.attempt), fact)
         return _FOLDED
 
@@ -384,4 +373,5 @@ class State:
             self._releasing.pop(key, None)
 
 
-_COLUMN_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND, PodsSeen.KIND})
+_SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
+"""Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

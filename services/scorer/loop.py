@@ -41,7 +41,7 @@ class Shard:
     async def start(self) -> None:
         """Load what is stored."""
         subjects = self.bus.subjects
-        await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology", "pod")])
+        await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology")])
 
     async def answer(self, data: bytes) -> bytes:
         """Offer for a request.
