@@ -152,10 +152,11 @@ class World:
         await self.cell.turns()
 
     async def live(self, steps: Sequence[Step]) -> None:
-        """Go through a history, a round after each step."""
+        """Go through a history, a round after each step or every few."""
         for step in steps:
             await self.act(step)
-            await self.cell.turns()
+            if step.three % 3:
+                await self.cell.turns()
         await self.cell.turns(3)
 
     async def become(self, nodes: dict[str, NodeDescription]) -> None:
@@ -209,6 +210,7 @@ class World:
             return
         names = sorted(self._domains)
         domain = names[step.one % len(names)]
+        all_names = sorted(nodes_of_a_small_cell())  # one that is not of the domain, or not any more, may be named too
         level = (NodeHealth.OK, NodeHealth.OK, NodeHealth.SUB_HEALTHY, NodeHealth.NO_NEW_WORK, NodeHealth.EVICT)
         conditions = [
             NodeCondition(
@@ -219,7 +221,7 @@ class World:
                 level=level[(step.two + index) % len(level)] if step.flag else NodeHealth.OK,
                 network_known=step.two % 7 != 3,
             )
-            for index, name in enumerate(self._domains[domain])
+            for index, name in enumerate(sorted({*self._domains[domain], all_names[step.two % len(all_names)]}))
             if (index + step.three) % 5
         ]
         await self.cell.health(domain, conditions)
