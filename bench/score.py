@@ -15,6 +15,7 @@ from schemas.envelope import encode
 from schemas.ledger import Settings
 from schemas.nodes import NodeDescription
 from schemas.offers import Shape
+from schemas.subjects import Subjects
 
 _DOMAIN_NODES = 1000
 _REPEATS = 31
@@ -60,6 +61,7 @@ def _cluster(nodes: int) -> State:
     """A cluster of 910A nodes: 30 of 100 empty, on the others each chip free with probability 0.6."""
     product = NODE_PRODUCTS[_PRODUCT]
     state = State()
+    said = Subjects("bench")
     for domain in range(nodes // _DOMAIN_NODES):
         described = [
             NodeDescription(
@@ -74,7 +76,9 @@ def _cluster(nodes: int) -> State:
             )
             for index in range(_DOMAIN_NODES)
         ]
-        state.apply_fact("", domain + 1, encode(pack_nodes(f"domain-{domain}", described)))
+        state.apply_fact(
+            said.fact_node(f"domain-{domain}"), domain + 1, encode(pack_nodes(f"domain-{domain}", described))
+        )
     rng = np.random.default_rng(7)
     free = np.packbits(rng.random((nodes, 8)) < _CHIP_FREE, axis=1, bitorder="little")[:, 0].astype(np.uint64)
     free[rng.random(nodes) < _NODE_EMPTY] = _FULL

@@ -28,6 +28,7 @@ from schemas.facts import (
     TopologySeen,
 )
 from schemas.status import KeptFact, SnapshotBody
+from schemas.subjects import token
 
 _FOLDED: Final = "folded"
 _VOID: Final = "void"
@@ -95,7 +96,7 @@ class State:
         """Fold a fact.
 
         Args:
-            subject: Subject on which it was stored.
+            subject: Subject on which it was stored; a fact on the subject of something else is never applied.
             sequence: Its sequence, above ``facts_seq``.
             data: The message.
             latest: It comes from a snapshot or from LATEST, where messages between are missing.
@@ -224,6 +225,7 @@ class State:
     def _nodes(self, envelope: Envelope) -> str:
         fact = body_of(envelope, NodesSeen)
         check_nodes(fact)
+        self._check_subject("node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             self.table.apply_nodes(fact)
             self.shares.learn(self.table.rows_of_domain(fact.domain))
@@ -232,12 +234,14 @@ class State:
     def _health(self, envelope: Envelope) -> str:
         fact = body_of(envelope, HealthSeen)
         check_health(fact)
+        self._check_subject("health", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             self.table.apply_health(fact)
         return _FOLDED
 
     def _topology(self, envelope: Envelope) -> str:
         fact = body_of(envelope, TopologySeen)
+        self._check_subject("topology", fact.kind)
         self.topologies[fact.kind] = fact
         return _FOLDED
 
@@ -255,6 +259,7 @@ class State:
         worst = max(unpack(fact.node_index, 4), default=-1)
         if worst >= nodes:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
+        self._check_subject("pod", fact.namespace, fact.gang)
         self.pods[fact.namespace, fact.gang] = fact
         self.moved[fact.namespace, fact.gang] = None
         self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
@@ -266,6 +271,7 @@ class State:
 
     def _job(self, envelope: Envelope) -> str:
         fact = body_of(envelope, JobSeen)
+        self._check_subject("job", fact.namespace, fact.name)
         key = (fact.namespace, fact.name)
         known = self.jobs.get(key)
         if fact.state == "tombstone":
@@ -304,6 +310,15 @@ class State:
         self.changed[key] = None
         return _GONE
 
+    def _check_subject(self, kind: str, *names: str) -> None:
+        """See that a fact stands where it belongs: the latest message of a subject must be the latest of its thing.
+
+        Raises:
+            DecodeError: It stands on the subject of something else.
+        """
+        if not self._subject.endswith(f".fact.{kind}.{'.'.join(map(token, names))}"):
+            raise DecodeError(f"speaks of {'/'.join(names)} on the subject {self._subject}", kind=f"fact.{kind}")
+
     def _give_up(self, job: JobSeen) -> None:
         if self.name_of.get(job.uid) == (job.namespace, job.name):
             del self.name_of[job.uid]
@@ -314,6 +329,7 @@ class State:
 
     def _outcome(self, envelope: Envelope) -> str:
         fact = body_of(envelope, OutcomeSeen)
+        self._check_subject("outcome", fact.namespace, fact.name)
         self.outcomes[fact.namespace, fact.name] = fact
         self.moved[fact.namespace, fact.name] = None
         self._subjects_of.setdefault((fact.namespace, fact.name), {})[self._subject] = None

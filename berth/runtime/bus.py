@@ -284,6 +284,11 @@ class NatsBus:
         await self._publisher.wait_for_room()
         return self._publisher.submit(subject, data, timeout_s=SUBMIT_TIMEOUT_S)
 
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
+        """Store messages of one stream, in order, with one acknowledgement; waits for room first."""
+        await self._publisher.wait_for_room()
+        return self._publisher.submit_batch(messages)
+
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         """Append a record to the ledger if ``expected_seq`` is still its last sequence; returns the record's own."""
         headers = {"Nats-Expected-Last-Sequence": str(expected_seq)}

@@ -6,7 +6,7 @@ failure leaves open whether it landed.
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -38,7 +38,7 @@ class _Ack(msgspec.Struct, frozen=True):
 
 
 class _Outstanding:
-    __slots__ = ("data", "deadline", "future", "headers", "is_sent", "size", "subject")
+    __slots__ = ("before", "data", "deadline", "future", "headers", "is_sent", "size", "subject")
 
     def __init__(
         self, future: asyncio.Future[int], subject: str, data: bytes, headers: Mapping[str, str] | None, deadline: float
@@ -48,6 +48,8 @@ class _Outstanding:
         self.data = data
         self.headers = headers
         self.deadline = deadline
+        self.before: Sequence[tuple[str, bytes]] = ()
+        """Messages that go just before this one and get no acknowledgement of their own."""
         self.size = len(data)
         self.is_sent = False
 
@@ -112,15 +114,33 @@ class Publisher:
         if refused is not None:
             future.set_exception(refused)
             return future
+        self._enqueue(_Outstanding(future, subject, data, headers, self._loop.time() + timeout_s))
+        return future
+
+    def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
+        """Queue messages of one stream; see :meth:`berth.runtime.port.Bus.submit_batch`."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        for subject, data in messages:
+            refused = self._refused(subject, data, None)
+            if refused is not None:
+                future.set_exception(refused)
+                return future
+        subject, data = messages[-1]
+        entry = _Outstanding(future, subject, data, None, self._loop.time() + SUBMIT_TIMEOUT_S)
+        entry.before = messages[:-1]
+        entry.size = sum(len(data) for _, data in messages)
+        self._enqueue(entry)
+        return future
+
+    def _enqueue(self, entry: _Outstanding) -> None:
         self._count += 1
         token = str(self._count)
-        self._outstanding[token] = _Outstanding(future, subject, data, headers, self._loop.time() + timeout_s)
-        self._outstanding_bytes += len(data)
+        self._outstanding[token] = entry
+        self._outstanding_bytes += entry.size
         self._queue.append(token)
         self._wake.set()
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
-        return future
 
     async def wait_for_room(self) -> None:
         """Wait until :meth:`submit` takes a message."""
@@ -176,6 +196,8 @@ class Publisher:
                     continue
                 try:
                     entry.is_sent = True
+                    for subject, data in entry.before:
+                        await wire.write(subject, data)
                     await wire.write(entry.subject, entry.data, self._prefix + token, entry.headers)
                 except (TransientError, PoisonError, FatalError) as error:
                     self._fail(token, error)

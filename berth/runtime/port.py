@@ -148,6 +148,16 @@ class Bus(Protocol):
     async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """As :meth:`submit`, but waits for room first."""
 
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
+        """Store (subject, data) messages of one stream, in order, with one acknowledgement; waits for room first.
+
+        The future gets the sequence of the last message: then the stream has taken in all of them. Any of the errors of
+        :meth:`submit` means that any part of them may be stored, or none. For what can be written again.
+
+        Args:
+            messages: At least one.
+        """
+
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         """Append a record to the ledger if ``expected_seq`` is still its last sequence; returns the record's own.
 

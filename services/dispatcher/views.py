@@ -17,15 +17,16 @@ import structlog
 from berth.core.state import JobKey, State
 from berth.core.statuses import digest, status_of
 from berth.runtime.clock import Clock
-from berth.runtime.errors import PoisonError, ShellError, TransientError
+from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.port import Bus
 from schemas.envelope import encode
-from schemas.status import JobStatus
 
 _LOG: Final = structlog.get_logger()
 _BATCH_MAX: Final = 2_000
 """Statuses written in one turn."""
+_BATCH_BYTES_MAX: Final = 500_000
+"""Bytes of statuses that share an acknowledgement, unless one alone has more."""
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
@@ -60,6 +61,8 @@ class Views:
     async def publish(self) -> None:
         """Write what has changed, a bounded part at a time; what cannot be written now is kept for later."""
         at_ms = self._clock.now_ms()
+        batch: list[tuple[JobKey, bytes]] = []
+        size = 0
         for key in list(itertools.islice(self._touched, _BATCH_MAX)):
             del self._touched[key]
             status = status_of(self._state, key, at_ms=at_ms)
@@ -72,7 +75,14 @@ class Views:
             if status.phase in _OVER:
                 heapq.heappush(self._over, (status.since_ms, key, status.uid))
             self._written[key] = mark
-            await self._submit(key, status)
+            data = encode(status)
+            if batch and size + len(data) > _BATCH_BYTES_MAX:
+                await self._submit(batch)
+                batch, size = [], 0
+            batch.append((key, data))
+            size += len(data)
+        if batch:
+            await self._submit(batch)
 
     async def bury_the_dead(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
         """Let jobs that have been over for long enough give up their names.
@@ -105,31 +115,42 @@ class Views:
         for entry in later:
             heapq.heappush(self._over, entry)
 
-    async def _submit(self, key: JobKey, status: JobStatus) -> None:
-        self._faults.hit("status.before")
+    async def _submit(self, batch: list[tuple[JobKey, bytes]]) -> None:
+        """Write statuses with one acknowledgement: all of them can be written again."""
+        for _ in batch:
+            self._faults.hit("status.before")
+        subjects = self._bus.subjects
         try:
-            future = await self._bus.submit_wait(self._bus.subjects.status(*key), encode(status))
+            future = await self._bus.submit_batch([(subjects.status(*key), data) for key, data in batch])
         except TransientError:
-            self._lost(key)
+            self._lost(batch)
             return
-        except PoisonError as error:
-            _LOG.error("status cannot be written", job="/".join(key), reason=str(error))
-            return
-        future.add_done_callback(lambda done: self._on_status(key, done))
-        self.published += 1
+        future.add_done_callback(functools.partial(self._on_statuses, batch))
+        self.published += len(batch)
 
-    def _on_status(self, key: JobKey, future: "asyncio.Future[int]") -> None:
+    def _on_statuses(self, batch: list[tuple[JobKey, bytes]], future: "asyncio.Future[int]") -> None:
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
-            self._faults.hit("status.after")
+            for _ in batch:
+                self._faults.hit("status.after")
         elif isinstance(error, TransientError):
-            self._lost(key)
+            self._lost(batch)
         elif isinstance(error, ShellError):
-            _LOG.error("status cannot be written", job="/".join(key), reason=str(error))
+            self._refused(batch, error)
         else:
             raise error
+
+    def _refused(self, batch: list[tuple[JobKey, bytes]], error: ShellError) -> None:
+        """A batch can never be written: find out which of its statuses it is."""
+        if len(batch) == 1:
+            _LOG.error("status cannot be written", job="/".join(batch[0][0]), reason=str(error))
+            return
+        for key, data in batch:
+            alone = [(key, data)]
+            future = self._bus.submit(self._bus.subjects.status(*key), data)
+            future.add_done_callback(functools.partial(self._on_statuses, alone))
 
     def _on_tombstone(self, entry: tuple[int, JobKey, str], future: "asyncio.Future[int]") -> None:
         if future.cancelled():
@@ -143,6 +164,7 @@ class Views:
             _LOG.warning("tombstone not stored, later again", reason=str(error))
             heapq.heappush(self._over, entry)
 
-    def _lost(self, key: JobKey) -> None:
-        self._written.pop(key, None)
-        self._touched[key] = None
+    def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:
+        for key, _ in batch:
+            self._written.pop(key, None)
+            self._touched[key] = None

@@ -86,6 +86,16 @@ async def test_submitted_messages_are_stored_in_order(bus: Bus) -> None:
     assert [message.data for message in await bus.read(StreamName.FACTS)] == [b"%d" % number for number in range(500)]
 
 
+async def test_a_batch_is_stored_in_order_between_its_neighbours(bus: Bus) -> None:
+    said = bus.subjects
+    first = bus.submit(said.status("ns", "a"), b"0")
+    batch = await bus.submit_batch([(said.status("ns", job), b"1") for job in "abc"])
+    last = bus.submit(said.status("ns", "c"), b"2")
+    assert [await first, await batch, await last] == [1, 4, 5]
+    stored = {message.subject: message.data for message in await bus.read(StreamName.STATUS)}
+    assert stored == {said.status("ns", "a"): b"1", said.status("ns", "b"): b"1", said.status("ns", "c"): b"2"}
+
+
 async def test_waiting_for_room_submits(bus: Bus) -> None:
     assert await (await bus.submit_wait(bus.subjects.fact_timer, b"x")) == 1
 

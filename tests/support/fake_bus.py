@@ -209,6 +209,10 @@ class FakeBus:
         await asyncio.sleep(0)
         return self.submit(subject, data)
 
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
+        await asyncio.sleep(0)
+        return [self.submit(subject, data) for subject, data in messages][-1]
+
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         del timeout_s
         return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None)

@@ -10,6 +10,7 @@ from schemas.columns import pack, pack_names
 from schemas.envelope import encode
 from schemas.facts import HealthSeen, NodeHealth, NodesSeen
 from schemas.nodes import NodeCondition, NodeDescription
+from schemas.subjects import token
 from tests.support.cells import a_node
 
 
@@ -21,7 +22,9 @@ class Facts:
         self.table = self.state.table
 
     def say(self, fact: NodesSeen | HealthSeen) -> str:
-        return self.state.apply_fact(f"subject.{fact.domain}", self.state.facts_seq + 1, encode(fact))
+        return self.state.apply_fact(
+            f"berth.c.{fact.KIND}.{token(fact.domain)}", self.state.facts_seq + 1, encode(fact)
+        )
 
     def nodes(self, domain: str, *nodes: NodeDescription) -> None:
         assert self.say(pack_nodes(domain, nodes)) == ""
@@ -174,4 +177,11 @@ def test_a_health_fact_with_a_short_column_changes_nothing(field: str) -> None:
     facts = Facts()
     fact = pack_health("d", [NodeCondition("a", unhealthy=1)])
     assert f"{field}: 0 bytes, 1 names need" in facts.say(msgspec.structs.replace(fact, **{field: b""}))
+    assert len(facts.table) == 0
+
+
+def test_a_fact_on_the_subject_of_another_domain_is_never_applied() -> None:
+    facts = Facts()
+    reason = facts.state.apply_fact("berth.c.fact.node.other", 1, encode(pack_nodes("d", [a_node("a")])))
+    assert reason == "speaks of d on the subject berth.c.fact.node.other"
     assert len(facts.table) == 0

@@ -30,7 +30,8 @@ class Told:
         self.fact(JobSeen("default", "j", "uid-j", **(fields | {"request": request} | changes)))  # type: ignore[arg-type]
 
     def fact(self, message: Message) -> None:
-        assert self.state.apply_fact("berth.c.fact.x.default.j", self.state.facts_seq + 1, encode(message)) == ""
+        subject = f"berth.c.{message.KIND}.default.j"
+        assert self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message)) == ""
 
     def round(self, **parts: object) -> None:
         head = self.state.fold.head
