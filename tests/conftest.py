@@ -1,11 +1,13 @@
 """Fixtures of all tests: a real bus for those who ask, with a cell of its own for each."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+import structlog
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.config import bus_url_from_environment
@@ -48,3 +50,14 @@ async def own_server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     """A server that the test may kill."""
     async with EmbeddedServer(tmp_path / "nats") as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def logs_of_one_test_end_with_it() -> Iterator[None]:
+    """A test that sets up logs captures a stream that is closed when it ends."""
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    root = logging.getLogger()
+    for handler in [one for one in root.handlers if isinstance(one.formatter, structlog.stdlib.ProcessorFormatter)]:
+        root.removeHandler(handler)

@@ -13,13 +13,12 @@ from typing import Final
 
 import structlog
 
-from berth.core.ledger import Folded
+from berth.core.ledger import Folded, facts_known
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.port import Bus, Follower, Gap, Stored
-from schemas.envelope import DecodeError, body_of, decode, encode, open_envelope
-from schemas.ledger import Epoch, Round
+from schemas.envelope import DecodeError, decode, encode
 from schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
 from schemas.subjects import StreamName
 
@@ -161,7 +160,7 @@ class Feeds:
         """
         for stored in self.records.take():
             if stored.sequence > self.state.fold.head:
-                self.apply_facts(up_to=_facts_known(stored))
+                self.apply_facts(up_to=facts_known(stored.data))
                 self.state.apply_record(stored.sequence, stored.data)
         self.apply_facts()
 
@@ -226,18 +225,6 @@ class Feeds:
             if stored.sequence <= head:
                 self.state.apply_fact(stored.subject, stored.sequence, stored.data, latest=True)
         self.state.facts_seq = head
-
-
-def _facts_known(record: Stored) -> int:
-    """Last fact that a record knew; 0 for records of unknown kinds."""
-    envelope = open_envelope(record.data)
-    match envelope.kind:
-        case Round.KIND:
-            return body_of(envelope, Round).facts_seq
-        case Epoch.KIND:
-            return body_of(envelope, Epoch).facts_seq
-        case _:
-            return 0
 
 
 async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str) -> None:

@@ -129,7 +129,7 @@ async def _advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> 
     waiting = iter(facts)
     fact = next(waiting, None)
     for record in records:
-        knew = _facts_seq_of(record)
+        knew = facts_known(record.data)
         while fact is not None and fact.sequence <= knew:
             state.apply_fact(fact.subject, fact.sequence, fact.data)
             fact = next(waiting, None)
@@ -138,18 +138,6 @@ async def _advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> 
         state.apply_fact(fact.subject, fact.sequence, fact.data)
         fact = next(waiting, None)
     return state
-
-
-def _facts_seq_of(record: Stored) -> int:
-    """Facts that a record knew."""
-    envelope = open_envelope(record.data)
-    match envelope.kind:
-        case Round.KIND:
-            return body_of(envelope, Round).facts_seq
-        case Epoch.KIND:
-            return body_of(envelope, Epoch).facts_seq
-        case _:
-            return 0
 
 
 async def _tail(bus: Bus, stream: StreamName, start: int, end: int) -> list[Stored] | None:
