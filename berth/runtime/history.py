@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.ledger import LedgerDump
+from berth.core.ledger import LedgerDump, facts_known
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
