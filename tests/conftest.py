@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
 
+import hypothesis
 import pytest
 import structlog
 
@@ -14,6 +15,10 @@ from berth.runtime.config import bus_url_from_environment
 from berth.runtime.server import EmbeddedServer
 
 _cells = count(1)
+
+# The same examples on every machine, and no deadline where cores are shared.
+hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=100)
+hypothesis.settings.load_profile("berth")
 
 
 @pytest.fixture(scope="session")
