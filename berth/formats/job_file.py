@@ -41,7 +41,7 @@ from berth.formats.pod_template import (
     read_tolerations,
 )
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
-from berth.formats.yaml_tree import Tree, merged
+from berth.formats.yaml_tree import DocumentError, Tree, merged, shown
 from schemas.intake import JobRequest, Task
 
 API_VERSION: Final = "berth/v1"
@@ -70,6 +70,8 @@ def read_job_file(document: Tree) -> JobRequest:
     product = _product(spec)
     share = _share(spec)
     tasks = _tasks(spec, chips_default=1 if share else 0)
+    if not any(task.chips for task in tasks):
+        _check_none_named(spec)
     policy = spec.find("policy")
     annotations = dict(metadata.annotations)
     wanted = policy.text("a policy") if policy is not None else SHARE_SCHEDULE_POLICY if share else ""
@@ -98,6 +100,24 @@ def read_job_file(document: Tree) -> JobRequest:
 def _product(spec: Tree) -> NodeProduct | None:
     place = spec.find("product")
     return None if place is None else NODE_PRODUCTS[place.choice(NODE_PRODUCTS)]
+
+
+def _check_none_named(spec: Tree) -> None:
+    """Check that a job that asks for no chip names no product and no resource.
+
+    Raises:
+        DocumentError: It names one.
+    """
+    if spec.find("product") is None and spec.find("resource") is None:
+        return
+    key = "tasks" if spec.find("tasks") is not None else "chips"
+    asked = spec.find("chips")
+    raise spec.error(
+        document=spec.document,
+        path=f"{spec.path}.{key}",
+        value="without chips" if key == "tasks" else shown(asked.value if asked is not None else None),
+        expected="at least one chip a pod of the product or resource named, or softShare",
+    )
 
 
 def _resource(spec: Tree, product: NodeProduct | None, tasks: list[Task]) -> str:

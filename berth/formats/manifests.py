@@ -19,6 +19,7 @@ _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
     (job_file.API_VERSION, job_file.KIND): job_file.read_job_file,
 }
 _LIST: Final = ("v1", "List")
+_CLUSTER: Final = (job_file.API_VERSION, "Cluster")
 
 __all__ = ["ManifestError", "Reading", "parse_jobs", "read_jobs"]
 
@@ -100,4 +101,6 @@ def _read(tree: Tree) -> JobRequest:
     versions = [version for version, known in _READERS if known == kind]
     if versions:
         raise tree.need("apiVersion", "").wrong(nearest(api_version, versions))
-    raise tree.need("kind", "").wrong(nearest(kind, {known for _, known in _READERS}))
+    known = nearest(kind, {known for _, known in _READERS})
+    hint = "; a Cluster describes simulated nodes, not a job" if (api_version, kind) == _CLUSTER else ""
+    raise tree.need("kind", "").wrong(f"{known}{hint}")

@@ -268,7 +268,7 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
         mark = broken.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise error(
-            document=number, path=place, value=str(broken.problem or broken.context), expected="well-formed YAML"
+            document=number, path=place, value=f"wrong: {broken.problem or broken.context}", expected="well-formed YAML"
         ) from broken
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as broken:
         # PyYAML lets Python's own errors through for tagged scalars that do not fit their tag, such as `!!int ""`.

@@ -33,6 +33,7 @@ def test_what_is_not_yaml_is_refused(text: str) -> None:
         ("kind: Job", 1, "apiVersion", "the version"),
         ("kind: Jobb\napiVersion: v1", 1, "kind", "'Job'?"),
         ("kind: Pod\napiVersion: v1", 1, "kind", "one of AscendJob, Job"),
+        ("kind: Cluster\napiVersion: berth/v1", 1, "kind", "not a job"),
         ("kind: Job\napiVersion: batch/v1beta1", 1, "apiVersion", "'batch/v1'?"),
         ("kind: 3\napiVersion: v1", 1, "kind", "quotes"),
         (berth("{}") + "---\n" + berth("{}"), 2, "metadata.name", "given twice"),
@@ -60,6 +61,10 @@ def test_a_wrong_document_is_refused_with_its_place(text: str, document: int, pa
     [
         ("{replcas: 2}", "spec.replcas", "'replicas'?"),
         ("{chips: 2}", "spec.resource", "or a product"),
+        ("{product: module910bx8}", "spec.chips", "at least one chip"),
+        ("{product: module910bx8, chips: 0}", "spec.chips", "at least one chip"),
+        ("{resource: huawei.com/npu, tasks: [{name: a}]}", "spec.tasks", "at least one chip"),
+        ("{product: soft-share, cpu: 1}", "spec.chips", "or softShare"),
         ("{product: module910bx9}", "spec.product", "'module910bx8'?"),
         ("{product: 310, chips: 1}", "spec.product", "'310'?"),
         ("{product: '310', resource: huawei.com/npu, chips: 1}", "spec.resource", "huawei.com/Ascend310,"),
