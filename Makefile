@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup ## Start a simulated cluster and watch a job being placed
+demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 	@$(BIN)/berth demo
 
 test: setup ## Run all tests

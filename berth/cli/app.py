@@ -20,7 +20,7 @@ from berth.cli.up import up
 
 APP: Final = App(
     name="berth",
-    help="Place NPU jobs on Kubernetes by topology affinity.",
+    help="Decide on which nodes and chips NPU jobs run, and say why.",
     version=lambda: version("berth"),
     result_action="return_value",
 )

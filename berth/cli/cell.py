@@ -1,6 +1,7 @@
 """The cell that a command speaks with, and how a command runs."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
+_NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
+"""An error of the system as Python writes it."""
 
 
 @Parameter(name="*")
@@ -71,6 +74,7 @@ async def connected(common: Common) -> AsyncIterator[NatsBus]:
 def _cause(error: ShellError) -> str:
     """The last part of an error's words; a name of an exception in it says nothing to a person."""
     words = str(error).rpartition(": ")[2] or str(error)
+    words = _NUMBERED.sub(r"\g<words>", words)
     return "connection refused" if "refused" in words.lower() else words
 
 

@@ -4,7 +4,7 @@ import msgspec
 from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs import find_job
+from berth.cli.jobs import find_job, phase_words
 from berth.cli.output import emit, moment, results, tell
 from berth.core.explain import explain, explain_now, explain_rejection
 from berth.core.explanation import Basis, Explanation, sentences
@@ -112,8 +112,10 @@ def show(told: Told) -> None:
     """Print an explanation."""
     console = results()
     attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
+    since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
     console.print(
-        f"[bold]{escape(f'{told.namespace}/{told.name}')}[/] is {told.phase}{attempt} since {moment(told.since_ms)}"
+        f"[bold]{escape(f'{told.namespace}/{told.name}')}[/] {phase_words(told.phase)}{attempt}{since}"
+        f" {moment(told.since_ms)}"
     )
     if told.explanation is not None:
         tell(_basis_words(told.explanation.basis))

@@ -20,6 +20,7 @@ from schemas.subjects import StreamName
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 """Phases after which nothing more happens."""
+_DONE: Final = frozenset({"succeeded", "failed"})
 _STYLES: Final = {
     "waiting": "yellow",
     "placed": "cyan",
@@ -32,6 +33,11 @@ _STYLES: Final = {
     "rejected": "red",
 }
 _CANCEL_S: Final = 10.0
+
+
+def phase_words(phase: str) -> str:
+    """A job's phase as what is said of the job."""
+    return f"{'has' if phase in _DONE else 'is'} {phase}"
 
 
 class RankRow(msgspec.Struct, frozen=True):
@@ -210,7 +216,7 @@ def cancel(job: str, *, namespace: str = "default", reason: str = "", common: Co
             status = await find_job(bus, job, namespace)
             label = f"{status.namespace}/{status.name}"
             if status.phase in OVER:
-                raise CommandError(f"{label} cannot be cancelled: it is {status.phase} already")
+                raise CommandError(f"{label} cannot be cancelled: it {phase_words(status.phase)} already")
             wish = JobCancel(status.namespace, status.name, status.uid, reason, SystemClock().now_ms())
             async with Watch(bus, [(status.namespace, status.name)]) as watch:
                 await bus.publish(bus.subjects.intake_cancel(status.namespace, status.name), encode(wish))

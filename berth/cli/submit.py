@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs import OVER, JobRow, row_of
+from berth.cli.jobs import OVER, JobRow, phase_words, row_of
 from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, say, tell
 from berth.cli.watching import Watch
 from berth.core.jobs import validate
@@ -48,7 +48,7 @@ class Fault(msgspec.Struct, frozen=True):
     def line(self) -> str:
         """The fault in one line."""
         place = self.job or (f"document {self.document}" if self.document else "")
-        head = ": ".join(filter(None, (self.file, place, self.field or "(top)")))
+        head = ": ".join(filter(None, (self.file, place, self.field)))
         form = f" (product form {self.form}, because {self.because})" if self.form else ""
         return f"{head}: is {self.value or 'missing'}, expected {self.expected}{form}"
 
@@ -151,10 +151,10 @@ def _read(files: tuple[str, ...]) -> tuple[list[_Sent], list[Fault]]:
         try:
             text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
         except OSError as error:
-            faults.append(Fault(file, "", error.strerror or str(error), "a file that can be read"))
+            faults.append(Fault(file, "", f"unreadable ({error.strerror or error})", "a file that can be read"))
             continue
         except UnicodeDecodeError as error:
-            faults.append(Fault(file, "", f"no UTF-8 at byte {error.start}", "a text in UTF-8"))
+            faults.append(Fault(file, "", f"not UTF-8 at byte {error.start}", "a text in UTF-8"))
             continue
         reading = read_jobs(text)
         faults += [_manifest_fault(file, error) for error in reading.errors]
@@ -286,4 +286,4 @@ def _show(job: Submitted) -> None:
     elif job.status is not None:
         where = listed(rank.node for rank in job.status.ranks)
         tail = f" on {where}" if where else f": {job.status.sentence}" if job.status.sentence else ""
-        tell(f"{label} is {job.status.phase}{tail}")
+        tell(f"{label} {phase_words(job.status.phase)}{tail}")
