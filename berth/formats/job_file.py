@@ -41,7 +41,7 @@ from berth.formats.pod_template import (
     read_tolerations,
 )
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
-from berth.formats.yaml_tree import DocumentError, Tree, merged, shown
+from berth.formats.yaml_tree import Tree, merged, shown
 from schemas.intake import JobRequest, Task
 
 API_VERSION: Final = "berth/v1"
