@@ -208,7 +208,7 @@ class ChipRule:
         count = usable.bit_count()
         if count == 0 and not self.drops:
             return _NO_LIST, 0
-        if count > form.chips_max or usable >> form.chip_ids:
+        if form.is_beyond(usable):
             return _TOO_MANY, 0
         if count < self.chips:
             return _SHORTAGE, 0

@@ -47,6 +47,8 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
 BYTES_PER_NODE: Final = sum(np.dtype(code).itemsize for _, code in _COLUMNS)
 """Bytes of columns a node, name tables apart."""
 _ROWS_MIN: Final = 64
+_LEAST: Final = -(1 << 31)
+"""Least number that a column holds: pods of another scheduler may say that they use any amount."""
 
 K = TypeVar("K")
 Mask = npt.NDArray[np.uint64]
@@ -73,7 +75,9 @@ class NodeTable:
     """Nodes of a cell, or of a shard.
 
     ``improved`` collects the rows on which something got better since it was last cleared: more free chips, more cpu
-    or memory, a better level, another class. What waits for room looks there.
+    or memory, a better level, another class. What waits for room looks there. ``thinned`` collects the rows on which free
+    chips became fewer, and which chips were free before: a node with more of them than a product form has counts as
+    another product, and ceases to.
     """
 
     present: Bools
@@ -110,6 +114,7 @@ class NodeTable:
         self.superpods: list[str] = []
         self.leaves: list[str] = []
         self.improved: dict[int, None] = {}
+        self.thinned: dict[int, int] = {}
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self._size = 0
@@ -296,8 +301,8 @@ class NodeTable:
             self.improved[row] = None
         self.unhealthy_count[row] = (chips & ~healthy).bit_count()
         self.allocatable[row] = min(int(self.allocatable_seen[row]), healthy.bit_count())
-        self.cpu_free[row] = cpu_free
-        self.memory_free[row] = memory_free
+        self.cpu_free[row] = max(cpu_free, _LEAST)
+        self.memory_free[row] = max(memory_free, _LEAST)
         self._derive_free(row)
 
     def _derive_free(self, row: int) -> None:
@@ -311,6 +316,8 @@ class NodeTable:
         contradicted, was_contradicted = free.bit_count() - idle, before.bit_count() - int(self.idle[row])
         if free & ~before or idle > self.idle[row] or contradicted < was_contradicted:
             self.improved[row] = None
+        if before & ~free:
+            self.thinned[row] = self.thinned.get(row, 0) | before
         self.free[row] = free
         self.idle[row] = idle
         self.revision += 1

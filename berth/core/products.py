@@ -92,6 +92,10 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[str, ...] = ()
     built: bool = True
 
+    def is_beyond(self, free: int) -> bool:
+        """Whether a node with these free chips (a mask) is another product."""
+        return free.bit_count() > self.chips_max or free >> self.chip_ids != 0
+
 
 def _fullness(chips_max: int) -> Weights:
     """Weights of the default policy: health, then fewer free chips. Section 8.2."""

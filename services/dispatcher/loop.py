@@ -4,6 +4,8 @@ Nothing is decided before it is appended, and nothing that was appended is decid
 is answered by reading the ledger up to its head, where an own record is found like any other.
 """
 
+import functools
+import operator
 from typing import Final
 
 import structlog
@@ -11,6 +13,7 @@ import structlog
 from berth.core.gangs import ClassKey, Gang, gang_of
 from berth.core.ledger import Folded
 from berth.core.lifecycle import due
+from berth.core.products import FORMS
 from berth.core.queue import Queue
 from berth.core.round import Chooser, NeedMoreError, asks_of
 from berth.core.scoring import Scorer
@@ -234,6 +237,7 @@ class Dispatcher:
         self.state.apply_record(sequence, encode(record))
         self._scorer = Scorer(self.state.table, self.state.shares, fold.settings)
         self.state.table.improved.clear()
+        self.state.table.thinned.clear()
 
     async def _restart_intake(self) -> None:
         """After doubt about a verdict: learn all that was stored, then judge again what has none."""
@@ -278,15 +282,28 @@ class Dispatcher:
 
     def _wake(self) -> None:
         """Wake the classes that something can help."""
-        improved = self.state.table.improved
-        if improved or self.queue.waits_for_time:
-            self.queue.wake(lambda key: self._helps(key, list(improved)), time_ms=self.state.time_ms)
-            improved.clear()
+        table = self.state.table
+        if table.improved or table.thinned or self.queue.waits_for_time:
+            improved = list(table.improved)
+            most = functools.reduce(operator.or_, table.thinned.values(), 0)
+            self.queue.wake(lambda key: self._helps(key, improved, most), time_ms=self.state.time_ms)
+            table.improved.clear()
+            table.thinned.clear()
 
-    def _helps(self, key: ClassKey, rows: list[int]) -> bool:
-        """Whether one of the rows now takes a pod of the class."""
+    def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
+        """Whether one of the rows that changed now takes a pod of the class.
+
+        Args:
+            key: The class.
+            improved: Rows on which something got better.
+            most: Chips that were free on any row where now fewer are.
+        """
         scorer = self._scorer
         for shape, _ in key:
+            rows = improved
+            if shape.form and FORMS[shape.form].is_beyond(most):
+                thinned = self.state.table.thinned.items()
+                rows = improved + [row for row, before in thinned if FORMS[shape.form].is_beyond(before)]
             if len(rows) <= _ROWS_ONE_BY_ONE:
                 if any(scorer.evaluate_one(shape, row, scorer.row_state(row))[0] == NodeReason.FITS for row in rows):
                     return True
