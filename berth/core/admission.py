@@ -39,9 +39,14 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
 
 
+def uid_from(intake_seq: int) -> str:
+    """Uid of a request that brings none."""
+    return f"intake-{intake_seq}"
+
+
 def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Settings) -> JobSeen:
     """Verdict on a job request."""
-    uid = request.uid or f"intake-{receipt.intake_seq}"
+    uid = request.uid or uid_from(receipt.intake_seq)
     known = holder.job
     if known is not None and known.uid == uid and known.state != "rejected":
         return _update(request, receipt, holder, known, settings)
@@ -49,7 +54,7 @@ def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Setti
         return _rejected_beside(known, uid, receipt, _name_in_use(request, known))
     if holder.namesake is not None:
         refusal: Refusal | None = _uid_in_use(uid, holder.namesake)
-        uid = f"intake-{receipt.intake_seq}"  # the uid is not its own
+        uid = uid_from(receipt.intake_seq)  # the uid is not its own
     else:
         refusal = _refusal_of(request, settings)
     return JobSeen(

@@ -19,6 +19,9 @@ from schemas.placement import Share
 ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
 MEMORY_LABEL: Final = "mind-cluster/npu-chip-memory"
 MIB_PER_GIB: Final = 1024
+_GIB_MAX: Final = (1 << 21) - 1
+"""Most memory of a chip that a column of MiB holds."""
+_DIGITS_MAX: Final = 18
 
 
 class SharedNode(msgspec.Struct):
@@ -132,14 +135,14 @@ def free_for_share(node: SharedNode, healthy: int, others: int) -> int:
 
 
 def memory_of(label: str) -> int:
-    """Memory of one chip in MiB by the node's label ``<k>G``; 0 when it says nothing of that form.
+    """Memory of one chip in MiB by the node's label ``<k>G``; 0 when it says nothing of that form, or more than can be.
 
     Source: specification, node and chip, section 15.
     """
     digits = label.removesuffix("G")
-    if digits == label or not digits.isascii() or not digits.isdigit():
+    if digits == label or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         return 0
-    return int(digits) * MIB_PER_GIB
+    return int(digits) * MIB_PER_GIB if int(digits) <= _GIB_MAX else 0
 
 
 def _unused() -> SharedNode:

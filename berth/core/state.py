@@ -252,6 +252,8 @@ class State:
             len(column) != width * rows for column, width in ((fact.rank, 4), (fact.node_index, 4), (fact.chips, 8))
         ):
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
+        if fact.cpu_milli < 0 or fact.memory_mib < 0:
+            raise DecodeError("cpu_milli, memory_mib: less than nothing", kind=envelope.kind)
         try:
             nodes = len(unpack_names(fact.nodes))
         except ValueError as error:
@@ -264,8 +266,10 @@ class State:
         self.moved[fact.namespace, fact.gang] = None
         self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
         self.touched[fact.uid] = None
-        if fact.foreign:
+        if fact.foreign and fact.phase:
             self.foreign[fact.uid] = (fact.namespace, fact.gang)
+        else:
+            self.foreign.pop(fact.uid, None)
         self._mark((fact.uid, fact.attempt), fact)
         return _FOLDED
 

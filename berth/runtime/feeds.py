@@ -263,8 +263,12 @@ async def read_snapshot(bus: Bus, end: SnapshotEnd) -> SnapshotBody | None:
     parts: dict[str, bytes] = {}
     for stored in chunks:
         tail = stored.subject.rsplit(".", 1)[1]
-        if tail != "end":
+        if tail == "end":
+            continue
+        try:
             parts[tail] = decode(stored.data, SnapshotChunk).data
+        except DecodeError as error:
+            _LOG.warning("snapshot chunk does not decode", subject=stored.subject, reason=error.reason)
     joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
     if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
         _LOG.warning("snapshot is damaged", ledger_seq=end.ledger_seq)

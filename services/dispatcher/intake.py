@@ -5,12 +5,13 @@ one is missing; after any doubt about what was stored, the intake starts again b
 """
 
 import asyncio
+import functools
 from typing import Final
 
 import msgspec
 import structlog
 
-from berth.core.admission import Holder, Receipt, admit, cancel
+from berth.core.admission import Holder, Receipt, admit, cancel, uid_from
 from berth.core.state import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
@@ -39,10 +40,12 @@ class Intake:
         self._sent: dict[JobKey, JobSeen] = {}
         """Verdicts that have not come back as facts."""
         self._sent_names: dict[str, JobKey] = {}
-        """Jobs by the uids that those verdicts give them."""
+        """Jobs by the uids that those verdicts give or leave them."""
         self._cancel_seq = 0
         """INTAKE sequence of the last cancelling that was granted."""
         self._last_seq = 0
+        self._unsayable: dict[int, str] = {}
+        """Requests whose verdict can never be stored, by INTAKE sequence, and why; they are dead letters."""
         self._broken = ""
         self.judged = 0
         self.dead = 0
@@ -51,6 +54,7 @@ class Intake:
         """Read on behind the last verdict that the facts hold."""
         stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
+        self._unsayable = {seq: reason for seq, reason in self._unsayable.items() if seq > self._last_seq}
         self._sent.clear()
         self._sent_names.clear()
         self._cancel_seq = 0
@@ -102,10 +106,23 @@ class Intake:
         """A verdict has come back as a fact."""
         sent = self._sent.get(key)
         if sent is not None and sent.intake_seq <= self._state.intake_seq:
-            del self._sent[key]
-            self._sent_names.pop(sent.uid, None)
+            self._remember(key, None)
+
+    def _remember(self, key: JobKey, verdict: JobSeen | None) -> None:
+        """Note the verdict on a name that is on its way, if any, in place of the one before."""
+        before = self._sent.pop(key, None)
+        if before is not None and self._sent_names.get(before.uid) == key:
+            del self._sent_names[before.uid]
+        if verdict is None:
+            return
+        self._sent[key] = verdict
+        if verdict.state != "rejected":
+            self._sent_names[verdict.uid] = key
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
+        if stored.sequence in self._unsayable:
+            await self._bury(stored, self._unsayable[stored.sequence])
+            return
         try:
             verdict = self._verdict(stored, settings)
         except DecodeError as error:
@@ -114,22 +131,17 @@ class Intake:
         if verdict is None:
             return
         key = (verdict.namespace, verdict.name)
-        before = self._sent.get(key)
-        if before is not None:
-            self._sent_names.pop(before.uid, None)
-        self._sent[key] = verdict
+        self._remember(key, verdict)
         if verdict.state == "cancelled":
             self._cancel_seq = stored.sequence
-        if verdict.state == "accepted":
-            self._sent_names[verdict.uid] = key
         self._last_seq = stored.sequence
         self._faults.hit("fact.before")
         try:
             future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(verdict))
         except (TransientError, PoisonError) as error:
-            self._break(str(error))
+            self._not_stored(stored.sequence, error)
             return
-        future.add_done_callback(self._on_stored)
+        future.add_done_callback(functools.partial(self._on_stored, stored.sequence))
 
     async def _bury(self, stored: Stored, reason: str) -> None:
         self._faults.hit("dead.before")
@@ -156,7 +168,7 @@ class Intake:
         holder = self._holder(key)
         if isinstance(message, JobCancel):
             return cancel(message, receipt, holder)
-        owner = self._owner_of(message.uid)
+        owner = self._owner_of(message.uid or uid_from(stored.sequence))
         if owner is not None and owner != key:
             holder = msgspec.structs.replace(holder, namesake=owner)
         return admit(message, receipt, holder, settings)
@@ -190,16 +202,21 @@ class Intake:
         owner = self._sent_names.get(uid)
         return owner if owner is not None else self._state.name_of.get(uid)
 
-    def _on_stored(self, future: "asyncio.Future[int]") -> None:
+    def _on_stored(self, sequence: int, future: "asyncio.Future[int]") -> None:
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
             self._faults.hit("fact.after")
         elif isinstance(error, ShellError):
-            self._break(str(error))
+            self._not_stored(sequence, error)
         else:
             raise error
+
+    def _not_stored(self, sequence: int, error: ShellError) -> None:
+        if isinstance(error, PoisonError):
+            self._unsayable[sequence] = str(error)
+        self._break(str(error))
 
     def _break(self, reason: str) -> None:
         if not self._broken:

@@ -496,3 +496,47 @@ async def test_a_job_is_not_placed_between_its_cancelling_and_the_fact_that_says
     assert not cell.dispatcher.state.fold.holdings
     assert await phase(cell, "gone") == "cancelled"
     await cell.close()
+
+
+async def test_a_cancelled_job_keeps_its_uid_while_the_verdicts_are_on_their_way() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("one", uid="u"))
+    await cell.cancel("one")
+    await cell.submit(a_job("two", uid="u"))
+    await cell.turns(3)
+    assert (await phase(cell, "one"), await phase(cell, "two")) == ("cancelled", "rejected")
+    await cell.close()
+
+
+async def test_a_request_without_a_uid_does_not_share_one_that_another_job_took() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("one", uid="intake-2"), a_job("two", uid=""))
+    await cell.turns(3)
+    assert (await phase(cell, "one"), await phase(cell, "two")) == ("placed", "rejected")
+    await cell.close()
+
+
+async def test_a_request_whose_verdict_no_message_can_hold_is_a_dead_letter() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    large = a_job("large", annotations={"note": "x" * 100_000})
+    cell.server.payload_limit_bytes = len(encode(large)) + 8
+    await cell.submit(large, a_job("small"))
+    await cell.turns(5)
+    assert [letter.subject for letter in await letters(cell)] == [cell.user.subjects.intake_request("default", "large")]
+    assert (await phase(cell, "large"), await phase(cell, "small")) == ("", "placed")
+    await cell.close()
+
+
+async def test_a_node_with_too_many_free_chips_for_a_form_is_looked_at_again_when_some_are_taken() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("half", chips=2, annotations={"huawei.com/schedule_policy": "chip4-node4"}))
+    await cell.turns(3)
+    assert await phase(cell, "half") == "waiting"
+    await cell.submit(a_job("other", chips=4))
+    await cell.turns(4)
+    assert (await phase(cell, "other"), await phase(cell, "half")) == ("placed", "placed")
+    await cell.close()

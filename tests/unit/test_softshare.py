@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from berth.core.shares import memory_of
 from berth.core.softshare import CHIP_IDS, POLICY_NUMBERS, OwnUse, ShareColumns, evaluate_share, pick_share
 from schemas.ledger import Settings
 from schemas.placement import Share
@@ -130,3 +131,10 @@ def test_the_gangs_own_pods_count_as_gone_for_capacity_only() -> None:
     assert judged(node, share, pods=3, own=own)[0] is NodeReason.QUOTA
     full = a_node({0: (60, GIB, "elastic"), 1: (60, GIB, "elastic")})
     assert judged(full, share, pods=2, own=OwnUse(full.core.copy(), full.hbm.copy()))[0] is NodeReason.QUOTA
+
+
+@pytest.mark.parametrize(
+    ("label", "mib"), [("64G", 64 * GIB), ("2097151G", 2097151 * GIB), ("2097152G", 0), ("9" * 5000 + "G", 0)]
+)
+def test_a_label_of_memory_that_no_chip_can_have_says_nothing(label: str, mib: int) -> None:
+    assert memory_of(label) == mib
