@@ -4,7 +4,7 @@ import msgspec
 from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs import find_job, phase_words
+from berth.cli.jobs import OVER, find_job, phase_words
 from berth.cli.output import emit, moment, results, tell
 from berth.core.explain import explain, explain_now, explain_rejection
 from berth.core.explanation import Basis, Explanation, sentences
@@ -32,7 +32,7 @@ async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
     """What there is to tell of a job."""
     found = await _explanation(bus, clock, status)
     if found is not None:
-        lines = sentences(found)
+        lines = sentences(found, is_over=status.phase in OVER)
     elif status.ledger_seq:
         lines = ["The decision and its history are no longer kept.", *([status.sentence] if status.sentence else [])]
     else:

@@ -93,8 +93,13 @@ class Explanation(msgspec.Struct):
     """Setting of the dispatcher without which the request would have been taken."""
 
 
-def sentences(told: Explanation) -> list[str]:
-    """The explanation in words, one sentence an entry; times are left to the reader's clock."""
+def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
+    """The explanation in words, one sentence an entry; times are left to the reader's clock.
+
+    Args:
+        told: The explanation.
+        is_over: Whether the job waits no longer, because it was cancelled.
+    """
     lines = []
     if told.form and told.because:
         lines.append(f"Product form {told.form} ({told.title}), because {told.because}.")
@@ -106,7 +111,7 @@ def sentences(told: Explanation) -> list[str]:
             if not told.is_confirmed:
                 lines.append("Deciding again does not give the same nodes.")
         case "waiting":
-            lines.append(f"It waits: {told.sentence}.")
+            lines.append(f"It {'waited' if is_over else 'waits'}: {told.sentence}.")
             lines += [_near_words(near, told) for near in told.nearest]
         case "rejected":
             lines.append(f"It was turned away: {told.sentence}.")
@@ -163,5 +168,5 @@ def _standing_words(at: Choice | Rival, told: Explanation) -> str:
 
 def _near_words(near: NearNode, told: Explanation) -> str:
     holders = f"; chips there are held by {', '.join(near.held_by)}" if near.held_by else ""
-    chips = f"{near.free} of {told.chips} chips free, " if told.chips else ""
+    chips = f"with {near.free} usable chip{'' if near.free == 1 else 's'} free, " if told.chips else ""
     return f"Near: {near.node}, {chips}{near.words}{holders}."

@@ -126,8 +126,9 @@ async def test_a_waiting_gang_names_the_nearest_nodes_and_who_holds_their_chips(
     ]
     words = sentences(found)
     assert words[1] == "It waits: 0 of 4 nodes fit: 4 have fewer than 8 free chips."
+    assert sentences(found, is_over=True)[1] == words[1].replace("waits", "waited")
     assert words[2] == (
-        "Near: b, 6 of 8 chips free, has fewer than 8 free chips; chips there are held by default/on-b."
+        "Near: b, with 6 usable chips free, has fewer than 8 free chips; chips there are held by default/on-b."
     )
 
 
