@@ -194,6 +194,8 @@ def _expected(hint: Any) -> str:  # noqa: ANN401  # a type hint of any form
     """The allowed values of a field that has only a few."""
     if get_origin(hint) is Literal:
         return f"expected one of {', '.join(map(str, get_args(hint)))}"
+    if bool in _members(hint):
+        return "expected true or false"
     return ""
 
 

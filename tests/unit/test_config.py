@@ -97,6 +97,7 @@ def test_variables_of_other_processes_are_left_alone() -> None:
         ({"BERTH_AREA__TRIES_MAX": "11"}, "area.tries_max", "'11'", "<= 10"),
         ({"BERTH_AREA__TRIES_MAX": "many"}, "area.tries_max", "'many'", "Expected `int`"),
         ({"BERTH_AREA__TRIES_MAX": ""}, "area.tries_max", "''", "Expected `int`"),
+        ({"BERTH_AREA__EAGER": "maybe"}, "area.eager", "'maybe'", "true or false"),
         ({"BERTH_AREA__NAMES": "[1"}, "area.names", "'[1'", "truncated"),
         ({"BERTH_AREA__NAMES": "[1]"}, "area.names", "'[1]'", "Expected `str`"),
         ({"BERTH_SHARDS__MORE": "1"}, "shards.more", "", "shards is no section"),
