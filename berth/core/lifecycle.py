@@ -3,8 +3,6 @@
 A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from berth.core.ledger import Holding
@@ -135,10 +133,3 @@ def _placement_of(state: State, fact: PodsSeen, found: Due) -> Placement:
     return Placement(
         nodes=pack_names(names), node_index=fact.node_index, runs=runs, chips=bytes(taken), resource=fact.resource
     )
-
-
-def over(state: State, uids: Iterable[str], *, now_ms: int) -> list[str]:
-    """Those of ``uids`` that have been over for so long that their facts may become tombstones."""
-    after = state.fold.settings.tombstone_after_ms
-    gangs = ((uid, state.fold.gangs.get(uid)) for uid in uids)
-    return [uid for uid, gang in gangs if gang is not None and gang.is_over and now_ms - gang.at_ms >= after]

@@ -6,7 +6,6 @@ node fact covers has ``present`` false. Everything here is a function of the fol
 whatever order they were applied to one another.
 """
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -341,11 +340,6 @@ class NodeTable:
         """Domain of a node; empty when no fact covers it."""
         domain = int(self.domain[row])
         return self.domains[domain] if domain >= 0 else ""
-
-
-def rows_by_name(table: NodeTable, rows: Iterable[int]) -> list[int]:
-    """``rows`` in the order of their names."""
-    return sorted(rows, key=table.names.__getitem__)
 
 
 def _index(key: K, known: dict[K, int], order: list[K]) -> int:

@@ -1,6 +1,6 @@
 """Order of gangs, and what wakes a refused one.
 
-A class of request that was refused sleeps: its gangs are not scored again until something on some node got better that
+A class of request that was refused sleeps: its gangs are not scored again until something on some node changed that
 lets the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so a
 replay sleeps and wakes alike.
 """
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from berth.core.gangs import ClassKey, Gang
-from schemas.refusal import Refusal
 
 
 class GangClass(msgspec.Struct, gc=False):
@@ -26,8 +25,7 @@ class GangClass(msgspec.Struct, gc=False):
     """Entries of ``line`` whose gang left, or more."""
     fresh: dict[str, None] = {}
     """Gangs (uid) without a verdict."""
-    refusal: Refusal | None = None
-    """Why it sleeps; None while it is awake."""
+    sleeps: bool = False
     retry_at_ms: int = 0
     """When to try again although nothing got better; 0 for never."""
 
@@ -76,7 +74,7 @@ class Queue:
         self._uid_of[gang.namespace, gang.name] = gang.uid
         if gang.fresh:
             members.fresh[gang.uid] = None
-            if members.refusal is not None:
+            if members.sleeps:
                 self.eager[gang.klass] = None
 
     def remove(self, uid: str) -> None:
@@ -101,16 +99,6 @@ class Queue:
         if waits is not None and waits != uid:
             self.remove(waits)
 
-    def get(self, uid: str) -> Gang | None:
-        """The waiting gang, if it waits."""
-        key = self._class_of.get(uid)
-        return None if key is None else self._classes[key].gangs[uid]
-
-    def refusal_of(self, uid: str) -> Refusal | None:
-        """Why a gang's class sleeps."""
-        key = self._class_of.get(uid)
-        return None if key is None else self._classes[key].refusal
-
     def take(self, *, gangs_max: int, bytes_max: int) -> list[Gang]:
         """Gangs for a round, in queue order; they stay in the queue. At least one if there is any.
 
@@ -125,13 +113,13 @@ class Queue:
             taken.append(gang)
         return taken
 
-    def refused(self, uid: str, refusal: Refusal, *, retry_at_ms: int) -> None:
+    def refused(self, uid: str, *, retry_at_ms: int) -> None:
         """Put the class of a refused gang to sleep."""
         key = self._class_of.get(uid)
         if key is None:
             return
         members = self._classes[key]
-        members.refusal = refusal
+        members.sleeps = True
         members.retry_at_ms = retry_at_ms
         members.gangs[uid].fresh = False
         members.fresh.pop(uid, None)
@@ -144,7 +132,7 @@ class Queue:
     def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> int:
         """Wake every sleeping class that ``helps`` says an event can help, or whose wait is over; say how many."""
         count = 0
-        for key in [key for key, members in self._classes.items() if members.refusal is not None]:
+        for key in self.sleeping():
             members = self._classes[key]
             if (members.retry_at_ms and time_ms >= members.retry_at_ms) or helps(key):
                 self._wake(members)
@@ -154,21 +142,20 @@ class Queue:
 
     def wake_all(self) -> None:
         """Wake every class, as a new epoch does."""
-        for members in self._classes.values():
-            if members.refusal is not None:
-                self._wake(members)
+        for key in self.sleeping():
+            self._wake(self._classes[key])
 
     @property
     def waits_for_time(self) -> bool:
         """Whether some class sleeps until a time."""
-        return any(members.retry_at_ms for members in self._classes.values() if members.refusal is not None)
+        return any(members.retry_at_ms for members in self._classes.values() if members.sleeps)
 
     def sleeping(self) -> list[ClassKey]:
         """Classes that sleep."""
-        return [key for key, members in self._classes.items() if members.refusal is not None]
+        return [key for key, members in self._classes.items() if members.sleeps]
 
     def _wake(self, members: GangClass) -> None:
-        members.refusal = None
+        members.sleeps = False
         members.retry_at_ms = 0
         self.awake[members.key] = None
         self.eager.pop(members.key, None)

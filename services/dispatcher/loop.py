@@ -249,7 +249,6 @@ class Dispatcher:
 
     def _adopt(self, folded: Folded) -> None:
         """Bring the queue in line with a record."""
-        retry_at_ms = 0
         for gang in folded.gangs:
             self.views.touch((gang.namespace, gang.name))
             if gang.phase != "waiting":
@@ -257,9 +256,9 @@ class Dispatcher:
             elif gang.refusal is None:
                 self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
             else:
-                if gang.refusal.missing_shards:
-                    retry_at_ms = gang.at_ms + self.state.fold.settings.shard_retry_ms
-                self.queue.refused(gang.uid, gang.refusal, retry_at_ms=retry_at_ms)
+                wait_ms = self.state.fold.settings.shard_retry_ms
+                retry_at_ms = gang.at_ms + wait_ms if gang.refusal.missing_shards else 0
+                self.queue.refused(gang.uid, retry_at_ms=retry_at_ms)
         if folded.epoch:
             self.queue.wake_all()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.lifecycle import Due, due, over
+from berth.core.lifecycle import Due, due
 from berth.core.state import State
 from schemas.columns import pack, pack_names
 from schemas.envelope import encode
@@ -239,13 +239,3 @@ def test_pods_that_have_ended_are_adopted_without_chips_or_not_at_all() -> None:
     assert list(adopted) == ["half"]
     assert adopted["half"].chips_by_rank() == [(), (0,)]
     assert [run.cpu_milli for run in adopted["half"].runs] == [0, 9]
-
-
-def test_a_gang_is_over_for_long_enough_after_the_time_of_the_settings() -> None:
-    life = Life()
-    life.pods(P.SUCCEEDED, P.SUCCEEDED)
-    assert over(life.state, ["uid-j"], now_ms=10**9) == []
-    life.carry_out()
-    after = life.state.fold.settings.tombstone_after_ms
-    assert over(life.state, ["uid-j", "unknown"], now_ms=50 + after - 1) == []
-    assert over(life.state, ["uid-j", "unknown"], now_ms=50 + after) == ["uid-j"]

@@ -4,10 +4,7 @@ from berth.core.gangs import Gang, gang_of
 from berth.core.queue import Queue
 from schemas.facts import JobSeen
 from schemas.ledger import Settings
-from schemas.refusal import Refusal
 from tests.support.cells import a_job
-
-NO = Refusal("no-room")
 
 
 def a_gang(name: str, seq: int = 1, *, chips: int = 1, priority: int = 0, replicas: int = 1, uid: str = "") -> Gang:
@@ -54,9 +51,7 @@ def test_an_update_takes_the_place_that_its_order_says_and_leaves_no_double() ->
     queue.put(a_gang("g1", 1, chips=8))
     assert taken(queue) == ["g0", "g1", "g2", "g3"]
     assert len(queue) == 4
-    found = queue.get("g1")
-    assert found is not None
-    assert found.runs[0].chips == 8
+    assert [gang.runs[0].chips for gang in queue.take(gangs_max=4, bytes_max=10**6)] == [1, 8, 1, 1]
 
 
 def test_a_gang_that_left_is_not_taken_and_its_class_goes_with_the_last_one() -> None:
@@ -86,12 +81,10 @@ def test_many_updates_and_removals_keep_the_order() -> None:
 
 def test_a_refused_class_sleeps_until_something_helps_it() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2), a_gang("other", 3, chips=8))
-    queue.refused("a", NO, retry_at_ms=0)
-    queue.refused("b", NO, retry_at_ms=0)
+    queue.refused("a", retry_at_ms=0)
+    queue.refused("b", retry_at_ms=0)
     assert taken(queue) == ["other"]
-    assert queue.refusal_of("b") == NO
-    assert queue.refusal_of("other") is None
-    small = queue.sleeping()[0]
+    (small,) = queue.sleeping()
     assert queue.wake(lambda key: key != small, time_ms=10**12) == 0
     assert queue.wake(lambda key: key == small, time_ms=0) == 1
     assert taken(queue) == ["a", "b", "other"]
@@ -100,9 +93,9 @@ def test_a_refused_class_sleeps_until_something_helps_it() -> None:
 
 def test_of_a_sleeping_class_only_those_without_a_verdict_are_taken() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
-    queue.refused("a", NO, retry_at_ms=0)
+    queue.refused("a", retry_at_ms=0)
     assert taken(queue) == ["b"], "it was not in the round that refused its class"
-    queue.refused("b", NO, retry_at_ms=0)
+    queue.refused("b", retry_at_ms=0)
     assert not queue.has_work
     queue.put(a_gang("new", 3))
     assert taken(queue) == ["new"]
@@ -115,7 +108,7 @@ def test_of_a_sleeping_class_only_those_without_a_verdict_are_taken() -> None:
 
 def test_a_class_that_waits_for_time_wakes_when_it_has_come() -> None:
     queue = a_queue(a_gang("a", 1))
-    queue.refused("a", NO, retry_at_ms=500)
+    queue.refused("a", retry_at_ms=500)
     assert queue.waits_for_time
     assert queue.wake(lambda _: False, time_ms=499) == 0
     assert queue.wake(lambda _: False, time_ms=500) == 1
@@ -124,15 +117,15 @@ def test_a_class_that_waits_for_time_wakes_when_it_has_come() -> None:
 
 def test_a_new_epoch_wakes_all() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2, chips=8))
-    queue.refused("a", NO, retry_at_ms=0)
-    queue.refused("b", NO, retry_at_ms=900)
+    queue.refused("a", retry_at_ms=0)
+    queue.refused("b", retry_at_ms=900)
     queue.wake_all()
     assert (queue.sleeping(), taken(queue), queue.waits_for_time) == ([], ["a", "b"], False)
 
 
 def test_a_verdict_on_a_gang_that_left_puts_nobody_to_sleep() -> None:
     queue = a_queue(a_gang("a", 1))
-    queue.refused("gone", NO, retry_at_ms=0)
+    queue.refused("gone", retry_at_ms=0)
     assert taken(queue) == ["a"]
 
 
