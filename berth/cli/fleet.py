@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TextIO
 
-from berth.cli.output import WRONG_USE, CommandError
+from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import Child, GivenUpError
 from berth.formats.topology_file import TopologyError, parse_cluster
 from berth.runtime.bus import NatsBus
@@ -116,7 +116,7 @@ class Fleet:
         """Start again what ends unasked; returns never.
 
         Raises:
-            CommandError: Something ends again and again.
+            CommandError: Something ends again and again, or its settings are wrong.
         """
         while True:
             try:
@@ -124,7 +124,8 @@ class Fleet:
                     self._report(child.look())
                 await self._look_at_server()
             except GivenUpError as error:
-                raise CommandError(*str(error).splitlines()) from error
+                code = WRONG_USE if error.is_setting else FAILED
+                raise CommandError(*str(error).splitlines(), code=code) from error
             await asyncio.sleep(_LOOK_S)
 
     async def ready(self, bus: Bus) -> None:

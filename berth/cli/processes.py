@@ -26,7 +26,15 @@ _MISCONFIGURED: Final = 2
 
 
 class GivenUpError(FatalError):
-    """A child ends again and again; carries the end of its log."""
+    """A child ends again and again, or its settings are wrong; carries the end of its log.
+
+    Attributes:
+        is_setting: Whether its settings are wrong.
+    """
+
+    def __init__(self, reason: str, *, is_setting: bool = False) -> None:
+        super().__init__(reason)
+        self.is_setting = is_setting
 
 
 class Child:
@@ -111,7 +119,10 @@ class Child:
             self.restarts = 0
         if code == _MISCONFIGURED or self.restarts >= RESTARTS_MAX:
             often = f" {self.restarts + 1} times in a row" if self.restarts else ""
-            raise GivenUpError(f"{self.name} ended with code {code}{often}; the end of its log:\n{self.log_tail()}")
+            raise GivenUpError(
+                f"{self.name} ended with code {code}{often}; the end of its log:\n{self.log_tail()}",
+                is_setting=code == _MISCONFIGURED,
+            )
         wait_s = min(_WAIT_FIRST_S * 2**self.restarts, _WAIT_MAX_S)
         self.restarts += 1
         self._due_s = now_s + wait_s

@@ -256,7 +256,7 @@ def test_a_service_that_cannot_run_ends_up_with_the_end_of_its_log(tmp_path: Pat
         ["/usr/bin/env", "BERTH_LEASE_S=never", f"TMPDIR={tmp_path}", *UP, "--port", "0"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "dispatcher ended with code 2; the end of its log:" in done.stderr
     assert "lease_s" in done.stderr
     assert "Traceback" not in done.stderr
