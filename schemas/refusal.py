@@ -11,7 +11,11 @@ from schemas.message import Part
 
 
 class NodeReason(IntEnum):
-    """Why a node cannot take a pod. The first that applies, in this order of checks, counts."""
+    """Why a node cannot take a pod. The first that applies counts; the checks have this order, with two exceptions.
+
+    A node of which Kubernetes would give fewer chips than asked is short of chips (``SHORTAGE``) before its list of chips
+    is looked at; soft share asks for its label before it looks at chips.
+    """
 
     FITS = 0
     OTHER_RESOURCE = 1
