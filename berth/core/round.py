@@ -33,15 +33,6 @@ class NeedMoreError(Exception):
         self.count = count
 
 
-class Choice(msgspec.Struct):
-    """What a round decided."""
-
-    verdicts: list[Verdict] = []
-    """In the order in which the gangs were taken."""
-    refused: dict[ClassKey, Refusal] = {}
-    """Classes that go to sleep."""
-
-
 def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
     """Candidates that a round of ``gangs`` may need of each shape.
 
@@ -86,27 +77,28 @@ class Chooser:
         self._rows: dict[int, RowState] = {}
         self._version: dict[int, int] = {}
         self._log: list[int] = []
+        self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
 
-    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Choice:
-        """Decide for each gang in order.
+    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
+        """Verdicts on the gangs, in their order; once a class is refused, only on those of it that had none before.
 
         Raises:
             NeedMoreError: The offers do not reach far enough.
         """
-        choice = Choice()
+        verdicts: list[Verdict] = []
         for gang in gangs:
-            known = choice.refused.get(gang.klass)
+            known = self._refused.get(gang.klass)
             if gang.invalid is not None:
-                choice.verdicts.append(_verdict(gang, refusal=gang.invalid, final=True))
+                verdicts.append(_verdict(gang, refusal=gang.invalid, final=True))
             elif known is not None:
                 if gang.fresh:
-                    choice.verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
+                    verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
             else:
-                self._decide(gang, choice, missing)
-        return choice
+                verdicts.append(self._decide(gang, missing))
+        return verdicts
 
-    def _decide(self, gang: Gang, choice: Choice, missing: Sequence[int]) -> None:
+    def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
         names: list[str] = []
         chips: list[tuple[int, ...]] = []
         undo: dict[int, RowState] = {}
@@ -117,10 +109,9 @@ class Chooser:
                     placed = len(names)
                     self._roll_back(undo)
                     refusal = self._refusal(gang, index, placed, missing)
-                    choice.verdicts.append(_verdict(gang, refusal=refusal))
-                    choice.refused[gang.klass] = refusal
+                    self._refused[gang.klass] = refusal
                     self._failed_task[gang.klass] = index
-                    return
+                    return _verdict(gang, refusal=refusal)
                 names.append(self._scorer.table.names[row])
                 chips.append(self._put(row, shape, undo))
         share = next((shape.share for shape, _ in gang.klass if shape.share is not None), None)
@@ -128,7 +119,7 @@ class Chooser:
             for row in undo:
                 self._set(row, self._rows[row])
         placement = placement_of(names, chips, gang.runs, resource=gang.resource, share=share)
-        choice.verdicts.append(_verdict(gang, placement=placement))
+        return _verdict(gang, placement=placement)
 
     def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
         """The refusal of a class, with the name that the task has in this gang."""

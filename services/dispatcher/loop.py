@@ -5,6 +5,7 @@ is answered by reading the ledger up to its head, where an own record is found l
 """
 
 import functools
+import math
 import operator
 from typing import Final
 
@@ -72,8 +73,7 @@ class Dispatcher:
         self._faults = faults
         self._settings: Settings = config.decisions.to_settings()
         self._scorer = Scorer(self.state.table, self.state.shares, self._settings)
-        self._timer_ms = 0
-        self._tick_ms = 0
+        self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
 
     async def start(self) -> None:
@@ -135,13 +135,13 @@ class Dispatcher:
 
     async def tick(self) -> None:
         """Do what waits for time, ``tick_s`` after the last time at the earliest."""
-        now_ms = self.clock.now_ms()
-        if now_ms - self._tick_ms < self.config.tick_s * 1000:
+        now_s, now_ms = self.clock.monotonic_s(), self.clock.now_ms()
+        if now_s - self._tick_s < self.config.tick_s:
             return
-        self._tick_ms = now_ms
+        self._tick_s = now_s
         await self.scatter.advance(at_ms=now_ms)
-        if self.queue.waits_for_time and now_ms - self._timer_ms >= self.state.fold.settings.shard_retry_ms:
-            self._timer_ms = now_ms
+        if self.queue.waits_for_time and now_s - self._timer_s >= self.state.fold.settings.shard_retry_ms / 1000:
+            self._timer_s = now_s
             await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
         if self.feeds.facts.reconnections != self._reconnections:
             # The server may have lost views that it had acknowledged: say everything again.
@@ -188,7 +188,7 @@ class Dispatcher:
             offers: Offers = await self.scatter.gather(self._scorer, asks, number=number)
             try:
                 chooser = Chooser(self._scorer, offers.views, asks)
-                return chooser.choose(gangs, missing=offers.missing).verdicts, offers.missing
+                return chooser.choose(gangs, missing=offers.missing), offers.missing
             except NeedMoreError as error:
                 asks[error.shape] = error.count
         raise TransientError(f"round {number} ran out of offers {_ASKS_MAX} times")

@@ -254,7 +254,7 @@ def decide(state: State, gangs: Sequence[Gang]) -> Round:
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     asks = asks_of(gangs)
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    verdicts = Chooser(scorer, views, asks).choose(gangs).verdicts
+    verdicts = Chooser(scorer, views, asks).choose(gangs)
     return Round(1, state.fold.head, state.facts_seq, 0, 1, verdicts)
 
 
