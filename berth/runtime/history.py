@@ -12,7 +12,7 @@ from berth.core.ledger import LedgerDump, facts_known
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.feeds import Feeds, read_snapshot, snapshot_ends
+from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Gap, Stored
 from schemas.envelope import DecodeError, body_of, open_envelope
 from schemas.ledger import Epoch, Round, Settings, Verdict
@@ -59,8 +59,10 @@ async def state_now(bus: Bus, clock: Clock) -> State:
     """
     state = State()
     feeds = Feeds(bus, clock, state)
-    await feeds.start()
-    await feeds.stop()
+    try:
+        await feeds.start()
+    finally:
+        await feeds.stop()
     return state
 
 
@@ -68,8 +70,8 @@ async def settings_now(bus: Bus) -> Settings | None:
     """Settings of the epoch that reigns; None before the first."""
     found: Settings | None = None
     start = 1
-    ends = await snapshot_ends(bus)
-    if ends and (body := await read_snapshot(bus, ends[-1])) is not None:
+    body = await newest_snapshot(bus)
+    if body is not None:
         found = msgspec.msgpack.decode(body.ledger, type=LedgerDump).settings
         start = body.ledger_seq + 1
     head = (await bus.state(StreamName.LEDGER)).last_seq
