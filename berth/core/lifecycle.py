@@ -3,6 +3,8 @@
 A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
 """
 
+from typing import Final
+
 import msgspec
 
 from berth.core.ledger import Holding
@@ -14,6 +16,9 @@ from schemas.ledger import Adoption, Eviction, Release, ReleaseReason
 from schemas.placement import Placement, Run
 
 _ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+
+_SIZE_MAX: Final = 20_000
+"""Adopted pods, evictions and releases of one record, unless one adoption alone has more."""
 
 
 class Due(msgspec.Struct):
@@ -28,11 +33,22 @@ class Due(msgspec.Struct):
 
 
 def due(state: State) -> Due:
-    """Look at the gangs that facts or records have touched; those that need nothing are no longer touched."""
+    """Look at the gangs that facts or records have touched; those that need nothing are no longer touched.
+
+    What is more than a record should hold is left for the next one.
+    """
     found = Due()
+    size = 0
     for uid in sorted(state.touched):
+        if size >= _SIZE_MAX:
+            break
+        adopted = len(found.adoptions)
         if not _examine(state, uid, found):
             del state.touched[uid]
+        elif len(found.adoptions) > adopted:
+            size += found.adoptions[-1].placement.pods()
+        else:
+            size += 1
     return found
 
 

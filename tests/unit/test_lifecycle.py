@@ -239,3 +239,13 @@ def test_pods_that_have_ended_are_adopted_without_chips_or_not_at_all() -> None:
     assert list(adopted) == ["half"]
     assert adopted["half"].chips_by_rank() == [(), (0,)]
     assert [run.cpu_milli for run in adopted["half"].runs] == [0, 9]
+
+
+def test_what_is_more_than_a_record_should_hold_is_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("berth.core.lifecycle._SIZE_MAX", 2)
+    life = Life()
+    life.fact(foreign("one", ("c", 0b1, P.RUNNING), ("c", 0b10, P.RUNNING)), "pod.other.one")
+    life.fact(foreign("two", ("c", 0b100, P.RUNNING)), "pod.other.two")
+    adopted = [[adoption.uid for adoption in life.carry_out().adoptions] for _ in range(2)]
+    assert adopted == [["one"], ["two"]]
+    assert not life.due()
