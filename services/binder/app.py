@@ -100,7 +100,7 @@ class _Intake:
         self._ended: asyncio.Future[Gap | None] = asyncio.get_running_loop().create_future()
 
     def take_record(self, stored: Stored) -> None:
-        """Fold a record; one that cannot be read changes nothing, as for every other reader."""
+        """Fold a record; one that cannot be read binds nothing and ends nothing."""
         try:
             touched = self._loop.work.apply_record(stored.sequence, stored.data)
         except DecodeError as error:
