@@ -217,17 +217,25 @@ class Chooser:
             counts=counts_of(counts),
             missing_shards=list(missing),
         )
-        nodes, chips = self._scorer.chips_of(gang.resource)
-        need = sum(part.chips * count for part, count in gang.klass if part.share is None)
-        if need <= chips or missing:
+        need = sum(part.chips * count for part, count in gang.klass if _uses_same_nodes(part, shape))
+        nodes, chips = self._scorer.chips_for(shape) if need and not missing else (0, need)
+        if need <= chips:
             return refusal
         return msgspec.structs.replace(
             refusal,
             code="larger-than-cluster",
             field=f"tasks[{index}].replicas",
             value=str(pods),
-            expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes",
+            expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes"
+            " that it may use",
         )
+
+
+def _uses_same_nodes(part: Shape, shape: Shape) -> bool:
+    """Whether two shapes with whole chips may use the same nodes, as far as resource, selector and affinity say."""
+    if part.share is not None or not part.chips:
+        return False
+    return (part.resource, part.selector, part.affinity) == (shape.resource, shape.selector, shape.affinity)
 
 
 def _verdict(

@@ -18,6 +18,7 @@ from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
 from berth.core.sharing import share_reasons, share_row
 from schemas.columns import pack_names
+from schemas.constraints import Toleration
 from schemas.facts import NodeHealth
 from schemas.ledger import Settings
 from schemas.offers import Shape, ShapeOffer
@@ -28,6 +29,7 @@ Scores = npt.NDArray[np.int32]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
+_ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 _SHAPES_MAX: Final = 4096
 """Shapes whose compiled form is kept; beyond it all are compiled anew."""
 
@@ -143,12 +145,15 @@ class Scorer:
             counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
         )
 
-    def chips_of(self, resource: str) -> tuple[int, int]:
-        """Nodes with chips of a resource, and how many chips they have in all."""
+    def chips_for(self, shape: Shape) -> tuple[int, int]:
+        """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
         table = self.table
         rows = table.view()
-        has = np.array([key.resource == resource for key in table.classes] or [False], np.bool_)
-        chosen = has.take(table.klass[rows], mode="wrap") & table.present[rows]
+        bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
+        reasons = [class_reason(bare, key) for key in table.classes] or [NodeReason.OTHER_RESOURCE]
+        never = {NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR}
+        may = np.array([reason not in never for reason in reasons], np.bool_)
+        chosen = may.take(table.klass[rows], mode="wrap") & table.present[rows]
         return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
 
     def row_state(self, row: int) -> RowState:

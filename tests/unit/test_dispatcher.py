@@ -540,3 +540,25 @@ async def test_a_node_with_too_many_free_chips_for_a_form_is_looked_at_again_whe
     await cell.turns(4)
     assert (await phase(cell, "other"), await phase(cell, "half")) == ("placed", "placed")
     await cell.close()
+
+
+async def test_a_job_larger_than_all_nodes_that_it_may_use_is_told_how_many_chips_those_have() -> None:
+    cell = await Cell().open()
+    others = [a_node(f"a2-{index}", "module910bx8") for index in range(36)]
+    await cell.nodes([*others, *(a_node(f"a1-{index}", "module910x8") for index in range(4))])
+    await cell.submit(a_job("big", chips=8, replicas=5, product="module910x8"))
+    await cell.turns(2)
+    status = await cell.status("big")
+    assert status is not None
+    assert status.refusal is not None
+    assert status.refusal.code == "larger-than-cluster"
+    assert status.refusal.expected == (
+        "the job asks for 40 chips of huawei.com/Ascend910, and there are 32 in all, on 4 nodes that it may use"
+    )
+    await cell.nodes([*others, *(a_node(f"a1-{index}", "module910x8", cordoned=index == 4) for index in range(5))])
+    await cell.turns(2)
+    status = await cell.status("big")
+    assert status is not None
+    assert status.refusal is not None
+    assert status.refusal.code == "no-room"  # the fifth node has the chips, though it is cordoned
+    await cell.close()
