@@ -40,6 +40,7 @@ class Feed:
         self._arrived = arrived
         self._follower: Follower | None = None
         self.gap: Gap | None = None
+        self._broke = asyncio.Event()
 
     def start(
         self, bus: Bus, stream: StreamName, *, start_seq: int, filters: Sequence[str] = (), created: str = ""
@@ -70,9 +71,15 @@ class Feed:
         return not self._waiting and self.gap is None
 
     async def caught_up(self) -> None:
-        """Wait until everything stored at the start has been received."""
-        if self._follower is not None:
-            await self._follower.caught_up.wait()
+        """Wait until everything stored at the start has been received, or the history broke."""
+        if self._follower is None:
+            return
+        async with asyncio.TaskGroup() as group:
+            events = {"reach head": self._follower.caught_up, "history broke": self._broke}
+            waiting = [group.create_task(event.wait(), name=name) for name, event in events.items()]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in waiting:
+                task.cancel()
 
     async def stop(self) -> None:
         """Receive no more."""
@@ -99,6 +106,7 @@ class Feed:
 
     def _on_gap(self, gap: Gap) -> None:
         self.gap = gap
+        self._broke.set()
         self._arrived.set()
 
 
