@@ -70,8 +70,6 @@ class Scorer:
         self.table = table
         self.shares = shares
         self.settings = settings
-        self.scans = 0
-        """Shapes scored over the whole table so far."""
         self._compiled: dict[Shape, _Compiled] = {}
         self._class_reasons: dict[Shape, Reasons] = {}
         self._reason_lists: dict[Shape, list[int]] = {}
@@ -111,7 +109,6 @@ class Scorer:
 
     def best(self, shape: Shape) -> tuple[int, int] | None:
         """Row and score of the best node, if any fits."""
-        self.scans += 1
         reasons, scores = self.evaluate(shape)
         graded = np.where(reasons == _FITS, scores, _LEAST)
         if not len(graded):
@@ -125,10 +122,9 @@ class Scorer:
 
     def candidates(self, shape: Shape, count: int) -> Candidates:
         """The best ``count`` rows in total order."""
-        self.scans += 1
         reasons, scores = self.evaluate(shape)
         counts = np.bincount(reasons[self.table.present[self.table.view()]], minlength=_REASONS).tolist()
-        rows = np.flatnonzero((reasons == _FITS) & self.table.present[self.table.view()])
+        rows = np.flatnonzero(reasons == _FITS)  # none of them without a node fact
         fit = len(rows)
         key = (-scores[rows].astype(np.int64) << 32) | self.table.ranks()[rows].astype(np.int64)
         if fit > count:

@@ -228,13 +228,14 @@ class Dispatcher:
             holder=self._holder,
             settings=self._settings,
         )
+        data = encode(record)
         self._faults.hit("epoch.before")
         try:
-            sequence = await self.bus.append(encode(record), expected_seq=fold.head)
+            sequence = await self.bus.append(data, expected_seq=fold.head)
         except (ConflictError, AmbiguousError) as error:
             raise DeposedError(error.reason) from error
         self._faults.hit("epoch.after")
-        self.state.apply_record(sequence, encode(record))
+        self.state.apply_record(sequence, data)
         self._scorer = Scorer(self.state.table, self.state.shares, fold.settings)
         self.state.table.improved.clear()
         self.state.table.thinned.clear()

@@ -12,10 +12,11 @@ from schemas.columns import pack, pack_names
 from schemas.envelope import body_of, decode, encode, open_envelope
 from schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Round, Verdict
+from schemas.ledger import Epoch, Round, Settings, Verdict
 from schemas.nodes import NodeCondition
 from schemas.status import DeadLetter, JobStatus
 from schemas.subjects import StreamName
+from services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
 
 CLASSES = 50
@@ -556,3 +557,7 @@ async def test_a_job_larger_than_all_nodes_that_it_may_use_is_told_how_many_chip
         "the job asks for 40 chips of huawei.com/Ascend910, and there are 32 in all, on 4 nodes that it may use"
     )
     await cell.close()
+
+
+def test_settings_of_decisions_have_the_defaults_of_the_epoch_record() -> None:
+    assert DecisionConfig().to_settings() == Settings()
