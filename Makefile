@@ -10,10 +10,10 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint bench vectors schemas samples lock clean
+.PHONY: help setup demo test kube-assets lint bench vectors schemas samples lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything in requirements.lock
 
@@ -30,6 +30,9 @@ demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 
 test: setup ## Run all tests
 	@$(BIN)/pytest
+
+kube-assets: ## Build a Kubernetes API server for tests into a cache outside this tree
+	@k8s/assets/build.sh
 
 lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/ruff check .

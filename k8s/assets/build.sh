@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Puts etcd, kube-apiserver and kube-controller-manager into ${XDG_CACHE_HOME:-~/.cache}/berth/kube/<version>/.
+#   usage: build.sh [go|debian]
+# "go" builds the modules that are pinned, with hashes, in modules/. "debian" builds an older Kubernetes from Debian's
+# source package. Without an argument it is "go", and "debian" where no recent Go or no module proxy is at hand.
+# Does nothing when the binaries are there and their pins are those of this tree, or when KUBEBUILDER_ASSETS names a
+# folder that has them.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/berth/kube
+programs=(etcd kube-apiserver kube-controller-manager)
+way=${1:-}
+began=$SECONDS
+
+say() { echo "kube-assets: $*"; }
+fail() { say "$*" >&2; exit 1; }
+
+# The pin of the module $2 in the go.mod of modules/$1.
+pinned() { sed -nE "s|^(require )?[[:space:]]*$2 (v[0-9][^ ]*).*|\2|p" "$here/modules/$1/go.mod" | head -n 1; }
+
+# What the binaries are made from; a folder that was made from something else is made anew.
+pins() { (cd "$here" && sha256sum "$@") | sha256sum | cut -d ' ' -f 1; }
+
+complete() { # folder, pins
+  local program
+  for program in "${programs[@]}"; do [[ -x $1/$program ]] || return 1; done
+  [[ $(cat "$1/.pins" 2>/dev/null) == "$2" ]]
+}
+
+# Puts the folder "bin" of the scratch space in its place in one step.
+install_as() { # version, pins
+  local target=$cache/$1
+  echo "$2" >"$scratch/bin/.pins"
+  if [[ -e $target ]]; then mv "$target" "$scratch/old" || return 1; fi
+  mv "$scratch/bin" "$target" || return 1
+  say "$("$target/kube-apiserver" --version), $("$target/etcd" --version | head -n 1), in $target"
+  say "took $((SECONDS - began)) s"
+}
+
+with_go() {
+  local kube etcd wanted minor flags name
+  kube=$(pinned kubernetes k8s.io/kubernetes)
+  etcd=$(pinned etcd go.etcd.io/etcd/server/v3)
+  wanted=$(pins modules/kubernetes/go.{mod,sum} modules/etcd/go.{mod,sum})
+  if complete "$cache/$kube" "$wanted"; then
+    say "$cache/$kube is up to date"
+    return 0
+  fi
+  export GOTOOLCHAIN=local GOWORK=off GOFLAGS=-mod=readonly CGO_ENABLED=0
+  command -v go >/dev/null || { say "there is no go"; return 2; }
+  # Lists every package, and so fetches every module, without building anything.
+  go -C "$here/modules/kubernetes" list -deps tool >/dev/null && go -C "$here/modules/etcd" list -deps tool >/dev/null || {
+    say "$(go version) cannot load the modules of Kubernetes $kube and etcd $etcd"
+    return 2
+  }
+  say "building Kubernetes $kube and etcd $etcd with $(go env GOVERSION); this takes some minutes"
+  minor=${kube#v1.}
+  flags="-s -w"
+  for name in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    flags+=" -X $name.gitVersion=$kube -X $name.gitMajor=1 -X $name.gitMinor=${minor%%.*} -X $name.gitTreeState=archive"
+  done
+  go -C "$here/modules/etcd" build -trimpath -ldflags "-s -w" -o "$scratch/bin/etcd" tool || return 1
+  go -C "$here/modules/kubernetes" build -trimpath -ldflags "$flags" -o "$scratch/bin/" tool || return 1
+  install_as "$kube" "$wanted"
+}
+
+with_debian() {
+  local kube wanted
+  kube=v1.20.2
+  wanted=$(pins build-debian.sh)
+  if complete "$cache/$kube" "$wanted"; then
+    say "$cache/$kube is up to date"
+    return 0
+  fi
+  "$here/build-debian.sh" "$kube" "$scratch" || return 1
+  install_as "$kube" "$wanted"
+}
+
+case $way in "" | go | debian) ;; *) fail "unknown way $way; known are go and debian" ;; esac
+
+if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
+  for program in "${programs[@]}"; do
+    [[ -x $KUBEBUILDER_ASSETS/$program ]] || fail "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which has no program $program"
+  done
+  say "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, nothing to build"
+  exit 0
+fi
+
+mkdir -p "$cache"
+exec 9>"$cache/.lock"
+flock --nonblock 9 || { say "waiting for another run"; flock 9; }
+rm -rf "$cache"/.scratch.* # of a run that was killed; no other runs now
+scratch=$(mktemp -d "$cache/.scratch.XXXXXX")
+trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+mkdir "$scratch/bin"
+
+status=0
+if [[ $way != debian ]]; then with_go || status=$?; fi
+if [[ $way == debian || ($way == "" && $status == 2) ]]; then
+  status=0
+  with_debian || status=$?
+fi
+[[ $status == 0 ]] || fail "nothing was built"
