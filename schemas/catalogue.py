@@ -5,18 +5,21 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodsSeen, TimerSeen, TopologySeen
+from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TimerSeen, TopologySeen
 from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Epoch, Round
 from schemas.message import Message
 from schemas.offers import Advance, Offer, ScoreRequest
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
+from schemas.reports import HealthReport
+from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from schemas.summary import JobSummary
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,
     HealthSeen,
     JobSeen,
+    MembersSeen,
     NodesSeen,
     OutcomeSeen,
     PodsSeen,
@@ -27,11 +30,14 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     LeaseHeld,
     Epoch,
     Round,
+    HealthReport,
     Advance,
     Offer,
     ScoreRequest,
     BindGang,
     GangBound,
+    BreakNode,
+    NodeBroken,
     SimCounts,
     EvictGang,
     GangEvicted,
@@ -39,6 +45,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     SnapshotChunk,
     SnapshotEnd,
     JobStatus,
+    JobSummary,
 )
 """Every kind of message, in order of ``KIND``."""
 

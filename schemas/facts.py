@@ -79,6 +79,14 @@ class HealthSeen(Message, frozen=True):
     network_known: bytes
     source: str = ""
     at_ms: UnixMs = 0
+    withheld: bytes = b""
+    """``<u8`` masks of chips that the node itself does not list as free; empty when no node withholds any."""
+    reasons: list[str] = []
+    """Distinct sentences, sorted: why a node is not well, with the source of the word."""
+    reason_index: bytes = b""
+    """``<u4`` into ``reasons`` plus one, 0 for none; empty when there are none."""
+    updated_ms: bytes = b""
+    """``<u8``: when each node's source last spoke, 0 for never; empty when unknown."""
 
 
 class Leaf(Part, frozen=True):
@@ -136,6 +144,51 @@ class PodsSeen(Message, frozen=True):
     foreign: bool = False
     """Placed by another scheduler: its chips are to be adopted."""
     at_ms: UnixMs = 0
+    consumed: bytes = b""
+    """``<u1`` a row: 1 once the device plug-in has given the pod its chips, or needs not; empty when unknown."""
+
+
+class Owner(Part, frozen=True):
+    """An object of the cluster to which pods belong."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class MembersSeen(Message, frozen=True):
+    """Pods that stand for the ranks of a job: who is to be bound where a placement says. No ranks: there are none (tombstone).
+
+    Lists have one entry a row, rows are sorted by rank. A rank without a pod is left out.
+    """
+
+    KIND: ClassVar[str] = "fact.member"
+
+    namespace: str
+    job: str
+    """Name of the job request."""
+    uid: str
+    """Uid of the job request; empty while none was published."""
+    rank: bytes = b""
+    """``<u4``: rank in the job request."""
+    pods: list[str] = []
+    """Names of the pods."""
+    pod_uids: list[str] = []
+    rank_index: list[str] = []
+    """What to write as the pod's rank in its gang, decimal; empty where the pod has it or needs none."""
+    hold: str = ""
+    """Why no request was published, or why it was taken back: one sentence; empty when nothing holds the gang."""
+    owner: Owner = Owner()
+    """Controller of the gang, as far as there is one."""
+    podgroup: str = ""
+    """Name of the Volcano PodGroup; empty without one."""
+    distributed: bool = False
+    """The gang has more than one pod with chips, pods of other requests included."""
+    writes_real: bool = False
+    """Pods were made by the Ascend operator: whoever binds also writes the chips really mounted."""
+    at_ms: UnixMs = 0
+    stale: list[int] = []
+    """Ranks whose pods carry chips' annotations of an attempt that was rolled back; they are removed before binding."""
 
 
 JobState = Literal["accepted", "rejected", "cancelled", "tombstone"]

@@ -66,6 +66,8 @@ class Release(Part, frozen=True):
     reason: ReleaseReason
     again: bool = False
     """The gang goes back to the queue with the next attempt."""
+    ranks: list[int] = []
+    """Only these ranks, ascending: their pods have ended while others run. Empty: the whole attempt."""
 
 
 class Eviction(Part, frozen=True):

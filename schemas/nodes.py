@@ -3,7 +3,7 @@
 from schemas.constraints import Taint
 from schemas.facts import NodeHealth
 from schemas.message import Part
-from schemas.units import CpuMilli, MemoryMib
+from schemas.units import CpuMilli, MemoryMib, UnixMs
 
 
 class NodeDescription(Part, frozen=True):
@@ -41,3 +41,9 @@ class NodeCondition(Part, frozen=True):
     level: NodeHealth = NodeHealth.OK
     network_known: bool = True
     """False when the list of network-unhealthy chips is missing."""
+    withheld: int = 0
+    """Mask of chips that the node itself does not list as free."""
+    reason: str = ""
+    """Why it is not well, in one sentence with the source; empty when it is."""
+    updated_ms: UnixMs = 0
+    """When its source last spoke; 0 when unknown."""

@@ -69,3 +69,32 @@ class GangEvicted(Message, frozen=True):
 
     pods: int
     """Pods that were still there."""
+
+
+class BreakNode(Message, frozen=True):
+    """Wish that something of a simulated node be broken, or be well again."""
+
+    KIND: ClassVar[str] = "sim.break"
+
+    node: str
+    fault: str
+    """chip, network, recovering, node, switch, kubelet (the node is not ready) or plugin (its reports stop)."""
+    chips: list[int] = []
+    """Chips, for the faults of chips."""
+    level: str = ""
+    """Level as the reporting agent names it, such as ``RestartNPU`` or ``SeparateFault``; empty for the fault's usual one."""
+    code: str = ""
+    """Fault code in upper-case hex; empty for a usual one."""
+    lasts_ms: int = 0
+    """How long; 0 until it is mended."""
+    mend: bool = False
+    """Mend it instead."""
+
+
+class NodeBroken(Message, frozen=True):
+    """Answer to :class:`BreakNode`."""
+
+    KIND: ClassVar[str] = "sim.broken"
+
+    reason: str
+    """Why nothing was done; empty when it was."""

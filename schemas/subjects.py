@@ -61,6 +61,7 @@ class StreamName(StrEnum):
     LEDGER = "LEDGER"
     SNAPSHOT = "SNAPSHOT"
     STATUS = "STATUS"
+    SUMMARY = "SUMMARY"
     LEASE = "LEASE"
     DEAD = "DEAD"
 
@@ -125,6 +126,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """Pods of a gang as the cluster shows them."""
         return f"{self.root}fact.pod.{token(namespace)}.{token(gang)}"
 
+    def fact_member(self, namespace: str, job: str) -> str:
+        """Pods that stand for the ranks of a job."""
+        return f"{self.root}fact.member.{token(namespace)}.{token(job)}"
+
     def fact_job(self, namespace: str, job: str) -> str:
         """Verdict on a job request."""
         return f"{self.root}fact.job.{token(namespace)}.{token(job)}"
@@ -139,7 +144,7 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.root}fact.timer"
 
     def facts(self, kind: str) -> str:
-        """Filter for all facts of a kind: node, health, topology, pod, job or outcome."""
+        """Filter for all facts of a kind: node, health, topology, pod, member, job or outcome."""
         return f"{self.root}fact.{kind}.>"
 
     @property
@@ -163,6 +168,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """Status of a job."""
         return f"{self.root}status.{token(namespace)}.{token(job)}"
 
+    def summary(self, namespace: str, job_uid: str, chunk: int) -> str:
+        """A chunk of a job's summary."""
+        return f"{self.root}summary.{token(namespace)}.{token(job_uid)}.{chunk}"
+
     def lease(self, role: str) -> str:
         """Lease of a role."""
         return f"{self.root}lease.{token(role)}"
@@ -184,6 +193,11 @@ class Subjects(msgspec.Struct, frozen=True):
         """Health reported by a node's agent (core NATS)."""
         return f"{self.root}report.health.{token(node)}"
 
+    @property
+    def reports_health(self) -> str:
+        """Filter for the health reports of all nodes (core NATS)."""
+        return f"{self.root}report.health.*"
+
     def sim(self, verb: str) -> str:
         """Requests to a simulated cluster (core NATS)."""
         return f"{self.root}sim.{token(verb)}"
@@ -198,6 +212,13 @@ class Subjects(msgspec.Struct, frozen=True):
             StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,)),
             StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",)),
             StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, is_view=True),
+            StreamSpec(
+                name=StreamName.SUMMARY,
+                subjects=(f"{root}summary.>",),
+                per_subject=1,
+                max_age_s=30 * _DAY_S,
+                is_view=True,
+            ),
             StreamSpec(name=StreamName.LEASE, subjects=(f"{root}lease.>",), per_subject=1, allow_ttl=True),
             StreamSpec(name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S),
         )

@@ -20,6 +20,7 @@ from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelo
 from schemas.facts import (
     HealthSeen,
     JobSeen,
+    MembersSeen,
     NodesSeen,
     OutcomeSeen,
     PodPhase,
@@ -111,6 +112,8 @@ class State:
             if self._owns is not None and envelope.kind not in _SCORED_KINDS:
                 return ""  # a shard has no use for it
             step = self._apply.get(envelope.kind)
+            if step is None and envelope.kind == MembersSeen.KIND:
+                return ""  # the binder's business: which pods there are decides nothing
             if step is None:
                 self.unknown[envelope.kind] += 1
                 return ""

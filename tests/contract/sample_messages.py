@@ -1,12 +1,14 @@
 """A realistic message of every kind, and their stored bytes.
 
 ``python -m tests.contract.sample_messages`` stores the bytes of kinds that have none yet under the current release; a
-file that exists is never written again. When a message gets a new field: give the field a value here under a new
+file that exists is never written again. Longer than 400 lines because every field of every message has a value. When a message gets a new field: give the field a value here under a new
 release's folder, and let :func:`samples` keep the old value for the old folder.
 """
 
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from schemas.columns import pack, pack_names
 from schemas.constraints import Expression, Taint, Term, Toleration
@@ -15,10 +17,12 @@ from schemas.facts import (
     HealthSeen,
     JobSeen,
     Leaf,
+    MembersSeen,
     NodeClass,
     NodeHealth,
     NodesSeen,
     OutcomeSeen,
+    Owner,
     PodPhase,
     PodsSeen,
     RankFailure,
@@ -32,15 +36,22 @@ from schemas.message import Message
 from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 from schemas.placement import Placement, Run, Share, placement_of
 from schemas.refusal import NodeReason, ReasonCount, Refusal
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
+from schemas.reports import HealthReport
+from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
-RELEASE: Final = "v0.1"
+RELEASE: Final = "v0.2"
 
 _AT_MS: Final = 1_760_000_000_000
 _RESOURCE: Final = "huawei.com/Ascend910"
 _LINE: Final = 96
+_AFTER_V01: Final = {
+    HealthSeen.KIND: {"withheld", "reasons", "reason_index", "updated_ms"},
+    PodsSeen.KIND: {"consumed"},
+}
+"""Fields that messages got after release v0.1."""
 
 
 def samples() -> dict[str, Message]:
@@ -48,6 +59,26 @@ def samples() -> dict[str, Message]:
     return {
         message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_simulation(), *_status())
     }
+
+
+def expected(release: str) -> dict[str, Message]:
+    """What the stored bytes of a release decode to: fields that came later have their defaults."""
+    found = samples()
+    if release == "v0.1":
+        for kind, fields in _AFTER_V01.items():
+            old = found[kind]
+            found[kind] = type(old)(*_without(old, fields))
+        record = found[Round.KIND]
+        if isinstance(record, Round):
+            releases = [msgspec.structs.replace(release_, ranks=[]) for release_ in record.releases]
+            found[Round.KIND] = msgspec.structs.replace(record, releases=releases)
+    return found
+
+
+def _without(message: Message, fields: set[str]) -> list[object]:
+    """Values of the fields before the first of ``fields``, which were appended."""
+    names = [field.name for field in msgspec.structs.fields(message)]
+    return [getattr(message, name) for name in names[: min(map(names.index, fields))]]
 
 
 def store() -> list[Path]:
@@ -176,6 +207,10 @@ def _facts() -> tuple[Message, ...]:
             network_known=pack([1, 1, 0], 1),
             source="device-info",
             at_ms=_AT_MS + 1,
+            withheld=pack([0, 0b100, 0], 8),
+            reasons=["chip 7: RestartNPU, code 80E24E00 (device-info)"],
+            reason_index=pack([0, 1, 0], 4),
+            updated_ms=pack([_AT_MS, _AT_MS, 0], 8),
         ),
         TopologySeen(
             kind="switch",
@@ -200,6 +235,23 @@ def _facts() -> tuple[Message, ...]:
             memory_mib=98_304,
             foreign=True,
             at_ms=_AT_MS + 3,
+            consumed=pack([1, 0], 1),
+        ),
+        MembersSeen(
+            namespace="team-a",
+            job="vcjob.llm-7b",
+            uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+            rank=pack([0, 2], 4),
+            pods=["llm-7b-worker-0", "llm-7b-master-0"],
+            pod_uids=["f0c1", "f0c2"],
+            rank_index=["1", ""],
+            hold="2 of at least 3 pods are there",
+            owner=Owner(kind="Job", name="llm-7b", uid="9d57"),
+            podgroup="llm-7b-9d57",
+            distributed=True,
+            writes_real=True,
+            at_ms=_AT_MS + 3,
+            stale=[2],
         ),
         JobSeen(
             namespace="team-a",
@@ -264,7 +316,7 @@ def _ledger() -> tuple[Message, ...]:
                 Verdict(namespace="team-b", name="too-large", uid="77", attempt=1, refusal=_refusal(), final=True),
             ],
             evictions=[Eviction(uid="41", attempt=2, reason="chip 3 of node-1.zone-a is unhealthy")],
-            releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True)],
+            releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True, ranks=[0, 2])],
             adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement())],
             missing=[3],
         ),
@@ -327,6 +379,26 @@ def _simulation() -> tuple[Message, ...]:
         ),
         EvictGang(namespace="team-a", name="llm-7b.pretrain", uid="0b7c", attempt=1, reason="cancelled"),
         GangEvicted(pods=3),
+        BreakNode(
+            node="node-1",
+            fault="chip",
+            chips=[3],
+            level="RestartNPU",
+            code="80E24E00",
+            lasts_ms=60_000,
+            mend=True,
+        ),
+        NodeBroken(reason="no such node"),
+        HealthReport(
+            node="node-1",
+            unhealthy=[7],
+            recovering=[6],
+            network_unhealthy=[5],
+            level="sub-health",
+            reason="fan 2 is slow",
+            updated_ms=_AT_MS,
+            source="rack-agent",
+        ),
     )
 
 
@@ -351,6 +423,17 @@ def _status() -> tuple[Message, ...]:
             queue="research",
             priority=10,
             rejection=_rejection(),
+        ),
+        JobSummary(
+            namespace="team-a",
+            name="job-summary-llm-7b-1",
+            job="llm-7b",
+            job_uid="9d57",
+            chunk=1,
+            total=2,
+            data={"job_status": "running"},
+            deleted=True,
+            at_ms=_AT_MS,
         ),
         LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS),
         DeadLetter(

@@ -1,0 +1,53 @@
+"""Names that Berth and the Ascend components write on pods and nodes, and names of chips in their texts.
+
+Source: specification, Kubernetes contracts, section B.2; node and chip, sections 2 and 10.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+PREDICATE_TIME: Final = "predicate-time"
+"""Nanoseconds since 1970 of the decision; the device plug-in takes the pod with the smallest."""
+CONSUMED: Final = "18446744073709551615"
+"""``predicate-time`` of a pod that has its chips: the largest 64-bit number without a sign."""
+DISTRIBUTED_JOB: Final = "distributed-job"
+RANK_INDEX: Final = "hccl/rankIndex"
+ASCEND_REAL: Final = "huawei.com/AscendReal"
+KLT_DEV: Final = "huawei.com/kltDev"
+CONFIGURATION_910: Final = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+CONFIGURATION_NPU: Final = "ascend.kubectl.kubernetes.io/ascend-npu-configuration"
+GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+"""Name of the Volcano PodGroup of a pod."""
+OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
+"""Label of pods that the Ascend operator made."""
+BASE_DEVICE_INFOS: Final = "baseDeviceInfos"
+"""Node annotation: the chips of the node, as JSON."""
+SERIAL_NUMBER: Final = "product-serial-number"
+"""Node annotation."""
+SUPERPOD_ID: Final = "superPodID"
+"""Node annotation."""
+SERVER_INDEX: Final = "serverIndex"
+"""Node annotation."""
+RACK_ID: Final = "rackID"
+"""Node annotation."""
+
+JOB: Final = "berth/job"
+"""Name of the job request by which Berth bound the pod."""
+JOB_UID: Final = "berth/uid"
+ATTEMPT: Final = "berth/attempt"
+"""Attempt, decimal, from 1."""
+RANK: Final = "berth/rank"
+"""Rank in the job request, decimal, from 0."""
+
+RESOURCE_PREFIX: Final = "huawei.com/"
+
+
+def chip_names(resource: str, chips: Iterable[int]) -> str:
+    """Names of chips in the order given, with commas between: ``Ascend910-0,Ascend910-1``."""
+    kind = resource.removeprefix(RESOURCE_PREFIX)
+    return ",".join(f"{kind}-{chip}" for chip in chips)
+
+
+def configuration_key(resource: str) -> str:
+    """Annotation that holds the device configuration of a pod with chips of ``resource``."""
+    return CONFIGURATION_NPU if resource == "huawei.com/npu" else CONFIGURATION_910

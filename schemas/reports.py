@@ -1,0 +1,26 @@
+"""Reports of agents on nodes, published straight to the bus."""
+
+from typing import ClassVar
+
+from schemas.message import Message
+from schemas.units import UnixMs
+
+
+class HealthReport(Message, frozen=True):
+    """Health of one node, said by an agent on it. Each report replaces the one before."""
+
+    KIND: ClassVar[str] = "report.health"
+
+    node: str
+    unhealthy: list[int] = []
+    """Chips (physical ids) that take no work."""
+    recovering: list[int] = []
+    network_unhealthy: list[int] = []
+    """Chips that may serve a job of one pod only."""
+    level: str = "ok"
+    """Level of the node: ok, sub-health, no-new-work or evict."""
+    reason: str = ""
+    updated_ms: UnixMs = 0
+    """When the agent looked; 0: when the report came."""
+    source: str = ""
+    """Name of the agent, for people."""
