@@ -56,6 +56,20 @@ class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Copies of every stream. Read when a stream is made; 3 needs a NATS cluster of at least three servers."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """How long the first connection may take."""
+    user: Annotated[str, Meta(max_length=256)] = ""
+    """User name; needs ``password_file``."""
+    password_file: Path | None = None
+    """File that holds the user's password, and nothing else."""
+    token_file: Path | None = None
+    """File that holds a token, where the server knows no users."""
+    creds_file: Path | None = None
+    """File with a user's JWT and key, as the tool ``nsc`` writes it."""
+    tls_ca_file: Path | None = None
+    """Certificates in PEM that the server's is checked against; without it those of the system."""
+    tls_cert_file: Path | None = None
+    """Own certificate in PEM, where the server asks for one; needs ``tls_key_file``."""
+    tls_key_file: Path | None = None
+    """Key of the own certificate, in PEM, without a pass phrase."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,11 +80,21 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """``auto`` is text on a terminal and JSON elsewhere."""
 
 
+class ProbeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where ``/livez``, ``/readyz`` and ``/metrics`` are answered."""
+
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """Port of the process's own; 0 answers nowhere."""
+    host: Annotated[str, Meta(min_length=1, max_length=253)] = "127.0.0.1"
+    """Address to listen on; ``0.0.0.0`` where others than this machine ask, as in a container."""
+
+
 class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that every service has; a service's own settings extend it."""
 
     bus: BusConfig = BusConfig()
     log: LogConfig = LogConfig()
+    probes: ProbeConfig = ProbeConfig()
     grace_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
     """How long the work in hand may take after a request to stop. Keep it 5 s below the patience of whoever stops."""
 
@@ -99,6 +123,17 @@ def bus_url_from_environment(environ: Mapping[str, str] | None = None) -> str | 
     """Address of NATS in ``BERTH_NATS_URL``, else in ``BERTH_BUS__URL``, if one is set."""
     found = os.environ if environ is None else environ
     return found.get("BERTH_NATS_URL") or found.get("BERTH_BUS__URL") or None
+
+
+def kube_assets_from_environment(environ: Mapping[str, str] | None = None) -> tuple[Path | None, Path]:
+    """Where programs of Kubernetes are: the folder that ``KUBEBUILDER_ASSETS`` names, if it does, and our cache.
+
+    The cache has a folder for each version; ``make kube-assets`` fills it.
+    """
+    found = os.environ if environ is None else environ
+    named = found.get("KUBEBUILDER_ASSETS")
+    cache = Path(found.get("XDG_CACHE_HOME") or Path(found.get("HOME") or Path.home()) / ".cache")
+    return (Path(named) if named else None), cache / "berth" / "kube"
 
 
 def environment_of_child(*, without: Collection[str]) -> dict[str, str]:
