@@ -9,6 +9,7 @@ Longer than 400 lines because everything that touches the client has to be here.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Self
 
 import nats.errors
@@ -19,7 +20,9 @@ from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
 from berth.runtime import bus_streams
+from berth.runtime.bus_access import Access
 from berth.runtime.bus_api import Api
+from berth.runtime.bus_discovery import Discovery, Identity
 from berth.runtime.bus_follower import NatsFollower, Wanted
 from berth.runtime.bus_inbox import Inbox
 from berth.runtime.bus_publisher import SUBMIT_TIMEOUT_S, Publisher
@@ -38,6 +41,8 @@ _PAYLOAD_SHARE_PERCENT: Final = 90
 _READ_PROGRESS_S: Final = 10.0
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
+_NO_ACCESS: Final = Access()
+_NO_TLS: Final = "the server offers no TLS, and the settings ask for it"
 
 
 class _NatsListening:
@@ -75,6 +80,8 @@ class _NatsWire:
         self._epoch = 0
         self._is_away = False
         self._is_closing = False
+        self._is_opening = False
+        self._access = Access()
         self._watch_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -97,10 +104,17 @@ class _NatsWire:
             _log.error("bus lost", error=error.reason)
             self.lost.set_result(error)
 
-    async def open(self, servers: list[str], name: str) -> None:
+    async def open(self, servers: list[str], name: str, access: Access) -> None:
+        self._access = access
+        self._is_opening = True
         await self._client.connect(
             servers,
             name=name,
+            user=access.user or None,
+            password=partial(self._told_safely, access.password) if access.password else None,
+            token=partial(self._told_safely, access.token) if access.token else None,
+            user_credentials=access.creds_file,
+            tls=access.tls,
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnect,
             reconnected_cb=self._on_reconnect,
@@ -111,7 +125,25 @@ class _NatsWire:
             pending_size=-1,  # no buffer while away: what is not sent now is never sent
             inbox_prefix=f"_INBOX_{token(name)}",
         )
+        self._is_opening = False
         self._watch(0)
+        if not self._is_safe:
+            raise FatalError(_NO_TLS)
+
+    @property
+    def _is_safe(self) -> bool:
+        """Whether the connection is encrypted, if it has to be; the client itself goes on in clear text without a word."""
+        return not self._access.needs_tls or bool(self._client._server_info.get("tls_required"))  # noqa: SLF001  # there is no public way
+
+    def _told_safely(self, secret: str) -> str:
+        """The secret, asked for by the client at each connection just before it is sent.
+
+        Raises:
+            nats.errors.SecureConnWantedError: It would be sent in clear text.
+        """
+        if not self._is_safe:
+            raise nats.errors.SecureConnWantedError
+        return secret
 
     async def write(self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None) -> None:
         size = size_bytes(data, headers)
@@ -147,8 +179,10 @@ class _NatsWire:
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = repr(error)
-        if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in str(error):
-            self.fail(FatalError(f"no permission: {error}"))
+        if (refusal := _refusal(error)) is not None:
+            self.fail(refusal)
+            if self._is_opening:
+                raise refusal  # the client would try for ever; what it calls back may end that
         elif isinstance(error, _CLIENT_ERRORS):
             _log.debug("client trouble", error=self.last_error)
         else:  # raised by our own code in a callback
@@ -169,6 +203,8 @@ class _NatsWire:
         _log.info("bus reconnected")
         self._epoch += 1
         self._is_away = False
+        if not self._is_safe:
+            self.fail(FatalError(_NO_TLS))
         self._on_return()
 
     def _watch(self, stuck: int) -> None:
@@ -202,7 +238,15 @@ class NatsBus:
         self._is_open = False
 
     @classmethod
-    async def connect(cls, url: str | Sequence[str], cell: str, *, name: str, timeout_s: float = 10.0) -> Self:
+    async def connect(
+        cls,
+        url: str | Sequence[str],
+        cell: str,
+        *,
+        name: str,
+        timeout_s: float = 10.0,
+        access: Access = _NO_ACCESS,
+    ) -> Self:
         """Connect to one of the servers.
 
         Args:
@@ -210,6 +254,7 @@ class NatsBus:
             cell: Cell whose subjects are used.
             name: Name of the process, shown by the server; also the prefix of its reply subjects.
             timeout_s: Seconds to try.
+            access: What is shown to the server, and what it has to show.
 
         Raises:
             TransientError: No server answered in time.
@@ -218,7 +263,10 @@ class NatsBus:
         bus = cls(cell)
         try:
             async with asyncio.timeout(timeout_s):
-                await bus._open([url] if isinstance(url, str) else list(url), name)
+                await bus._open([url] if isinstance(url, str) else list(url), name, access)
+        except FatalError:
+            await bus.close()
+            raise
         except TimeoutError as error:
             await bus.close()
             if bus.lost.done():
@@ -226,9 +274,9 @@ class NatsBus:
             raise TransientError(f"no bus at {url} within {timeout_s} s: {bus._wire.last_error}") from error
         return bus
 
-    async def _open(self, servers: list[str], name: str) -> None:
+    async def _open(self, servers: list[str], name: str, access: Access) -> None:
         try:
-            await self._wire.open(servers, name)
+            await self._wire.open(servers, name, access)
         except _CLIENT_ERRORS as error:
             raise _shell_error(error) from error
         self._inbox = Inbox(self._wire)
@@ -243,6 +291,17 @@ class NatsBus:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages can be sent now."""
+        return self._is_open and self._wire.connected
+
+    async def announce(self, identity: Identity) -> None:
+        """Answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` from now on."""
+        discovery = Discovery(identity, lambda: [one for one in self._served if not one.subject.startswith("$")])
+        for subject, handler in discovery.handlers().items():
+            await self.serve(subject, handler)
 
     def _broke(self) -> None:
         if self._is_open:
@@ -403,6 +462,16 @@ class NatsBus:
             await self._publisher.close()
             self._inbox.broke()
         await self._wire.close()
+
+
+def _refusal(error: Exception) -> FatalError | None:
+    """What is to be said when the server does not let us do this, or be here; None for other errors."""
+    words = str(error).lower()
+    if isinstance(error, nats.errors.SecureConnWantedError):
+        return FatalError(_NO_TLS)
+    if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in words:
+        return FatalError(f"no permission: {error}")
+    return FatalError(f"not let in: {error}") if "authorization violation" in words else None
 
 
 def _shell_error(error: Exception) -> ShellError:

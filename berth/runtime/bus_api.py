@@ -16,6 +16,10 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _NO_MESSAGE: Final = 10037
 _NO_STREAM: Final = 10059
 _WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
+_NO_PEERS: Final = 10005
+"""Too few servers for a stream's copies: while a cluster starts, its leader does not know all of them yet."""
+_NO_CLUSTER: Final = 10074
+"""Copies are asked for of a server that is alone; that is a wrong setting, whatever its code says."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
 
 
@@ -84,7 +88,9 @@ def refusal(what: str, error: ApiError) -> ShellError:
     if error.err_code in _WRONG_LAST:
         number = error.description.rpartition(" ")[2]
         return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
-    if error.code >= _SERVER_TROUBLE or error.err_code == _NO_STREAM:
+    if error.err_code == _NO_CLUSTER:
+        return PoisonError(reason)
+    if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_PEERS}:
         return TransientError(reason)
     return PoisonError(reason)
 
@@ -103,9 +109,9 @@ class Api:
         """A stream."""
         return await self._ask(f"STREAM.INFO.{stream}", None, StreamInfo)
 
-    async def find_stream(self, stream: str) -> StreamInfo | None:
+    async def find_stream(self, stream: str, *, timeout_s: float = _TIMEOUT_S) -> StreamInfo | None:
         """A stream, or None if it does not exist."""
-        answer = await self._send(f"STREAM.INFO.{stream}", None)
+        answer = await self._send(f"STREAM.INFO.{stream}", None, timeout_s)
         error = msgspec.json.decode(answer, type=_Outcome).error
         if error is not None and error.err_code == _NO_STREAM:
             return None
@@ -144,9 +150,9 @@ class Api:
     async def _ask(self, verb: str, body: dict[str, Any] | None, answer_type: type[_Answer]) -> _Answer:
         return _decode(verb, await self._send(verb, body), answer_type)
 
-    async def _send(self, verb: str, body: dict[str, Any] | None) -> bytes:
+    async def _send(self, verb: str, body: dict[str, Any] | None, timeout_s: float = _TIMEOUT_S) -> bytes:
         data = b"" if body is None else msgspec.json.encode(body)
-        return await self._inbox.request(f"{PREFIX}.{verb}", data, timeout_s=_TIMEOUT_S)
+        return await self._inbox.request(f"{PREFIX}.{verb}", data, timeout_s=timeout_s)
 
 
 def _decode(verb: str, answer: bytes, answer_type: type[_Answer]) -> _Answer:

@@ -27,9 +27,17 @@ class NatsServed:
         self, wire: Wire, inbox: Inbox, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]
     ) -> None:
         self.dropped = 0
+        self.subject = subject
+        self.queue = ""
+        self.taken = 0
+        """Requests that were handled, whatever came of it."""
+        self.failed = 0
+        """Of those, the ones that could not be answered."""
+        self.last_error = ""
+        self.took_s = 0.0
+        """Time that all of them took."""
         self._wire = wire
         self._inbox = inbox
-        self._subject = subject
         self._handler = handler
         self._queue: deque[Received] = deque()
         self._wake = asyncio.Event()
@@ -42,7 +50,8 @@ class NatsServed:
 
     async def open(self, queue: str) -> None:
         """Begin to listen; returns when the server knows."""
-        self._listening = await self._wire.listen(self._subject, self._receive, queue=queue)
+        self.queue = queue
+        self._listening = await self._wire.listen(self.subject, self._receive, queue=queue)
         await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
 
     async def stop(self) -> None:
@@ -87,16 +96,23 @@ class NatsServed:
                 await self._listening.stop()
 
     async def _answer(self, message: Received) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         try:
             reply = await self._handler(message.data)
             if reply is not None and message.reply:
                 await self._wire.write(message.reply, reply)
         except (TransientError, PoisonError) as error:
-            _log.warning("request not answered", subject=self._subject, reason=error.reason)
+            self.failed += 1
+            self.last_error = error.reason
+            _log.warning("request not answered", subject=self.subject, reason=error.reason)
+        finally:
+            self.taken += 1
+            self.took_s += loop.time() - began_s
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        failure = FatalError(f"handler of {self._subject} ended: {error!r}")
+        failure = FatalError(f"handler of {self.subject} ended: {error!r}")
         failure.__cause__ = error
         self._wire.fail(failure)

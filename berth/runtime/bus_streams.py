@@ -1,16 +1,25 @@
 """Streams of a cell on the server: made from their specifications, looked at, pruned."""
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
+
+import structlog
 
 from berth.runtime.bus_api import Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from schemas.subjects import StreamName, StreamSpec, Subjects
 
+_log = structlog.get_logger()
+
 _NS: Final = 1_000_000_000
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.2
+_BEGIN_S: Final = 30.0
+"""How long a cluster may take until it has a leader and knows its servers."""
+_ANSWER_S: Final = 0.5
+"""A cluster without a leader does not answer at all, so not much time is given to it at once."""
 _UNLIMITED: Final = -1
 _FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one message a subject, which is refused anyway
 _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mode"})  # the server cannot change these
@@ -19,27 +28,55 @@ _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mod
 async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int]) -> None:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.port.Bus.ensure_streams`.
 
+    A server that cannot do it yet is asked again for half a minute: one that starts, or a cluster without a leader.
+
     Raises:
         FatalError: A stream exists with a setting that cannot be changed.
+        TransientError: The server still cannot do it.
     """
-    for spec in subjects.streams():
-        config = stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes.get(spec.name, spec.max_bytes))
-        name = config["name"]
-        found = await api.find_stream(name)
-        if found is None:
-            try:
-                await api.create_stream(config)
-            except PoisonError as error:
-                raise FatalError(f"stream {name} cannot be made: {error.reason}") from error
-            continue
-        wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
-        if not wrong:
-            continue
-        for field in wrong:
-            if field in _FIXED_FIELDS:
-                raise FatalError(
-                    f"stream {name} has {field}={found.config.get(field)!r}, needs {config[field]!r}, and it is fixed"
-                )
+    reason = ""
+    pause_s = _PAUSE_FIRST_S
+    wanted = deque(
+        stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes.get(spec.name, spec.max_bytes))
+        for spec in subjects.streams()
+    )
+    try:
+        async with asyncio.timeout(_BEGIN_S):
+            while wanted:
+                try:
+                    await _ensure(api, wanted[0])
+                    wanted.popleft()
+                except TransientError as error:
+                    if error.reason != reason:
+                        reason = error.reason
+                        _log.info("streams not there yet", stream=wanted[0]["name"], reason=reason)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+    except TimeoutError as error:
+        raise TransientError(f"stream {wanted[0]['name']} not there after {_BEGIN_S:g} s: {reason}") from error
+
+
+async def _ensure(api: Api, config: dict[str, Any]) -> None:
+    """Create or correct a stream.
+
+    Raises:
+        FatalError: It exists with a setting that cannot be changed, or the server refuses its settings.
+    """
+    name = config["name"]
+    found = await api.find_stream(name, timeout_s=_ANSWER_S)
+    if found is None:
+        try:
+            await api.create_stream(config)
+        except PoisonError as error:
+            raise FatalError(f"stream {name} cannot be made: {error.reason}") from error
+        return
+    wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
+    for field in wrong:
+        if field in _FIXED_FIELDS:
+            raise FatalError(
+                f"stream {name} has {field}={found.config.get(field)!r}, needs {config[field]!r}, and it is fixed"
+            )
+    if wrong:
         try:
             await api.update_stream({**found.config, **config})
         except PoisonError as error:

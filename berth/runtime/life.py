@@ -7,6 +7,7 @@ unasked, work that outlived the grace). 2: a wrong setting. The reason is printe
 import argparse
 import asyncio
 import gc
+import importlib.metadata
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -15,12 +16,16 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import uvloop
 
-from berth.runtime import logs
+from berth.runtime import logs, probes
 from berth.runtime.bus import NatsBus
+from berth.runtime.bus_access import access_of
+from berth.runtime.bus_discovery import Identity
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.identity import process_identity
 from berth.runtime.port import Bus
+from schemas.subjects import token
 
 C = TypeVar("C", bound=ServiceConfig)
 Work = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -59,20 +64,45 @@ def main(
     logs.configure(name, config.log)
 
     async def work(stop: asyncio.Event) -> None:
-        bus = await _connect(name, config.bus, stop)
-        if bus is None:
-            return
-        try:
-            await supervise(
-                lambda asked: serve(bus, SystemClock(), config, asked),
-                stop=stop,
-                grace_s=config.grace_s,
-                guards=[_fail_when_lost(bus)],
-            )
-        finally:
-            await bus.drain(timeout_s=DRAIN_S)
+        async with probes.serving(config.probes, probes.readiness):
+            await _serve(name, config, serve, stop)
 
     sys.exit(run(work))
+
+
+async def _serve(
+    name: str,
+    config: C,
+    serve: Callable[[Bus, Clock, C, asyncio.Event], Coroutine[Any, Any, None]],
+    stop: asyncio.Event,
+) -> None:
+    """Connect, answer discovery, serve until asked to stop, drain."""
+    clock = SystemClock()
+    bus = await _connect(name, config.bus, stop)
+    if bus is None:
+        return
+    probes.readiness.attach(bus)
+    try:
+        await bus.announce(_identity(name, config.bus.cell, clock))
+        await supervise(
+            lambda asked: serve(bus, clock, config, asked),
+            stop=stop,
+            grace_s=config.grace_s,
+            guards=[_fail_when_lost(bus), _not_ready_after(stop)],
+        )
+    finally:
+        await bus.drain(timeout_s=DRAIN_S)
+
+
+def _identity(name: str, cell: str, clock: Clock) -> Identity:
+    version = ".".join(importlib.metadata.version("berth").split(".")[:3])
+    return Identity(
+        name=f"berth-{name}",
+        id=token(process_identity()),
+        version=version,
+        metadata={"cell": cell},
+        started_ms=clock.now_ms(),
+    )
 
 
 def run(work: Work) -> int:
@@ -95,7 +125,7 @@ async def supervise(
         serve: Serves until the event that it gets is set, then finishes and returns.
         stop: Set to ask for the end.
         grace_s: Seconds that the work in hand may take once ``stop`` is set.
-        guards: Run beside it; each ends only by raising, as when a connection is lost for good.
+        guards: Run beside it; each ends the service by raising, as when a connection is lost for good.
 
     Raises:
         FatalError: ``serve`` ended unasked, or did not end within the grace.
@@ -119,9 +149,11 @@ async def supervise(
 async def _connect(name: str, config: BusConfig, stop: asyncio.Event) -> NatsBus | None:
     """The bus, or None when the process was asked to stop before it was reached."""
     servers = config.url.split(",")
+    access = access_of(config)
     async with asyncio.TaskGroup() as group:
         connecting = group.create_task(
-            NatsBus.connect(servers, config.cell, name=name, timeout_s=config.connect_timeout_s), name="connect"
+            NatsBus.connect(servers, config.cell, name=name, timeout_s=config.connect_timeout_s, access=access),
+            name="connect",
         )
         asked = group.create_task(_wait(stop), name="wait for stop")
         await asyncio.wait({connecting, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,6 +166,11 @@ async def _connect(name: str, config: BusConfig, stop: asyncio.Event) -> NatsBus
 
 async def _fail_when_lost(bus: Bus) -> None:
     raise await asyncio.shield(bus.lost)
+
+
+async def _not_ready_after(stop: asyncio.Event) -> None:
+    await stop.wait()
+    probes.readiness.stop()
 
 
 async def _wait(stop: asyncio.Event) -> None:

@@ -103,6 +103,8 @@ class Bus(Protocol):
     async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
         """Create or correct all streams of the cell; does nothing where all is right.
 
+        A server that cannot do it yet, such as a cluster without a leader, is asked again for half a minute.
+
         Args:
             replicas: Copies of each stream, 1 or 3.
             max_bytes: Sizes in bytes instead of those of ``Subjects.streams()``; the server reserves this much disk.

@@ -9,8 +9,10 @@ import ctypes
 import importlib.metadata
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -60,6 +62,7 @@ class EmbeddedServer:
         max_payload_bytes: Largest message, headers included.
         max_pending_bytes: What the server keeps for a slow client before it drops the connection.
         start_deadline_s: Seconds within which it must listen.
+        more: Lines of the server's configuration language that are added to its file.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class EmbeddedServer:
         max_payload_bytes: int = 8 << 20,
         max_pending_bytes: int = 128 << 20,
         start_deadline_s: float = 20.0,
+        more: str = "",
     ) -> None:
         self.root = root
         self.port = port
@@ -78,6 +82,7 @@ class EmbeddedServer:
         self._max_payload_bytes = max_payload_bytes
         self._max_pending_bytes = max_pending_bytes
         self._start_deadline_s = start_deadline_s
+        self._more = more
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -165,6 +170,7 @@ class EmbeddedServer:
             f"max_payload: {self._max_payload_bytes}\nmax_pending: {self._max_pending_bytes}\n"
             # The limit counts what streams reserve, not what they use; the disk is the real limit.
             f'jetstream {{ store_dir: "{self.store}"\n max_file_store: 100TB\n {sync} }}\n'
+            f"{self._more}\n"
         )
 
     async def _end(self, number: signal.Signals, wait_s: float) -> None:
@@ -182,6 +188,60 @@ class EmbeddedServer:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LOG_TAIL_BYTES))
             return log.read().decode(errors="replace")
+
+
+class EmbeddedCluster:
+    """Servers on the loopback interface that form one cluster, with routes among them.
+
+    As an async context manager it starts and stops. Each server may be killed and started again by itself.
+
+    Args:
+        root: Folder of their files.
+        size: Number of servers; streams with three copies need three.
+    """
+
+    def __init__(self, root: Path, *, size: int = 3) -> None:
+        ports = free_ports(size)
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+        self.servers = [
+            EmbeddedServer(
+                root / f"server-{number}",
+                more=f'server_name: "server-{number}"\n'
+                f'cluster {{ name: "{root.name}", listen: "127.0.0.1:{port}", routes: [{routes}] }}',
+            )
+            for number, port in enumerate(ports)
+        ]
+
+    @property
+    def url(self) -> str:
+        """URLs for clients, with commas between; valid after the first start."""
+        return ",".join(server.url for server in self.servers)
+
+    async def start(self) -> None:
+        """Start those that do not run, and wait until they listen; they may have no leader yet."""
+        async with asyncio.TaskGroup() as group:
+            for number, server in enumerate(self.servers):
+                group.create_task(server.start(), name=f"start server {number}")
+
+    async def stop(self) -> None:
+        """End them."""
+        async with asyncio.TaskGroup() as group:
+            for number, server in enumerate(self.servers):
+                group.create_task(server.stop(), name=f"stop server {number}")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody listens on now, all different."""
+    with ExitStack() as held:
+        listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
 
 
 def _port_in(path: Path) -> int | None:

@@ -1,0 +1,128 @@
+"""How the bus proves who we are, and whom it trusts: read from the files that the settings name."""
+
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+from berth.runtime.config import BusConfig, ConfigError
+
+_SECURE_SCHEMES = ("tls://", "wss://")
+
+
+class Access(NamedTuple):
+    """What is shown to the server, and what it has to show.
+
+    ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
+    ``needs_tls`` refuses a server that does not encrypt.
+    """
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    creds_file: Path | None = None
+    tls: ssl.SSLContext | None = None
+    needs_tls: bool = False
+
+
+def access_of(config: BusConfig) -> Access:
+    """Read the files that the settings name.
+
+    Raises:
+        ConfigError: Settings contradict each other, or a file cannot be read or is not what it should be; names the field.
+    """
+    _check(config)
+    if config.creds_file is not None:
+        _check_creds(config.creds_file)
+    tls = _tls(config)
+    return Access(
+        user=config.user,
+        password=_secret("password_file", config.password_file),
+        token=_secret("token_file", config.token_file),
+        creds_file=config.creds_file,
+        tls=tls,
+        needs_tls=tls is not None or any(url.startswith(_SECURE_SCHEMES) for url in config.url.split(",")),
+    )
+
+
+def _check(config: BusConfig) -> None:
+    """See that what belongs together is there, and one way only to say who we are.
+
+    Raises:
+        ConfigError: It is not so.
+    """
+    if config.user and config.password_file is None:
+        raise ConfigError(field="bus.password_file", expected="needed, since bus.user is set")
+    if config.password_file is not None and not config.user:
+        raise ConfigError(field="bus.user", expected="needed, since bus.password_file is set")
+    if config.tls_cert_file is not None and config.tls_key_file is None:
+        raise ConfigError(field="bus.tls_key_file", expected="needed, since bus.tls_cert_file is set")
+    if config.tls_key_file is not None and config.tls_cert_file is None:
+        raise ConfigError(field="bus.tls_cert_file", expected="needed, since bus.tls_key_file is set")
+    ways = {"user": bool(config.user), "token_file": config.token_file, "creds_file": config.creds_file}
+    named = [f"bus.{field}" for field, value in ways.items() if value]
+    if len(named) > 1:
+        raise ConfigError(field=named[1], expected=f"not together with {named[0]}: one way to say who we are")
+
+
+def _secret(field: str, path: Path | None) -> str:
+    """Content of a file without blanks around it; empty for no file.
+
+    Raises:
+        ConfigError: It cannot be read or is empty.
+    """
+    if path is None:
+        return ""
+    text = _text(field, path).strip()
+    if not text:
+        raise ConfigError(field=f"bus.{field}", value=repr(str(path)), expected="a file that is not empty")
+    return text
+
+
+def _text(field: str, path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(
+            field=f"bus.{field}", value=repr(str(path)), expected=f"a file that can be read ({error.strerror})"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(field=f"bus.{field}", value=repr(str(path)), expected="a file of text in UTF-8") from error
+
+
+def _check_creds(path: Path) -> None:
+    text = _text("creds_file", path)
+    if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
+        raise ConfigError(
+            field="bus.creds_file", value=repr(str(path)), expected="a credentials file: a user's JWT and key seed"
+        )
+
+
+def _tls(config: BusConfig) -> ssl.SSLContext | None:
+    """Context for TLS; None when no file is named.
+
+    Raises:
+        ConfigError: A file is not what it should be.
+    """
+    if config.tls_ca_file is None and config.tls_cert_file is None:
+        return None
+    for field in ("tls_ca_file", "tls_cert_file", "tls_key_file"):
+        path: Path | None = getattr(config, field)
+        if path is not None:
+            _text(field, path)
+    try:
+        context = ssl.create_default_context(cafile=config.tls_ca_file)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            field="bus.tls_ca_file", value=repr(str(config.tls_ca_file)), expected="certificates in PEM"
+        ) from error
+    if config.tls_cert_file is not None and config.tls_key_file is not None:
+        try:
+            # A pass phrase would be asked for on the terminal.
+            context.load_cert_chain(config.tls_cert_file, config.tls_key_file, password="")
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                field="bus.tls_cert_file",
+                value=repr(str(config.tls_cert_file)),
+                expected=f"a certificate in PEM whose key, without a pass phrase, is in bus.tls_key_file ({error})",
+            ) from error
+    return context

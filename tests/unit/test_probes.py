@@ -1,0 +1,90 @@
+"""Probes: alive, ready or why not, and the metrics in a form that a reader of Prometheus takes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from berth.runtime import metrics
+from berth.runtime.config import ProbeConfig
+from berth.runtime.errors import FatalError
+from berth.runtime.probes import Readiness, serving
+from berth.runtime.server import free_ports
+
+EVENTS = metrics.counter("test_events_total", "Events of this test.", ["kind"])
+HEIGHT = metrics.gauge("test_height_sequence", "A height.")
+TOOK = metrics.seconds("test_event_seconds", "How long an event took.")
+
+
+class Link:
+    def __init__(self) -> None:
+        self.connected = True
+
+
+@asynccontextmanager
+async def asking(of: Readiness) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    (port,) = free_ports(1)
+    async with serving(ProbeConfig(port=port), of), aiohttp.ClientSession() as session:
+        yield session, f"http://127.0.0.1:{port}"
+
+
+async def test_a_process_is_ready_when_its_bus_is_connected_and_its_service_has_caught_up() -> None:
+    readiness, link = Readiness(), Link()
+    async with asking(readiness) as (session, url):
+
+        async def answer(path: str) -> tuple[int, str]:
+            async with session.get(url + path) as response:
+                return response.status, (await response.text()).strip()
+
+        assert await answer("/livez") == (200, "ok")
+        assert await answer("/readyz") == (503, "the bus has not been reached yet")
+        readiness.attach(link)
+        assert await answer("/readyz") == (503, "the service has not begun")
+        readiness.wait("the ledger is being folded")
+        assert await answer("/readyz") == (503, "the ledger is being folded")
+        readiness.ready()
+        assert await answer("/readyz") == (200, "ok")
+        link.connected = False
+        assert await answer("/readyz") == (503, "the bus is not connected")
+        link.connected = True
+        assert await answer("/readyz") == (200, "ok")
+        readiness.stop()
+        assert await answer("/readyz") == (503, "the process was asked to stop")
+        assert await answer("/livez") == (200, "ok")
+        assert (await answer("/elsewhere"))[0] == 404
+
+
+async def test_metrics_are_in_the_form_of_prometheus() -> None:
+    readiness = Readiness()
+    EVENTS.labels("good").inc(2)
+    HEIGHT.set(7)
+    TOOK.observe(0.003)
+    async with asking(readiness) as (session, url), session.get(f"{url}/metrics") as response:
+        assert response.headers["Content-Type"].startswith("text/plain; version=")
+        text = await response.text()
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples["berth_test_events_total", "good"] == 2
+    assert samples["berth_test_height_sequence",] == 7
+    assert samples["berth_test_event_seconds_count",] == 1
+    assert samples["berth_test_event_seconds_bucket", "0.0025"] == 0
+    assert samples["berth_test_event_seconds_bucket", "0.005"] == 1
+    assert samples["berth_process_ready",] == 0
+    assert samples["process_resident_memory_bytes",] > 0
+    assert not [name for name, *_ in samples if name.endswith("_created")]
+
+
+async def test_no_port_means_no_server_and_a_taken_port_is_named() -> None:
+    readiness = Readiness()
+    async with serving(ProbeConfig(), readiness):
+        pass
+    async with asking(readiness) as (_, url):
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(FatalError, match=rf"setting probes\.port is {port}: cannot listen on 127\.0\.0\.1:{port}"):
+            async with serving(ProbeConfig(port=port), readiness):
+                pass
