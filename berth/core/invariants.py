@@ -54,8 +54,8 @@ def _check_columns(state: State, owned: dict[str, int], cpu: dict[str, int], mem
         if (used | releasing) != owned.get(name, 0) | shared or owned.get(name, 0) & shared:
             raise InvariantError("held chips are not those that the ledger gives", subject=f"node {name}")
         healthy = int(table.chips[row]) & ~int(table.unhealthy[row]) if table.present[row] else 0
-        if int(table.free[row]) != healthy & ~used & ~releasing:
-            raise InvariantError("free is not healthy minus used minus releasing", subject=f"node {name}")
+        if int(table.free[row]) != healthy & ~used & ~releasing & ~int(table.withheld[row]):
+            raise InvariantError("free is not healthy minus used, releasing and withheld", subject=f"node {name}")
         if int(table.cpu_free[row]) != int(table.cpu[row]) - cpu.get(name, 0):
             raise InvariantError("cpu does not add up", subject=f"node {name}")
         if int(table.memory_free[row]) != int(table.memory[row]) - memory.get(name, 0):

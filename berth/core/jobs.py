@@ -20,6 +20,8 @@ from schemas.refusal import Code, Refusal
 MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
 SUB_HEALTHY: Final = "subHealthyStrategy"
+GANG_PODS: Final = "berth/gang-pods"
+"""Annotation of a request for a part of a gang: how many pods with chips the whole gang has."""
 SHARE_AICORE: Final = "huawei.com/scheduler.softShareDev.aicoreQuota"
 SHARE_HBM: Final = "huawei.com/scheduler.softShareDev.hbmQuota"
 SHARE_POLICY: Final = "huawei.com/scheduler.softShareDev.policy"
@@ -44,8 +46,8 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         form: Name of the product form; empty for a job without chips.
         because: What the form follows from; empty with it.
-        distributed: More than one pod has chips.
-        chip_pods: Pods with chips.
+        distributed: More than one pod of the gang has chips.
+        chip_pods: Pods with chips, those of the gang that are requested apart included.
         task_chips: Chips a pod, one entry a task.
         share: Quota a pod, for soft share.
         sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
@@ -85,7 +87,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
-    chip_pods = _chip_pods(request)
+    chip_pods = _gang_pods(request)
     return ValidJob(
         form=form.name,
         because=chosen.because,
@@ -126,6 +128,11 @@ def _chip_pods(request: JobRequest) -> int:
     return sum(task.replicas for task in request.tasks if task.chips > 0)
 
 
+def _gang_pods(request: JobRequest) -> int:
+    """Pods with chips of the whole gang, of which the request may be a part."""
+    return max(_chip_pods(request), _integer(request.annotations.get(GANG_PODS, "0")) or 0)
+
+
 def _total_chips(request: JobRequest) -> int:
     return sum(task.replicas * task.chips for task in request.tasks)
 
@@ -164,6 +171,9 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
             "not-enough-pods", "min_available", request.min_available, f"at most {pods}, the pods of the job"
         )
         return msgspec.structs.replace(refusal, pods_need=request.min_available, pods_have=pods)
+    whole = request.annotations.get(GANG_PODS)
+    if whole is not None and not 1 <= (_integer(whole) or 0) < _INT64 >> 32:
+        return _refuse("invalid-argument", f"annotations.{GANG_PODS}", whole, "the pods of the gang, 1 or more")
     minimum = request.annotations.get(MIN_AVAILABLE)
     if minimum is not None and _integer(minimum) is None:
         return _refuse("invalid-argument", f"annotations.{MIN_AVAILABLE}", minimum, "an integer")
@@ -202,7 +212,7 @@ def _check_sizes(form: Form, request: JobRequest) -> Refusal | None:
 def _check_pairs(form: Form, request: JobRequest) -> Refusal | None:
     """A3: an even total and even pods; one chip only as the job's only pod with chips."""
     total = _total_chips(request)
-    single = total == 1
+    single = total == 1 and _gang_pods(request) == 1
     if not single and total % 2:
         return _refuse("invalid-request", "tasks", f"{total} chips in all", "an even number, or one pod with one chip")
     for index, task in _pods_to_pair(request):

@@ -29,6 +29,8 @@ class Holding(msgspec.Struct, gc=False):
     """Why its pods are being deleted; empty while they may run."""
     foreign: bool = False
     """Adopted: placed by another scheduler."""
+    gone: list[int] = []
+    """Ranks that have given back what they owned, ascending."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -62,6 +64,8 @@ class Folded(msgspec.Struct, gc=False):
 
     taken: list[Holding] = []
     given_back: list[Holding] = []
+    freed: list[tuple[Holding, list[int]]] = []
+    """Ranks that gave back what they owned, while others of their attempt hold on."""
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
     epoch: bool = False
@@ -190,6 +194,9 @@ class LedgerFold:
 
     def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
         holding = self._held(release.uid, release.attempt)
+        if release.ranks:
+            self._free(holding, release.ranks, folded)
+            return
         del self.holdings[holding.key]
         folded.given_back.append(holding)
         gang = self.gangs.get(release.uid)
@@ -203,6 +210,17 @@ class LedgerFold:
             if release.reason == "bind-failed":
                 gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
         folded.gangs.append(gang)
+
+    @staticmethod
+    def _free(holding: Holding, ranks: list[int], folded: Folded) -> None:
+        freed = set(ranks)
+        subject = f"gang {holding.uid} attempt {holding.attempt}"
+        if len(freed) != len(ranks) or not 0 <= min(freed) <= max(freed) < holding.placement.pods():
+            raise InvariantError("gives back ranks that it does not have", subject=subject)
+        if not freed.isdisjoint(holding.gone):
+            raise InvariantError("gives a rank back twice", subject=subject)
+        holding.gone = sorted(freed.union(holding.gone))
+        folded.freed.append((holding, ranks))
 
     def _adopt(self, sequence: int, record: Round, adoption: Adoption, folded: Folded) -> None:
         holding = Holding(
@@ -290,6 +308,14 @@ class PodShare(msgspec.Struct, frozen=True, gc=False):
     chips: tuple[int, ...]
     cpu_milli: int
     memory_mib: int
+
+
+def owned_by(holding: Holding) -> list[PodShare]:
+    """What each rank of a held attempt owns, in rank order; a rank that gave it back owns nothing of its node."""
+    pods = pods_of(holding.placement)
+    for rank in holding.gone:
+        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+    return pods
 
 
 def pods_of(placement: Placement) -> list[PodShare]:

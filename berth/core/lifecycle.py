@@ -11,7 +11,7 @@ from berth.core.ledger import Holding
 from berth.core.picking import ids_of
 from berth.core.state import State
 from schemas.columns import pack_names, unpack, unpack_names
-from schemas.facts import PodPhase, PodsSeen
+from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from schemas.ledger import Adoption, Eviction, Release, ReleaseReason
 from schemas.placement import Placement, Run
 
@@ -60,13 +60,21 @@ def _examine(state: State, uid: str, found: Due) -> bool:
         return _adopt(state, uid, found) if gang is None else False
     seen = state.pods_seen(holding)
     outcome = state.outcome_of(holding)
-    if _has_ended(holding, seen) or (seen is None and outcome is not None and outcome.state == "evicted"):
+    if _has_ended(holding, seen, outcome) or (seen is None and outcome is not None and outcome.state == "evicted"):
         reason = _release_reason(state, holding, seen)
         again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
         found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
-    if holding.ending or holding.foreign:
-        return False
+    part = _part_ended(holding, seen, outcome)
+    if part is not None:
+        found.releases.append(part)
+        return True
+    return not (holding.ending or holding.foreign) and _must_end(state, holding, seen, outcome, found)
+
+
+def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
+    """Whether an attempt that may run is to be ended: its pods could not be bound, or its job was cancelled."""
+    uid = holding.uid
     if outcome is not None and outcome.state == "failed":
         if outcome.bound or seen is not None:
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
@@ -81,13 +89,40 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     return False
 
 
-def _has_ended(holding: Holding, seen: PodsSeen | None) -> bool:
+def _has_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> bool:
     """Whether no pod of the attempt is left; pods that were not made yet count as left."""
     if seen is None:
         return False
     if not seen.phase:
         return True
-    return all(phase in _ENDED for phase in seen.phase) and len(seen.phase) >= holding.placement.pods()
+    if any(phase not in _ENDED for phase in seen.phase):
+        return False
+    told = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
+    return len(told) >= holding.placement.pods()
+
+
+def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:
+    """Ranks that the binder could not bind and left so, while the others run."""
+    return {item.rank for item in outcome.failures} if outcome is not None and outcome.state == "bound" else set()
+
+
+def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
+    """Release of the ranks whose pods have ended, or were left unbound, while others hold on."""
+    pods, gone = holding.placement.pods(), set(holding.gone)
+    rows = zip(unpack(seen.rank, 4), seen.phase, strict=True) if seen is not None else ()
+    ended = {rank: phase for rank, phase in rows if phase in _ENDED and rank < pods and rank not in gone}
+    unbound = {rank for rank in _left_unbound(outcome) if rank < pods} - gone
+    ranks = sorted(unbound.union(ended))
+    if not ranks or len(gone) + len(ranks) >= pods:
+        return None  # nothing, or all of them: that is the end of the attempt
+    reason: ReleaseReason = "succeeded"
+    if PodPhase.FAILED in ended.values():
+        reason = "failed"
+    elif PodPhase.GONE in ended.values():
+        reason = "vanished"
+    elif not ended:
+        reason = "bind-failed"
+    return Release(holding.uid, holding.attempt, reason, ranks=ranks)
 
 
 def _release_reason(

@@ -58,20 +58,27 @@ def check_nodes(fact: NodesSeen) -> None:
 
 
 def check_health(fact: HealthSeen) -> None:
-    """See that a fact's columns belong together.
+    """See that a fact's columns belong together; those that came later may be missing.
 
     Raises:
-        DecodeError: Names that do not decode, or a column of another length.
+        DecodeError: Names that do not decode, a column of another length, or an index outside its table.
     """
+    rows = _names(fact.names, fact.KIND)
     _check_widths(
         fact.KIND,
-        _names(fact.names, fact.KIND),
+        rows,
         unhealthy=(fact.unhealthy, 8),
         recovering=(fact.recovering, 8),
         network_unhealthy=(fact.network_unhealthy, 8),
         level=(fact.level, 1),
         network_known=(fact.network_known, 1),
+        withheld=(fact.withheld or bytes(8 * rows), 8),
+        reason_index=(fact.reason_index or bytes(4 * rows), 4),
+        updated_ms=(fact.updated_ms or bytes(8 * rows), 8),
     )
+    worst = max(np.frombuffer(fact.reason_index, "<u4").tolist(), default=0)
+    if worst > len(fact.reasons):
+        raise DecodeError(f"reason_index: {worst} is outside its table (at most {len(fact.reasons)})", kind=fact.KIND)
 
 
 def _names(table: bytes, kind: str) -> int:

@@ -1,7 +1,7 @@
 """Columnar state of nodes: one row a node, kept by events.
 
 A row never moves. Chips are bit masks (bit k is chip k); ``free`` is derived and always equals the node's chips minus
-used, releasing, unhealthy and recovering ones. Rows exist for every name that a fact or a placement has named; a row that no
+used, releasing, unhealthy, recovering and withheld ones. Rows exist for every name that a fact or a placement has named; a row that no
 node fact covers has ``present`` false. Everything here is a function of the folded facts and the folded ledger, in
 whatever order they were applied to one another.
 """
@@ -26,6 +26,7 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("releasing", "<u8"),
     ("unhealthy", "<u8"),
     ("network", "<u8"),
+    ("withheld", "<u8"),
     ("free", "<u8"),
     ("network_known", "?"),
     ("level", "u1"),
@@ -65,6 +66,8 @@ class _Health(NamedTuple):
     network: int
     level: int
     network_known: bool
+    withheld: int = 0
+    """Chips that the node itself does not list as free."""
 
 
 _WELL: Final = _Health(0, 0, NodeHealth.OK, network_known=True)
@@ -87,6 +90,7 @@ class NodeTable:
     releasing: Mask
     unhealthy: Mask
     network: Mask
+    withheld: Mask
     free: Mask
     network_known: Bools
     level: Bytes
@@ -222,7 +226,8 @@ class NodeTable:
         network = np.frombuffer(fact.network_unhealthy, "<u8").tolist()
         level = np.frombuffer(fact.level, "u1").tolist()
         known = np.frombuffer(fact.network_known, "?").tolist()
-        seen = zip(bad.tolist(), network, level, known, strict=True)
+        withheld = np.frombuffer(fact.withheld or bytes(8 * len(rows)), "<u8").tolist()
+        seen = zip(bad.tolist(), network, level, known, withheld, strict=True)
         now = {row: health for row, health in zip(rows, map(_Health._make, seen), strict=True) if health != _WELL}
         before = self._health.get(fact.domain, {})
         self._health[fact.domain] = now
@@ -277,6 +282,7 @@ class NodeTable:
         self.network[row] = health.network
         self.level[row] = health.level
         self.network_known[row] = health.network_known
+        self.withheld[row] = health.withheld
         self._derive(row)
 
     def _use(self, row: int, cpu_milli: int, memory_mib: int) -> None:
@@ -308,7 +314,7 @@ class NodeTable:
         """The part of :meth:`_derive` that depends on who holds chips."""
         healthy = int(self.chips[row]) & ~int(self.unhealthy[row])
         held = (int(self.used[row]) | int(self.releasing[row])) & healthy
-        free = healthy & ~held if self.present[row] else 0
+        free = healthy & ~held & ~int(self.withheld[row]) if self.present[row] else 0
         idle = int(self.allocatable[row]) - held.bit_count()
         before = int(self.free[row])
         # More chips free than Kubernetes knows of is a contradiction that bars the node; its end is an improvement too.

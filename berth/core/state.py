@@ -2,6 +2,8 @@
 
 The columns do not depend on the order in which facts and records were applied to one another, only on how far each
 went: a scorer that took them in another order than the dispatcher has the same columns at the same sequences.
+
+Longer than 400 lines because this is where facts and ledger meet, and each kind of fact has its step.
 """
 
 import zlib
@@ -11,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, pods_of
+from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, owned_by
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.nodes import NodeTable
 from berth.core.shares import ShareBook
@@ -28,6 +30,7 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
+from schemas.placement import Share
 from schemas.status import KeptFact, SnapshotBody
 from schemas.subjects import token
 
@@ -143,6 +146,8 @@ class State:
             self._forget_idle(folded.gangs)
         for holding in folded.taken:
             self._take(holding)
+        for holding, ranks in folded.freed:
+            self._free(holding, ranks)
         for holding in folded.given_back:
             self._give_back(holding)
         if self._owns is None:
@@ -348,7 +353,7 @@ class State:
         return _FOLDED
 
     def _take(self, holding: Holding) -> None:
-        pods = pods_of(holding.placement)
+        pods = owned_by(holding)
         share = holding.placement.share
         for pod in pods:
             row = self.table.row(pod.node)
@@ -363,15 +368,28 @@ class State:
             self._mark(holding.key, seen)
 
     def _give_back(self, holding: Holding) -> None:
-        share = holding.placement.share
         for pod in self._owned.pop(holding.key):
-            row = self.table.row(pod.node)
-            if share is not None and pod.chips:
-                self.shares.let_go(row, pod.chips[0], share)
-                self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
-            else:
-                self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+            self._let_go(pod, holding.placement.share)
         self._releasing.pop(holding.key, None)
+
+    def _free(self, holding: Holding, ranks: Iterable[int]) -> None:
+        """Take back what some ranks of an attempt own."""
+        pods = self._owned[holding.key]
+        releasing = self._releasing.get(holding.key, {})
+        for rank in ranks:
+            self._let_go(pods[rank], holding.placement.share)
+            pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+            releasing.pop(rank, None)
+        if not releasing:
+            self._releasing.pop(holding.key, None)
+
+    def _let_go(self, pod: PodShare, share: Share | None) -> None:
+        row = self.table.row(pod.node)
+        if share is not None and pod.chips:
+            self.shares.let_go(row, pod.chips[0], share)
+            self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+        else:
+            self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
 
     def _mark(self, key: tuple[str, int], seen: PodsSeen) -> None:
         """Mark the chips of terminating pods as releasing."""
@@ -385,7 +403,7 @@ class State:
         terminating = {
             rank: True
             for rank, phase in zip(unpack(seen.rank, 4), seen.phase, strict=True)
-            if phase == PodPhase.TERMINATING and rank < len(pods)
+            if phase == PodPhase.TERMINATING and rank < len(pods) and pods[rank].mask
         }
         for rank in sorted(before.keys() ^ terminating.keys()):
             pod = pods[rank]

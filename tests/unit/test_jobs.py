@@ -90,6 +90,21 @@ def test_refusals_name_field_and_value(job: JobRequest, code: str, field: str, v
         assert refusal.expected
 
 
+def test_a_part_of_a_gang_is_judged_as_a_part() -> None:
+    part = accepted(a_job((1, 8), annotations={"berth/gang-pods": "4"}))
+    assert (part.distributed, part.chip_pods) == (True, 4)
+    assert shapes_of(part, a_job((1, 8)))[0].gang_pods == 4
+    assert not accepted(a_job((1, 8), annotations={"berth/gang-pods": "1"})).distributed
+    assert accepted(a_job((1, 1), policy="chip2-node16")).form
+    assert refused(a_job((1, 1), policy="chip2-node16", annotations={"berth/gang-pods": "2"})).value == "1 chips in all"
+
+
+@pytest.mark.parametrize("pods", ["0", "-3", "many", "99999999999"])
+def test_the_size_of_the_whole_gang_is_a_number(pods: str) -> None:
+    refusal = refused(a_job((1, 8), annotations={"berth/gang-pods": pods}))
+    assert (refusal.field, refusal.value) == ("annotations.berth/gang-pods", pods)
+
+
 def test_the_order_of_checks_is_the_specifications() -> None:
     both = a_job((1, 3), min_available=2, annotations={"huawei.com/schedule_minAvailable": "x"})
     assert refused(both).code == "not-enough-pods"

@@ -2,14 +2,17 @@
 
 import pytest
 
+from berth.core.errors import InvariantError
+from berth.core.invariants import check
 from berth.core.lifecycle import Due, due
 from berth.core.state import State
 from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from schemas.envelope import decode, encode
+from schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure
 from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
 from schemas.message import Message
 from schemas.placement import Run, placement_of
+from schemas.status import SnapshotBody
 from tests.support.cells import a_job
 
 P = PodPhase
@@ -95,12 +98,85 @@ def test_a_placement_is_released_when_no_pod_is_left(phases: tuple[PodPhase, ...
 
 @pytest.mark.parametrize(
     "phases",
-    [(P.RUNNING, P.SUCCEEDED), (P.SUCCEEDED,), (P.TERMINATING, P.GONE), (P.PENDING, P.PENDING)],
+    [(P.RUNNING, P.TERMINATING), (P.RUNNING,), (P.PENDING, P.PENDING)],
 )
 def test_a_placement_stays_while_a_pod_is_left_or_not_made_yet(phases: tuple[PodPhase, ...]) -> None:
     life = Life()
     life.pods(*phases)
     assert not life.due()
+
+
+@pytest.mark.parametrize(
+    ("phases", "ranks", "reason"),
+    [
+        ((P.RUNNING, P.SUCCEEDED), [1], "succeeded"),
+        ((P.FAILED, P.RUNNING), [0], "failed"),
+        ((P.SUCCEEDED,), [0], "succeeded"),
+        ((P.TERMINATING, P.GONE), [1], "vanished"),
+    ],
+)
+def test_a_rank_whose_pod_has_ended_gives_back_its_chips_while_the_others_run(
+    phases: tuple[PodPhase, ...], ranks: list[int], reason: str
+) -> None:
+    life = Life()
+    life.pods(*phases)
+    part = Release("uid-j", 1, reason, ranks=ranks)  # type: ignore[arg-type]  # a ReleaseReason
+    assert life.carry_out() == Due(releases=[part])
+    assert not life.due()
+    assert [pod.chips for pod in life.state.owned(("uid-j", 1))] == [() if rank in ranks else (0,) for rank in (0, 1)]
+    check(life.state)
+    assert life.state.fold.gangs["uid-j"].phase == "placed"
+    life.pods(P.SUCCEEDED, P.SUCCEEDED)
+    assert life.carry_out() == life.release("succeeded")
+    assert life.state.fold.holdings == {}
+    check(life.state)
+
+
+def test_a_rank_that_was_releasing_leaves_no_trace() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.TERMINATING)
+    life.pods(P.RUNNING, P.GONE)
+    life.carry_out()
+    life.pods(P.TERMINATING, P.GONE)
+    life.pods(P.RUNNING, P.GONE)
+    check(life.state)
+    row = life.state.table.row("b")
+    assert (int(life.state.table.used[row]), int(life.state.table.releasing[row])) == (0, 0)
+
+
+def test_ranks_that_are_left_unbound_give_back_their_chips() -> None:
+    life = Life()
+    life.fact(OutcomeSeen("default", "j", "uid-j", 1, "bound", 1, [RankFailure(1, "taken")]), "outcome.default.j")
+    assert life.carry_out() == Due(releases=[Release("uid-j", 1, "bind-failed", ranks=[1])])
+    life.pods(P.RUNNING)
+    assert not life.due()
+    life.pods(P.SUCCEEDED)
+    assert life.carry_out() == life.release("succeeded")
+
+
+def test_a_gang_ends_when_its_bound_ranks_have_ended_and_the_others_were_left_unbound() -> None:
+    life = Life()
+    life.pods(P.SUCCEEDED)
+    life.fact(OutcomeSeen("default", "j", "uid-j", 1, "bound", 1, [RankFailure(1, "taken")]), "outcome.default.j")
+    assert life.carry_out() == life.release("succeeded")
+
+
+def test_a_snapshot_keeps_which_ranks_are_gone() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.GONE)
+    life.carry_out()
+    other = State()
+    other.load(decode(life.state.dump(), SnapshotBody))
+    assert other.owned(("uid-j", 1)) == life.state.owned(("uid-j", 1))
+    check(other)
+
+
+@pytest.mark.parametrize("ranks", [[2], [0, 0], [1]])
+def test_a_rank_is_given_back_once_and_only_by_its_attempt(ranks: list[int]) -> None:
+    life = Life()
+    life.round(releases=[Release("uid-j", 1, "vanished", ranks=[1])])
+    with pytest.raises(InvariantError):
+        life.round(releases=[Release("uid-j", 1, "vanished", ranks=ranks)])
 
 
 def test_pods_of_another_attempt_or_job_say_nothing() -> None:
@@ -118,7 +194,7 @@ def test_a_cancelled_job_is_evicted_once_and_released_when_its_pods_have_gone() 
     life.job("cancelled")
     assert life.carry_out() == life.eviction("cancelled")
     assert not life.due()
-    life.pods(P.TERMINATING, P.GONE)
+    life.pods(P.TERMINATING, P.TERMINATING)
     assert not life.due()
     life.pods(P.SUCCEEDED, P.GONE)
     assert life.carry_out() == life.release("cancelled")
