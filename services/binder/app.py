@@ -10,6 +10,7 @@ from berth.runtime.errors import FatalError
 from berth.runtime.feeds import newest_snapshot
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Gap, Stored
+from berth.runtime.probes import readiness
 from schemas.envelope import DecodeError, decode
 from schemas.facts import OutcomeSeen
 from schemas.subjects import StreamName
@@ -88,6 +89,7 @@ async def _work(loop: Loop, intake: "_Intake", caught_up: asyncio.Event, stop: a
     logger().info("ledger folded", head=loop.work.head, live=len(loop.work.attempts), pending=len(pending))
     intake.is_folded = True
     loop.wake(pending)
+    readiness.ready()
     await loop.run(stop)
 
 

@@ -11,6 +11,7 @@ from schemas.envelope import DecodeError, decode, encode
 from schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from schemas.simulation import GangBound
 from schemas.subjects import StreamName
+from services.binder import metrics
 from services.binder.cluster import Cluster, Gang
 from services.binder.config import BinderConfig
 from services.binder.work import Attempt, AttemptKey, Step, Work
@@ -56,8 +57,13 @@ class Loop:
                 self._ready[key] = None
             else:
                 self._tries.pop(key, None)
+        metrics.LEDGER.set(self.work.head)
+        self._count()
         if self._ready:
             self._woken.set()
+
+    def _count(self) -> None:
+        metrics.PENDING.set(len(self._ready) + len(self._busy) + len(self._waiting))
 
     @property
     def idle(self) -> bool:
@@ -89,6 +95,7 @@ class Loop:
                 await self._advance(key)
             finally:
                 self._busy.discard(key)
+                self._count()
             if key in self._again:
                 self._again.discard(key)
                 self.wake([key])
@@ -104,6 +111,7 @@ class Loop:
 
     def _later(self, key: AttemptKey, error: TransientError) -> None:
         tries = self._tries[key] = self._tries.get(key, 0) + 1
+        metrics.RETRIES.inc()
         doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
         wait_s = min(max(doubled_s, error.retry_after_s if tries == 1 else 0), self._config.retry_wait_max_s)
         if tries > _TRIES_QUIET:
@@ -127,6 +135,9 @@ class Loop:
         if key in self.work.attempts:  # else it was released meanwhile, and another attempt may own the subject
             await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
             self.work.apply_outcome(outcome)
+        took_s = self._clock.monotonic_s() - began_s
+        metrics.OUTCOMES.labels(outcome.state).inc()
+        metrics.TOOK.observe(took_s)
         self._log.info(
             "gang handled",
             verb=step.verb,
@@ -136,7 +147,7 @@ class Loop:
             outcome=outcome.state,
             bound=outcome.bound,
             failed=len(outcome.failures),
-            took_ms=round((self._clock.monotonic_s() - began_s) * 1000, 1),
+            took_ms=round(took_s * 1000, 1),
         )
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen:

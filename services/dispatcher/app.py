@@ -10,6 +10,8 @@ from berth.runtime.errors import TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.port import Bus
+from berth.runtime.probes import readiness
+from services.dispatcher import metrics
 from services.dispatcher.config import DispatcherConfig
 from services.dispatcher.lease import Lease
 from services.dispatcher.loop import DeposedError, Dispatcher
@@ -27,8 +29,10 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
     lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, faults=faults)
     while not stop.is_set():
         if not await lease.acquire():
+            readiness.ready()  # a standby has nothing to catch up with: its reign begins with reading everything
             await _pause(stop, config.lease_s / _RENEWALS)
             continue
+        readiness.wait("facts and ledger are being read")
         dispatcher = Dispatcher(bus, clock, config, holder=holder, faults=faults)
         try:
             await _reign(dispatcher, lease, config, stop)
@@ -39,6 +43,7 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
             _LOG.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
             await _pause(stop, config.lease_s / _RENEWALS)
         finally:
+            metrics.LEADS.set(0)
             await dispatcher.stop()
     await lease.release()
 
@@ -49,6 +54,8 @@ async def _reign(dispatcher: Dispatcher, lease: Lease, config: DispatcherConfig,
         renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS), name="renew lease")
         stopping = group.create_task(_wake_on(stop, dispatcher.feeds.arrived), name="wake on stop")
         await dispatcher.start()
+        metrics.LEADS.set(1)
+        readiness.ready()
         while lease.is_held and not stop.is_set():
             dispatcher.feeds.arrived.clear()
             try:

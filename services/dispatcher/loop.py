@@ -29,6 +29,7 @@ from schemas.facts import TimerSeen
 from schemas.ledger import Epoch, Round, Settings, Verdict
 from schemas.refusal import NodeReason
 from schemas.subjects import StreamName
+from services.dispatcher import metrics
 from services.dispatcher.config import DispatcherConfig
 from services.dispatcher.intake import Intake
 from services.dispatcher.scatter import Offers, Scatter
@@ -117,7 +118,7 @@ class Dispatcher:
         """
         if self.intake.needs_restart:
             await self._restart_intake()
-        await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
+        metrics.JUDGED.inc(await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max))
         self._absorb_records()
         self.feeds.apply_facts()
         await self.feeds.bury()
@@ -131,6 +132,9 @@ class Dispatcher:
         await self.views.publish()
         await self.snapshots.maybe_write()
         await self.tick()
+        metrics.WAITING.set(len(self.queue))
+        metrics.LEDGER.set(self.state.fold.head)
+        metrics.FACTS.set(self.state.facts_seq)
         return appended
 
     async def tick(self) -> None:
@@ -180,6 +184,8 @@ class Dispatcher:
         )
         # 5. Append one record, 6. adopt it.
         await self._append(encode(record))
+        if self.state.fold.rounds == number:
+            metrics.count_round(verdicts)
         return True
 
     async def _choose(self, gangs: list[Gang], number: int) -> tuple[list[Verdict], list[int]]:
@@ -196,8 +202,10 @@ class Dispatcher:
     async def _append(self, data: bytes) -> None:
         expected_seq = self.state.fold.head
         self._faults.hit("append.before")
+        began_s = self.clock.monotonic_s()
         try:
             sequence = await self.bus.append(data, expected_seq=expected_seq)
+            metrics.APPEND.observe(self.clock.monotonic_s() - began_s)
         except (ConflictError, AmbiguousError) as error:
             _LOG.warning("append is in doubt, reading the ledger", reason=error.reason)
             await self._read_back()

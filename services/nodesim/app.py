@@ -9,6 +9,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
+from berth.runtime.probes import readiness
 from schemas.envelope import DecodeError, body_of, decode, open_envelope
 from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from schemas.placement import Share
@@ -40,6 +41,7 @@ async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Eve
         await bus.serve(bus.subjects.sim("counts"), loop.counts),
     ]
     logger().info("cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults))
+    readiness.ready()
     try:
         await loop.run(stop)
     finally:

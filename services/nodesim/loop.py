@@ -5,6 +5,7 @@ answered when the facts that follow from it are stored.
 """
 
 import asyncio
+import math
 from typing import Final, assert_never
 
 import msgspec
@@ -18,6 +19,7 @@ from schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
 from schemas.message import Message
 from schemas.placement import Share
 from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
+from services.nodesim import metrics
 from services.nodesim.config import NodesimConfig
 from services.nodesim.gangs import Restored
 from services.nodesim.ground import Ground
@@ -78,6 +80,7 @@ class Loop:
         )
         self._said: dict[str, NodesSeen | HealthSeen] = {}
         self._looked_ms = 0
+        self._shown_s = -math.inf
         self._changed = asyncio.Condition()
         self._log = logger()
 
@@ -172,6 +175,7 @@ class Loop:
         wait_s = self._config.retry_wait_s
         while not stop.is_set():
             self._step(Ticked())
+            self._show()
             turn_ms = self._ground.next_turn_ms(self._looked_ms)
             if turn_ms is not None and turn_ms <= self._clock.now_ms():
                 self.say_ground(self._ground.faulty_domains())
@@ -188,6 +192,13 @@ class Loop:
             await self.outbox.flush()
         except TransientError as error:  # the next run sees that their time has passed
             self._log.warning("facts not stored at the end", waiting=len(self.outbox), reason=error.reason)
+
+    def _show(self) -> None:
+        """Let the metrics say what has been seen, once a second at most: counting looks at all nodes."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._shown_s >= 1:
+            self._shown_s = now_s
+            metrics.show(self.sim.counts())
 
     async def _sleep(self, stop: asyncio.Event) -> None:
         """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""

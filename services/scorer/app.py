@@ -7,6 +7,7 @@ import structlog
 from berth.runtime.clock import Clock
 from berth.runtime.config import ConfigError
 from berth.runtime.port import Bus
+from berth.runtime.probes import readiness
 from services.scorer.config import ScorerConfig
 from services.scorer.loop import Shard
 
@@ -24,6 +25,7 @@ async def serve(bus: Bus, clock: Clock, config: ScorerConfig, stop: asyncio.Even
     await shard.start()
     answering = await bus.serve(bus.subjects.score(config.shard), shard.answer, queue=f"shard-{config.shard}")
     advancing = await bus.serve(bus.subjects.advance, shard.advance)
+    readiness.ready()
     structlog.get_logger().info("ready", shard=config.shard, shards=config.shards, nodes=len(shard.state.table))
     await stop.wait()
     await answering.stop()

@@ -13,6 +13,7 @@ from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
 from schemas.envelope import DecodeError, decode, encode
 from schemas.offers import Advance, Offer, ScoreRequest
+from services.scorer import metrics
 
 _LOG: Final = structlog.get_logger()
 _WAIT_MS_DEFAULT: Final = 250
@@ -42,6 +43,7 @@ class Shard:
         """Load what is stored."""
         subjects = self.bus.subjects
         await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology")])
+        self.show()
 
     async def answer(self, data: bytes) -> bytes:
         """Offer for a request.
@@ -53,6 +55,7 @@ class Shard:
             request = decode(data, ScoreRequest)
         except DecodeError as error:
             raise PoisonError(str(error)) from error
+        began_s = self.clock.monotonic_s()
         wait_ms = request.wait_ms or _WAIT_MS_DEFAULT
         ready = await self._reach(request.facts_seq, request.ledger_seq, timeout_s=wait_ms / 1000)
         self.answered += ready
@@ -76,8 +79,11 @@ class Shard:
                 ledger_asked=request.ledger_seq,
                 ledger=self.state.fold.head,
             )
+        answer = encode(offer)
+        metrics.REQUESTS.labels("yes" if ready else "no").inc()
+        metrics.TOOK.observe(self.clock.monotonic_s() - began_s)
         await self.feeds.bury()
-        return encode(offer)
+        return answer
 
     async def advance(self, data: bytes) -> None:
         """Apply what may be applied between requests.
@@ -101,6 +107,13 @@ class Shard:
     def _apply(self, facts_seq: int, ledger_seq: int) -> None:
         self.feeds.apply_facts(up_to=facts_seq)
         self.feeds.apply_records(up_to=ledger_seq)
+        self.show()
+
+    def show(self) -> None:
+        """Let the metrics say how far this shard is."""
+        metrics.FACTS.set(self.state.nodes_seq)
+        metrics.LEDGER.set(self.state.fold.head)
+        metrics.NODES.set(len(self.state.table))
 
     async def _reach(self, facts_seq: int, ledger_seq: int, *, timeout_s: float) -> bool:
         """Go exactly to the sequences; False when that is not possible in time, or the state is beyond them."""

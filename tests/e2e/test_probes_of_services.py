@@ -1,0 +1,118 @@
+"""Every service as a process: ready only when it has caught up, and its metrics count what it does."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.config import ProbeConfig
+from berth.runtime.server import EmbeddedServer, free_ports
+from schemas.subjects import StreamName
+from tests.support.cells import a_job
+from tests.support.load import give_jobs, status
+from tests.support.processes import ROOT, services
+from tests.support.waiting import pause
+
+CLUSTER = ROOT / "docs" / "examples" / "cluster.yaml"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dispatcher": {"shards": 1},
+    "scorer": {"shards": 1},
+    "binder": {},
+    "nodesim": {"topology_file": str(CLUSTER)},
+}
+
+
+async def answer(session: aiohttp.ClientSession, port: int, path: str) -> tuple[int, str]:
+    """Status and text; 0 while nobody listens."""
+    try:
+        async with session.get(f"http://{ProbeConfig().host}:{port}/{path}") as response:
+            return response.status, (await response.text()).strip()
+    except aiohttp.ClientConnectionError:
+        return 0, ""
+
+
+async def ready(session: aiohttp.ClientSession, port: int) -> None:
+    while (await answer(session, port, "readyz"))[0] != 200:
+        await pause(0.02)
+
+
+async def phase(bus: NatsBus, name: str) -> str:
+    found = await status(bus, name)
+    return found.phase if found is not None else ""
+
+
+async def samples(session: aiohttp.ClientSession, port: int) -> dict[str, float]:
+    _, text = await answer(session, port, "metrics")
+    return {
+        ".".join([sample.name, *(value for name, value in sample.labels.items() if name != "le")]): sample.value
+        for family in text_string_to_metric_families(text + "\n")
+        for sample in family.samples
+    }
+
+
+@pytest.mark.timeout(90)
+async def test_services_say_when_they_are_ready_and_what_they_have_done(
+    own_server: EmbeddedServer, cell: str, tmp_path: Path
+) -> None:
+    ports = dict(zip(SETTINGS, free_ports(len(SETTINGS)), strict=True))
+    with ExitStack() as stack:
+        made = stack.enter_context(services(tmp_path, own_server.url))
+        running = [
+            made.service(name, cell, label="", probes={"port": ports[name]}, **settings)
+            for name, settings in SETTINGS.items()
+        ]
+        async with (
+            aiohttp.ClientSession() as session,
+            asyncio.timeout(60),
+            await NatsBus.connect(own_server.url, cell, name="test") as bus,
+        ):
+            for service in running:
+                service.start()
+            for name in SETTINGS:
+                await ready(session, ports[name])
+            await give_jobs(bus, a_job("small", chips=8), a_job("huge", chips=8, replicas=4_000))
+            while (await phase(bus, "small"), await phase(bus, "huge")) != ("running", "waiting"):
+                await pause(0.02)
+
+            found = await samples(session, ports["dispatcher"])
+            assert found["berth_dispatcher_is_leader"] == 1
+            assert found["berth_dispatcher_rounds_total"] >= 1
+            assert found["berth_dispatcher_append_seconds_count"] == found["berth_dispatcher_rounds_total"]
+            assert found["berth_dispatcher_placed_gangs_total"] == 1
+            assert found["berth_dispatcher_refused_gangs_total"] >= 1
+            assert found["berth_dispatcher_waiting_gangs"] == 1
+            assert found["berth_dispatcher_requests_total"] == 2
+            head = (await bus.state(StreamName.LEDGER)).last_seq
+            assert found["berth_dispatcher_ledger_sequence"] == head
+
+            found = await samples(session, ports["scorer"])
+            assert found["berth_scorer_requests_total.yes"] >= 1
+            assert found["berth_scorer_request_seconds_count"] == found["berth_scorer_requests_total.yes"]
+            assert found["berth_scorer_facts_sequence"] > 0
+            assert found["berth_scorer_nodes"] > 0
+
+            found = await samples(session, ports["binder"])
+            assert found["berth_binder_gangs_total.bound"] == 1
+            assert found["berth_binder_pending_gangs"] == 0
+            assert found["berth_binder_ledger_sequence"] > 0
+
+            while (found := await samples(session, ports["nodesim"]))["berth_nodesim_live_pods"] != 1:
+                await pause(0.05)
+            assert found["berth_nodesim_held_chips"] == 8
+            assert found["berth_nodesim_double_allocations"] == 0
+
+            await own_server.kill()
+            for name, port in ports.items():
+                while await answer(session, port, "readyz") != (503, "the bus is not connected"):
+                    await pause(0.02)
+                assert await answer(session, port, "livez") == (200, "ok"), name
+            await own_server.start()
+            for name in SETTINGS:
+                await ready(session, ports[name])
+        for service in reversed(running):
+            await service.stop()
