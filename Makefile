@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test kube-assets lint bench vectors schemas samples lock clean
+.PHONY: help setup demo test test-kube kube-assets lint bench vectors schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,12 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 	@$(BIN)/berth demo
 
-test: setup ## Run all tests
+test: setup ## Run all tests that need no Kubernetes
+	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
 	@$(BIN)/pytest
+
+test-kube: setup kube-assets ## Run the tests that need a Kubernetes API server, on a real one
+	@$(BIN)/pytest tests/kube
 
 kube-assets: ## Build a Kubernetes API server for tests into a cache outside this tree
 	@k8s/assets/build.sh

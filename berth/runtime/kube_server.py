@@ -29,6 +29,7 @@ ADMIN: Final = "admin"
 """User who may do everything: a member of ``system:masters``, whom the server neither asks for rights nor slows down."""
 
 CONTROLLERS: Final = (
+    "clusterrole-aggregation",
     "deployment",
     "disruption",
     "garbagecollector",
@@ -205,6 +206,8 @@ class KubeServer:
         Raises:
             FatalError: A program is missing, ended, or was not ready in time; holds the end of its log.
         """
+        for name in (_ETCD, _API, *([_KCM] if self._controllers else [])):
+            self._program(name)
         self._prepare()
         if not self._version:
             self._version = await self._ask_version()
@@ -225,7 +228,9 @@ class KubeServer:
             FatalError: It ended or was not ready in time; holds the end of its log.
         """
         self._spawn(_API, self._api_flags())
-        await self._until_ready(_API, self._ports["api"], "/readyz", self.ca_file)
+        # Old versions say that they are ready a moment before they have made the namespaces of every cluster.
+        for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"):
+            await self._until_ready(_API, self._ports["api"], path, self.ca_file)
 
     async def kill_api(self) -> None:
         """End kube-apiserver as a power cut would; etcd and the controllers go on."""
@@ -350,7 +355,7 @@ class KubeServer:
     async def _until_ready(self, name: str, port: int, path: str, ca_file: Path) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._start_deadline_s
-        while not await asyncio.to_thread(self._says_ok, port, path, ca_file):
+        while not await asyncio.to_thread(self._answers, port, path, ca_file):
             for part in (name, _ETCD):
                 child = self._children[part]
                 if child.poll() is not None:
@@ -359,16 +364,15 @@ class KubeServer:
                 raise FatalError(f"{name} is not ready after {self._start_deadline_s} s: {self._log_tail(name)}")
             await asyncio.sleep(_POLL_S)
 
-    def _says_ok(self, port: int, path: str, ca_file: Path) -> bool:
-        """Whether the server on a port answers ``ok``; the certificate is one that it writes when it starts."""
+    def _answers(self, port: int, path: str, ca_file: Path) -> bool:
+        """Whether the server on a port serves a path; its certificate is one that it writes when it starts."""
         try:
             context = ssl.create_default_context(cafile=ca_file)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_ASK_S, context=context)
             try:
                 connection.request("GET", path, headers={"Authorization": f"Bearer {self.admin_token}"})
-                answer = connection.getresponse()
-                return answer.status == http.HTTPStatus.OK and answer.read() == b"ok"
+                return connection.getresponse().status == http.HTTPStatus.OK
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException):

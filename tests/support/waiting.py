@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 _PAUSE_S = 0.005
 
@@ -16,6 +16,20 @@ async def until(condition: Callable[[], object], *, deadline_s: float, what: str
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline_s
     while not condition():
+        if loop.time() > end:
+            raise AssertionError(f"not within {deadline_s} s: {what}")
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def until_true(condition: Callable[[], Awaitable[object]], *, deadline_s: float, what: str) -> None:
+    """Wait until ``await condition()`` is true, as :func:`until` does.
+
+    Raises:
+        AssertionError: It was not true within ``deadline_s``; says ``what`` was awaited.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline_s
+    while not await condition():
         if loop.time() > end:
             raise AssertionError(f"not within {deadline_s} s: {what}")
         await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,66 @@
+"""A real API server for the tests of this folder: one for all of them, a namespace for each."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.kube_server import KubeServer
+from tests.support.kube_api import KubeApi, apply_crds, crds_in
+from tests.support.kube_sweep import Sweep
+
+CRDS = Path(__file__).parent / "crds"
+SHARED_NAMESPACE = "mindx-dl"
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What all tests find: paths of the collections of custom resources, and of the objects that stay."""
+
+    custom: tuple[str, ...]
+    kept: frozenset[str]
+
+
+@pytest.fixture(scope="session")
+def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
+    """A server with controllers; users ``berth`` and ``stranger`` may do nothing until somebody gives them a role."""
+    server = KubeServer(tmp_path_factory.mktemp("kube"), users={"berth": (), "stranger": ()}, start_deadline_s=50)
+    asyncio.run(server.start())
+    try:
+        yield server
+    finally:
+        asyncio.run(server.stop())
+
+
+@pytest.fixture(scope="session")
+def kube_prepared(kube_server: KubeServer) -> Prepared:
+    """All definitions of ``crds`` are served, and the namespace that tests share is there."""
+
+    async def prepare() -> Prepared:
+        async with KubeApi(kube_server) as api:
+            custom = await apply_crds(api, crds_in(CRDS))
+            await api.post("/api/v1/namespaces", {"metadata": {"name": SHARED_NAMESPACE}})
+            return Prepared(custom, await Sweep(api, custom=custom).survey())
+
+    return asyncio.run(prepare())
+
+
+@pytest.fixture
+async def kube_api(kube_server: KubeServer, kube_prepared: Prepared) -> AsyncIterator[KubeApi]:
+    """Calls as admin. When the test has ended, everything that it made is taken away."""
+    async with KubeApi(kube_server) as api:
+        yield api
+        await Sweep(api, custom=kube_prepared.custom, kept=kube_prepared.kept).run()
+
+
+@pytest.fixture
+async def namespace(kube_api: KubeApi) -> AsyncIterator[str]:
+    """Name of a namespace that no other test uses; deleted afterwards, without waiting for its end."""
+    name = f"test-{next(_numbers)}"
+    await kube_api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    await kube_api.delete(f"/api/v1/namespaces/{name}")
