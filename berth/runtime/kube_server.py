@@ -11,7 +11,6 @@ import http.client
 import itertools
 import json
 import os
-import re
 import secrets
 import signal
 import socket
@@ -21,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from berth.runtime.config import kube_assets_from_environment
 from berth.runtime.errors import FatalError
+from berth.runtime.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
 from berth.runtime.server import die_with
 
 ADMIN: Final = "admin"
@@ -44,10 +43,6 @@ CONTROLLERS: Final = (
 """Controllers that run unless others are named, under names that all versions know."""
 
 _NODE_CONTROLLER: Final = "nodelifecycle"
-_API: Final = "kube-apiserver"
-_ETCD: Final = "etcd"
-_KCM: Final = "kube-controller-manager"
-_VERSION: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+)\S*")
 _MINOR_WITHOUT_INSECURE_PORT: Final = 24
 _LOG_TAIL_BYTES: Final = 2000
 _POLL_S: Final = 0.02
@@ -61,31 +56,6 @@ _KEY_HEAD: Final = bytes.fromhex("30310201010420")
 _KEY_TAIL: Final = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
-def kube_assets(environ: Mapping[str, str] | None = None) -> Path:
-    """Folder of the programs: ``KUBEBUILDER_ASSETS``, else the highest version in the cache.
-
-    Args:
-        environ: Environment; None means that of the process.
-
-    Raises:
-        FatalError: There is no such folder, or it lacks etcd or kube-apiserver.
-    """
-    named, cache = kube_assets_from_environment(environ)
-    if named is not None:
-        missing = [name for name in (_ETCD, _API) if not (named / name).is_file()]
-        if missing:
-            raise FatalError(f"KUBEBUILDER_ASSETS is {named}, which has no {' and no '.join(missing)}")
-        return named.resolve()
-    found = [
-        (tuple(map(int, match.groups())), folder.name, folder)
-        for folder in (cache.iterdir() if cache.is_dir() else ())
-        if (match := _VERSION.fullmatch(folder.name)) and (folder / _API).is_file()
-    ]
-    if not found:
-        raise FatalError(f"no Kubernetes API server in {cache}: run make kube-assets or set KUBEBUILDER_ASSETS")
-    return max(found)[-1]
-
-
 class KubeServer:
     """A kube-apiserver with RBAC, its etcd and, unless told otherwise, a kube-controller-manager.
 
@@ -94,7 +64,7 @@ class KubeServer:
 
     Args:
         root: Folder of its files; made if missing, never removed. In memory, it is faster.
-        assets: Folder of the programs; None looks for them, see :func:`kube_assets`.
+        assets: Folder of the programs; None looks for them, see :func:`~berth.runtime.kube_assets.kube_assets`.
         users: Users besides :data:`ADMIN`, with the groups of each; without a role they may do nothing.
         controllers: Names of the controllers that run; empty for none.
         service_account_admission: Whether a pod needs the service account of its namespace, as in a real cluster; the
@@ -206,17 +176,19 @@ class KubeServer:
         Raises:
             FatalError: A program is missing, ended, or was not ready in time; holds the end of its log.
         """
-        for name in (_ETCD, _API, *([_KCM] if self._controllers else [])):
-            self._program(name)
+        for name in (ETCD, API_SERVER, *([CONTROLLER_MANAGER] if self._controllers else [])):
+            program_in(self._assets, name)
         self._prepare()
         if not self._version:
-            self._version = await self._ask_version()
+            self._version = await version_of(program_in(self._assets, API_SERVER))
         try:
-            self._spawn(_ETCD, self._etcd_args())
+            self._spawn(ETCD, self._etcd_args())
             await self.start_api()
             if self._controllers:
-                self._spawn(_KCM, self._kcm_args())
-                await self._until_ready(_KCM, self._ports["kcm"], "/healthz", self.root / "kcm" / f"{_KCM}.crt")
+                self._spawn(CONTROLLER_MANAGER, self._kcm_args())
+                await self._until_ready(
+                    CONTROLLER_MANAGER, self._ports["kcm"], "/healthz", self.root / "kcm" / f"{CONTROLLER_MANAGER}.crt"
+                )
         except BaseException:
             await self.stop()
             raise
@@ -227,14 +199,14 @@ class KubeServer:
         Raises:
             FatalError: It ended or was not ready in time; holds the end of its log.
         """
-        self._spawn(_API, self._api_flags())
+        self._spawn(API_SERVER, self._api_flags())
         # Old versions say that they are ready a moment before they have made the namespaces of every cluster.
         for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"):
-            await self._until_ready(_API, self._ports["api"], path, self.ca_file)
+            await self._until_ready(API_SERVER, self._ports["api"], path, self.ca_file)
 
     async def kill_api(self) -> None:
         """End kube-apiserver as a power cut would; etcd and the controllers go on."""
-        await self._kill(_API)
+        await self._kill(API_SERVER)
 
     async def restart_api(self) -> None:
         """Kill kube-apiserver and start it on the same data and port."""
@@ -243,7 +215,7 @@ class KubeServer:
 
     async def stop(self) -> None:
         """Kill everything: asked to end, a server with open watches takes a minute. What it answered for stays."""
-        for name in (_KCM, _API, _ETCD):
+        for name in (CONTROLLER_MANAGER, API_SERVER, ETCD):
             await self._kill(name)
 
     async def __aenter__(self) -> Self:
@@ -264,21 +236,6 @@ class KubeServer:
         with tokens.open("w", encoding="utf-8", newline="") as file:
             rows = ((self._tokens[user], user, user, ",".join(groups)) for user, groups in self._groups.items())
             csv.writer(file, lineterminator="\n").writerows(rows)
-
-    async def _ask_version(self) -> str:
-        program = self._program(_API)
-        asked = await asyncio.create_subprocess_exec(program, "--version", stdout=subprocess.PIPE)
-        said, _ = await asked.communicate()
-        match = _VERSION.search(said.decode(errors="replace"))
-        if match is None:
-            raise FatalError(f"{program} --version says {said!r}, expected a version such as v1.36.3")
-        return match.group()
-
-    def _program(self, name: str) -> Path:
-        path = self._assets / name
-        if not path.is_file():
-            raise FatalError(f"{self._assets} has no {name}: run make kube-assets or set KUBEBUILDER_ASSETS")
-        return path
 
     def _key_file(self) -> Path:
         return self.root / "pki" / "service-accounts.key"
@@ -344,7 +301,7 @@ class KubeServer:
             return
         with self.log_path(name).open("ab") as log:
             self._children[name] = subprocess.Popen(  # noqa: S603  # the programs of the assets and our own arguments
-                [self._program(name), *args],
+                [program_in(self._assets, name), *args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -356,7 +313,7 @@ class KubeServer:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._start_deadline_s
         while not await asyncio.to_thread(self._answers, port, path, ca_file):
-            for part in (name, _ETCD):
+            for part in (name, ETCD):
                 child = self._children[part]
                 if child.poll() is not None:
                     raise FatalError(f"{part} ended with {child.returncode}: {self._log_tail(part)}")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from berth.runtime.errors import FatalError
-from berth.runtime.kube_server import KubeServer, kube_assets
+from berth.runtime.kube_assets import kube_assets
+from berth.runtime.kube_server import KubeServer
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_sweep import Sweep
 from tests.support.waiting import until, until_true
