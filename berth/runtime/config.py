@@ -136,6 +136,17 @@ def kube_assets_from_environment(environ: Mapping[str, str] | None = None) -> tu
     return (Path(named) if named else None), cache / "berth" / "kube"
 
 
+def kubeconfig_from_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Where Kubernetes is: ``host:port`` of the API server as a pod is told, and the files that ``KUBECONFIG`` names.
+
+    Each is empty when it is not given. Several files have colons between.
+    """
+    found = os.environ if environ is None else environ
+    host, port = found.get("KUBERNETES_SERVICE_HOST", ""), found.get("KUBERNETES_SERVICE_PORT", "")
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return (address if host and port else ""), found.get("KUBECONFIG", "")
+
+
 def environment_of_child(*, without: Collection[str]) -> dict[str, str]:
     """Environment of this process for a child, without the settings ``without``; one that ends in ``*`` is a prefix."""
     prefixes = tuple(name.removesuffix("*") for name in without if name.endswith("*"))
