@@ -4,7 +4,7 @@ A node's domain is its SuperPoD, else its leaf switch, else a bucket of at most 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from schemas.nodes import NodeDescription
@@ -38,6 +38,21 @@ def domains(nodes: Iterable[NodeDescription]) -> dict[str, list[str]]:
             loose.append((_bits(node.name), node.name))
     _split("", sorted(loose), out)
     return {domain: sorted(out[domain]) for domain in sorted(out)}
+
+
+def leaving(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Domains that nodes leave, and the names that stay in each; what must be said before anything else.
+
+    Args:
+        old: Names by domain, as last said.
+        new: Names by domain, as they are.
+    """
+    out: dict[str, list[str]] = {}
+    for domain in sorted(old):
+        stay = set(new.get(domain, ()))
+        if any(name not in stay for name in old[domain]):
+            out[domain] = [name for name in old[domain] if name in stay]
+    return out
 
 
 def _bits(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from berth.core.domains import leaving
 from berth.core.packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
 from berth.formats.job_file import SHARE_LABEL
 from berth.formats.topology_file import Cluster, TopologyError, parse_cluster
@@ -15,7 +16,7 @@ from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, To
 from schemas.placement import Share
 from schemas.subjects import StreamName
 from services.nodesim.config import NodesimConfig
-from services.nodesim.ground import Ground, leaving
+from services.nodesim.ground import Ground
 from services.nodesim.loop import Loop
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})

@@ -1,6 +1,6 @@
 """Ground: the nodes of a simulated cluster, their faults, and the facts that tell of both. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -85,18 +85,3 @@ class Ground:
 def _allocatable(node: NodeDescription, condition: NodeCondition) -> NodeDescription:
     usable = node.chips & ~(condition.unhealthy | condition.recovering)
     return msgspec.structs.replace(node, allocatable=usable.bit_count())
-
-
-def leaving(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Domains that nodes leave, and the names that stay in each; what must be said before anything else.
-
-    Args:
-        old: Names by domain, as last said.
-        new: Names by domain, as they are.
-    """
-    out: dict[str, list[str]] = {}
-    for domain in sorted(old):
-        stay = set(new.get(domain, ()))
-        if any(name not in stay for name in old[domain]):
-            out[domain] = [name for name in old[domain] if name in stay]
-    return out

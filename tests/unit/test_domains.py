@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.domains import BUCKET_NODES_MAX, domains
+from berth.core.domains import BUCKET_NODES_MAX, domains, leaving
 from schemas.nodes import NodeDescription
 
 
@@ -54,3 +54,9 @@ def test_a_node_that_comes_touches_one_bucket_or_splits_one(count: int, added: i
         assert all(domain.startswith(gone[0].removesuffix("all")) for domain in changed)
     else:
         assert len(changed) == 1
+
+
+def test_nodes_leave_their_old_domain_before_they_join_another() -> None:
+    old = {"a": ["n1", "n2"], "b": ["n3"], "c": ["n4"]}
+    new = {"a": ["n1", "n3"], "c": ["n4"], "d": ["n2"]}
+    assert leaving(old, new) == {"a": ["n1"], "b": []}

@@ -6,7 +6,7 @@ from schemas.facts import NodeHealth, PodPhase, PodsSeen
 from schemas.placement import Placement, Run, Share, placement_of
 from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from services.nodesim.gangs import Restored
-from services.nodesim.ground import Ground, leaving
+from services.nodesim.ground import Ground
 from services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Sim, Ticked
 
 RESOURCE = "huawei.com/Ascend910"
@@ -317,9 +317,3 @@ def test_unhealthy_and_recovering_chips_are_not_allocatable() -> None:
     assert unpack(facts.nodes.allocatable, 2) == [8, 8, 5]
     assert unpack(facts.health.unhealthy, 8) == [0, 0, 0b11]
     assert ground().faulty_domains() == ["leaf-sw"]
-
-
-def test_nodes_leave_their_old_domain_before_they_join_another() -> None:
-    old = {"a": ["n1", "n2"], "b": ["n3"], "c": ["n4"]}
-    new = {"a": ["n1", "n3"], "c": ["n4"], "d": ["n2"]}
-    assert leaving(old, new) == {"a": ["n1"], "b": []}

@@ -1,0 +1,152 @@
+"""Events of Kubernetes: what Berth says about an object, for those who look at the object.
+
+An event is known by its object, reason and message: saying it again adds to its count. Times come in as numbers.
+
+Source: Kubernetes API, v1 Event.
+"""
+
+import hashlib
+from typing import Final, Literal
+
+import msgspec
+
+from schemas.units import UnixMs
+
+COMPONENT: Final = "berth"
+DEFAULT_NAMESPACE: Final = "default"
+"""Where events about objects without a namespace live."""
+MESSAGE_MAX: Final = 1024
+"""Longest message that the API takes, in characters."""
+NAME_MAX: Final = 253
+EventType = Literal["Normal", "Warning"]
+_HASH_BYTES: Final = 8
+_S_MS: Final = 1000
+_DAY_S: Final = 86_400
+_HOUR_S: Final = 3_600
+_MINUTE_S: Final = 60
+
+
+class Involved(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """The object that an event is about. A node's uid is, by custom, its name."""
+
+    api_version: str = ""
+    kind: str
+    namespace: str = ""
+    name: str
+    uid: str = ""
+
+
+class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str
+
+
+class _Source(msgspec.Struct, frozen=True, rename="camel"):
+    component: str
+
+
+class EventBody(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A new event, as the API takes it."""
+
+    api_version: str = "v1"
+    kind: str = "Event"
+    metadata: _EventMeta
+    involved_object: Involved
+    reason: str
+    message: str
+    type: EventType
+    count: int
+    first_timestamp: str
+    last_timestamp: str
+    source: _Source = _Source(COMPONENT)
+    reporting_component: str = COMPONENT
+    reporting_instance: str = ""
+
+
+def events_path(involved: Involved) -> str:
+    """Collection in which events about an object live."""
+    return f"/api/v1/namespaces/{involved.namespace or DEFAULT_NAMESPACE}/events"
+
+
+def event_name(involved: Involved, *, reason: str, message: str) -> str:
+    """Name of the event that says this about an object: always the same."""
+    parts = (involved.kind, involved.namespace, involved.name, involved.uid, reason, message)
+    digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=_HASH_BYTES).hexdigest()
+    return f"{involved.name[: NAME_MAX - len(digest) - 1].rstrip('.-')}.{digest}"
+
+
+def new_event(
+    involved: Involved,
+    *,
+    reason: str,
+    message: str,
+    kind: EventType = "Warning",
+    count: int = 1,
+    first_ms: UnixMs,
+    last_ms: UnixMs,
+    instance: str = "",
+) -> EventBody:
+    """An event.
+
+    Args:
+        involved: What it is about.
+        reason: One word in camel case.
+        message: One sentence; cut to :data:`MESSAGE_MAX` characters.
+        kind: Whether it is a warning.
+        count: How often it was said.
+        first_ms: When it was said first.
+        last_ms: When it was said last.
+        instance: Name of the process that says it.
+    """
+    return EventBody(
+        metadata=_EventMeta(
+            event_name(involved, reason=reason, message=message), involved.namespace or DEFAULT_NAMESPACE
+        ),
+        involved_object=involved,
+        reason=reason,
+        message=message if len(message) <= MESSAGE_MAX else f"{message[: MESSAGE_MAX - 1]}…",
+        type=kind,
+        count=count,
+        first_timestamp=rfc3339(first_ms),
+        last_timestamp=rfc3339(last_ms),
+        reporting_instance=instance,
+    )
+
+
+def repeated(count: int, last_ms: UnixMs) -> dict[str, object]:
+    """Merge patch for an event that is said once more.
+
+    Args:
+        count: How often it was said, this time included.
+        last_ms: When.
+    """
+    return {"count": count, "lastTimestamp": rfc3339(last_ms)}
+
+
+def rfc3339(at_ms: UnixMs) -> str:
+    """A moment in UTC to the second, as Kubernetes writes it: ``2026-11-20T08:00:00Z``."""
+    seconds = at_ms // _S_MS
+    days, rest = divmod(seconds, _DAY_S)
+    year, month, day = _civil(days)
+    return (
+        f"{year:04d}-{month:02d}-{day:02d}T"
+        f"{rest // _HOUR_S:02d}:{rest % _HOUR_S // _MINUTE_S:02d}:{rest % _MINUTE_S:02d}Z"
+    )
+
+
+def _civil(days: int) -> tuple[int, int, int]:
+    """Year, month and day of the Gregorian calendar, from days since 1970-01-01.
+
+    Counted in eras of 400 years that begin on 1 March, so that leap days come last.
+    """
+    era_days, century_days, four_year_days, year_days = 146_097, 36_524, 1_460, 365
+    shifted = days + 719_468
+    era, of_era = divmod(shifted, era_days)
+    year_of_era = (of_era - of_era // four_year_days + of_era // century_days - of_era // (era_days - 1)) // year_days
+    of_year = of_era - (year_days * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * of_year + 2) // 153
+    day = of_year - (153 * month_from_march + 2) // 5 + 1
+    january, february = 10, 11
+    is_next_year = month_from_march in {january, february}
+    month = month_from_march - 9 if is_next_year else month_from_march + 3
+    return era * 400 + year_of_era + is_next_year, month, day

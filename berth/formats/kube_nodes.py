@@ -1,0 +1,192 @@
+"""Nodes of Kubernetes as plain descriptions: chips from the device plug-in's annotation, the rest from the object itself.
+
+Whatever is wrong on a node is told in a sentence that names node, field, value and what would be right; the description
+then holds what is sure. A node whose chips cannot be read is one without chips: nothing that needs chips goes there.
+
+Source: specification, Kubernetes contracts, section B.1; node and chip, section 5.1.
+"""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Final, NamedTuple, get_args
+
+import msgspec
+
+from berth.formats.device_list import chip_mask, resource_of
+from berth.formats.kube_objects import Node
+from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
+from berth.formats.pod_annotations import BASE_DEVICE_INFOS, SUPERPOD_ID
+from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
+from schemas.constraints import Effect, Taint
+from schemas.nodes import NodeDescription
+
+SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"
+"""Label that names the SuperPoD of a node whose annotation does not."""
+ALLOCATABLE_MAX: Final = (1 << 15) - 1
+"""Most chips of a node that its column holds."""
+_EFFECTS: Final = frozenset(get_args(Effect))
+_MIB: Final = 1 << 20
+_SHOWN_MAX: Final = 80
+_CHIP_RESOURCES: Final = frozenset(product.resource for product in NODE_PRODUCTS.values())
+_BASE_INFOS: Final = msgspec.json.Decoder(dict[str, object])
+_NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
+
+
+class NodeReading(NamedTuple):
+    """A node as its object tells it, and what is wrong with the object, in order of the fields read."""
+
+    node: NodeDescription
+    reasons: tuple[str, ...] = ()
+
+
+class _ChipsError(ValueError):
+    """A text that does not name the chips of a node."""
+
+    def __init__(self, value: str, expected: str) -> None:
+        super().__init__(expected)
+        self.value = value
+        self.expected = expected
+
+
+class _Complaints:
+    """What is wrong with one node."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self.found: list[str] = []
+
+    def add(self, field: str, value: object, expected: str) -> None:
+        text = repr(value)
+        shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        self.found.append(f"node {self._node}: {field} is {shown}: expected {expected}")
+
+    def missing(self, field: str, expected: str) -> None:
+        self.found.append(f"node {self._node}: {field} is missing: expected {expected}")
+
+
+def read_node(node: Node) -> NodeReading:
+    """Description of a node; leaf and position stay empty, for they stand elsewhere.
+
+    cpu, memory and chips are what the node gives in all (``status.allocatable``), rounded down.
+    """
+    complaints = _Complaints(node.metadata.name)
+    allocatable = node.status.allocatable or {}
+    resource, chips = _chips(node, allocatable, complaints)
+    labels = dict(node.metadata.labels or {})
+    superpod = _superpod(node, complaints)
+    return NodeReading(
+        NodeDescription(
+            name=node.metadata.name,
+            product=_product(labels, resource, chips.bit_count(), in_superpod=bool(superpod)),
+            resource=resource,
+            chips=chips,
+            allocatable=_amount(allocatable, resource, 1, ALLOCATABLE_MAX, complaints) if resource else 0,
+            cpu_milli=_amount(allocatable, "cpu", Fraction(1, 1000), NUMBER_MAX, complaints),
+            memory_mib=_amount(allocatable, "memory", _MIB, NUMBER_MAX, complaints),
+            labels=labels,
+            taints=_taints(node, complaints),
+            cordoned=node.spec.unschedulable,
+            ready=node.is_ready,
+            superpod=superpod,
+            address=node.internal_ip,
+        ),
+        tuple(complaints.found),
+    )
+
+
+def _chips(node: Node, allocatable: Mapping[str, str], complaints: _Complaints) -> tuple[str, int]:
+    """Resource name and mask of the node's chips; neither when the annotation cannot be used."""
+    field = f"annotation {BASE_DEVICE_INFOS}"
+    text = node.metadata.annotation(BASE_DEVICE_INFOS)
+    if not text:
+        if any(name in _CHIP_RESOURCES for name in (*(node.status.capacity or ()), *allocatable)):
+            complaints.missing(field, _NAMES_EXPECTED)
+        return "", 0
+    try:
+        return _named_chips(text)
+    except _ChipsError as error:
+        complaints.add(field, error.value, error.expected)
+        return "", 0
+
+
+def _named_chips(text: str) -> tuple[str, int]:
+    """Resource name and mask of the chips that a text names.
+
+    Raises:
+        _ChipsError: It does not name whole chips of one kind.
+    """
+    try:
+        names = sorted(_BASE_INFOS.decode(text))
+    except msgspec.MsgspecError as error:
+        raise _ChipsError(text, _NAMES_EXPECTED) from error
+    shared = [name for name in names if name.count("-") > 1]
+    if shared:
+        raise _ChipsError(shared[0], "whole chips <type>-<id>; virtual chips are not placed")
+    try:
+        mask = chip_mask(",".join(names))
+    except ValueError as error:
+        raise _ChipsError(text, f"chip names <type>-<id> with ids up to 63; {error}") from error
+    resources = sorted({resource_of(name) for name in names})
+    if len(resources) > 1 or mask.bit_count() != len(names):
+        raise _ChipsError(", ".join(names), "chips of one kind, each once")
+    return (resources[0], mask) if names else ("", 0)
+
+
+def _amount(allocatable: Mapping[str, str], name: str, unit: Fraction | int, most: int, complaints: _Complaints) -> int:
+    """Whole units of a resource; 0 where it is not given, or is no quantity."""
+    value = allocatable.get(name)
+    if value is None:
+        return 0
+    try:
+        parts = quantity(value) / unit
+    except QuantityError as error:
+        complaints.add(f"status.allocatable {name}", value, error.expected)
+        return 0
+    count = parts.numerator // parts.denominator
+    if count > most:
+        complaints.add(f"status.allocatable {name}", value, f"at most {most} units; it counts as so many")
+    return min(count, most)
+
+
+def _superpod(node: Node, complaints: _Complaints) -> str:
+    """SuperPoD of a node, the number as text; empty without one."""
+    places: list[tuple[str, Callable[[str], str], str]] = [
+        ("annotation", node.metadata.annotation, SUPERPOD_ID),
+        ("label", node.metadata.label, SUPERPOD_LABEL),
+    ]
+    for place, text_of, key in places:
+        text = text_of(key).strip()
+        if not text:
+            continue
+        digits = text.removeprefix("-")
+        if digits.isascii() and digits.isdigit() and len(digits) <= len(str(NUMBER_MAX)):
+            return "" if text.startswith("-") else str(int(text))
+        complaints.add(f"{place} {key}", text, "the number of a SuperPoD, or a negative one for none")
+    return ""
+
+
+def _taints(node: Node, complaints: _Complaints) -> list[Taint]:
+    out: list[Taint] = []
+    for taint in node.spec.taints or ():
+        if taint.key and taint.effect in _EFFECTS:
+            out.append(Taint(taint.key, taint.value, taint.effect))  # type: ignore[arg-type]  # one of the words of Effect
+        else:
+            complaints.add(
+                "spec.taints", f"{taint.key}={taint.value}:{taint.effect}", f"a key and one of {', '.join(sorted(_EFFECTS))}"
+            )  # fmt: skip
+    return out
+
+
+def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpod: bool) -> str:
+    """Form whose labels a node has, the one with most of them; empty when none fits, or two fit equally well."""
+    if not resource:
+        return ""
+
+    def weight(product: NodeProduct) -> int:
+        fits = (product.resource, product.chips, product.in_superpod) == (resource, chips, in_superpod)
+        has_all = all(labels.get(key) == value for key, value in product.labels.items())
+        return len(product.labels) if fits and has_all else 0
+
+    best = max(map(weight, NODE_PRODUCTS.values()))
+    names = [product.name for product in NODE_PRODUCTS.values() if best and weight(product) == best]
+    return names[0] if len(names) == 1 else ""

@@ -1,0 +1,251 @@
+"""Nodes as facts: what the cluster shows, place by place, less what others use of cpu and memory. Pure.
+
+Descriptions are compared, so that a node which only says that it lives changes nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.core.domains import domains, leaving
+from berth.core.packing import SWITCHES, pack_nodes, unpack_nodes
+from berth.formats.kube_nodes import NodeReading, read_node
+from berth.formats.kube_objects import Node
+from berth.formats.tor_config import DOUBLE_LAYER, Slot, TorConfig
+from schemas.columns import unpack_names
+from schemas.facts import Leaf, NodesSeen, TopologySeen
+from schemas.nodes import NodeDescription
+from schemas.units import UnixMs
+
+_NO_USE: Final = (0, 0)
+
+
+class Share(NamedTuple):
+    """cpu and memory that a pod uses on a node."""
+
+    node: str
+    cpu_milli: int
+    memory_mib: int
+
+
+class Due(NamedTuple):
+    """Facts that are to be said: all of ``leaving`` before any of ``rest``, for a node may stand in one domain only."""
+
+    leaving: list[NodesSeen]
+    rest: list[NodesSeen]
+
+
+class Nodes:
+    """Nodes of the cluster, and what was said of them.
+
+    ``reasons`` holds what is wrong with each node's object, by name; ``masks`` the chips of each node.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, tuple[str, ...]] = {}
+        self._plain: dict[str, NodeDescription] = {}
+        self._used: dict[str, tuple[int, int]] = {}
+        self._tor = TorConfig()
+        self._tor_is_known = False
+        self._placed: dict[str, NodeDescription] = {}
+        self._domains: dict[str, list[str]] = {}
+        self._domain_of: dict[str, str] = {}
+        self._dirty: set[str] = set()
+        self._stale: set[str] = set()
+        self._said: dict[str, NodesSeen] = {}
+        self._said_names: dict[str, list[str]] = {}
+        self._switches_said: TopologySeen | None = None
+        self._address_reasons: dict[str, str] = {}
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return len(self._plain)
+
+    def mask(self, name: str) -> int | None:
+        """Chips of a node; None when the node is not known."""
+        node = self._plain.get(name)
+        return None if node is None else node.chips
+
+    def address_reasons(self) -> dict[str, str]:
+        """Nodes that share an InternalIP with another, and the sentence that says so."""
+        return self._address_reasons
+
+    def replace(self, nodes: Iterable[Node]) -> set[str]:
+        """Take a whole list; nodes that are not in it are gone. Returns the names of nodes whose chips differ from before."""
+        listed = list(nodes)
+        names = {node.metadata.name for node in listed}
+        changed = {name for name in sorted(self._plain.keys() - names) if self.remove(name)}
+        return changed | {node.metadata.name for node in listed if self.put(node)}
+
+    def put(self, node: Node) -> bool:
+        """Take a node as it is now; whether its chips differ from before."""
+        reading = read_node(node)
+        return self._take(node.metadata.name, reading)
+
+    def _take(self, name: str, reading: NodeReading) -> bool:
+        before = self._plain.get(name)
+        if reading.reasons:
+            self.reasons[name] = reading.reasons
+        else:
+            self.reasons.pop(name, None)
+        if before == reading.node:
+            return False
+        self._plain[name] = reading.node
+        self._dirty.add(name)
+        return before is None or (before.chips, before.resource) != (reading.node.chips, reading.node.resource)
+
+    def remove(self, name: str) -> bool:
+        """Forget a node; whether it was known."""
+        self.reasons.pop(name, None)
+        self._dirty.add(name)
+        return self._plain.pop(name, None) is not None
+
+    def use(self, before: Share | None, after: Share | None) -> None:
+        """Note that a pod without chips uses another share of a node than before; None for no share at all."""
+        if before == after:
+            return
+        for share, sign in ((before, -1), (after, 1)):
+            if share is None:
+                continue
+            cpu, memory = self._used.get(share.node, _NO_USE)
+            used = (cpu + sign * share.cpu_milli, memory + sign * share.memory_mib)
+            if used == _NO_USE:
+                self._used.pop(share.node, None)
+            else:
+                self._used[share.node] = used
+            self._dirty.add(share.node)
+
+    @property
+    def knows_switches(self) -> bool:
+        """Whether leaf switches were read, now or by an earlier run."""
+        return self._tor_is_known
+
+    def place(self, tor: TorConfig) -> None:
+        """Take the leaf switches as they are now."""
+        self._tor_is_known = True
+        if tor != self._tor:
+            self._tor = tor
+            self._dirty.update(self._plain)
+
+    def restore(self, said: Iterable[NodesSeen], switches: TopologySeen | None) -> None:
+        """Take up what earlier runs said last; their leaf switches hold until others are read."""
+        slots: dict[str, Slot] = {}
+        for fact in said:
+            self.say(fact)
+            slots.update({node.address: Slot(node.leaf, node.position) for node in unpack_nodes(fact) if node.leaf})
+        self._switches_said = switches
+        slots.pop("", None)
+        if slots and not self._tor_is_known:
+            leaves = tuple(sorted({slot.leaf for slot in slots.values()}))
+            self._tor = TorConfig(leaves, slots, (switches.level if switches is not None else "") or DOUBLE_LAYER)
+            self._tor_is_known = True
+
+    def due(self, at_ms: UnixMs) -> Due:
+        """Facts that differ from what was said."""
+        self._settle()
+        parts = leaving(self._said_names, self._domains)
+        first: list[NodesSeen] = []
+        for domain, names in parts.items():
+            stay = set(names)
+            rows = [node for node in unpack_nodes(self._said[domain]) if node.name in stay]
+            first.append(pack_nodes(domain, rows, at_ms=at_ms))
+        rest: list[NodesSeen] = []
+        for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
+            fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
+            if fact.names and (domain in parts or not _is_same(self._said.get(domain), fact)):
+                rest.append(fact)
+            else:
+                self._stale.discard(domain)
+        return Due(first, rest)
+
+    def say(self, fact: NodesSeen) -> None:
+        """Note that a fact was said."""
+        if fact.names:
+            self._said[fact.domain] = fact
+            self._said_names[fact.domain] = unpack_names(fact.names)
+        else:
+            self._said.pop(fact.domain, None)
+            self._said_names.pop(fact.domain, None)
+
+    def switches_due(self, at_ms: UnixMs) -> TopologySeen | None:
+        """Fact about the leaf switches; None when it was said."""
+        below: dict[str, list[tuple[int, str]]] = {}
+        for node in self._placed.values():
+            if node.leaf:
+                below.setdefault(node.leaf, []).append((node.position, node.name))
+        leaves: list[Leaf] = []
+        for name in sorted(below):
+            rows = sorted(below[name])
+            leaves.append(Leaf(name, name, [node for _, node in rows], [position for position, _ in rows]))
+        fact = TopologySeen(kind=SWITCHES, leaves=leaves, level=self._tor.level if leaves else "", at_ms=at_ms)
+        said = self._switches_said
+        if said is None:
+            return fact if leaves else None
+        return None if (said.leaves, said.level) == (fact.leaves, fact.level) else fact
+
+    def say_switches(self, fact: TopologySeen) -> None:
+        """Note that the fact about leaf switches was said."""
+        self._switches_said = fact
+
+    def _settle(self) -> None:
+        """Place what has changed below its leaf and less what is used, and sort it into domains."""
+        if not self._dirty:
+            return
+        shared = self._shared_addresses()
+        self._dirty.update(shared.keys() ^ self._address_reasons.keys())
+        self._address_reasons = shared
+        moved = False
+        for name in sorted(self._dirty):
+            plain = self._plain.get(name)
+            before = self._placed.get(name)
+            if plain is None:
+                moved = self._placed.pop(name, None) is not None or moved
+                continue
+            after = self._placed[name] = self._in_place(plain)
+            moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
+        if moved:
+            self._sort()
+        self._stale.update(self._domain_of[name] for name in self._dirty if name in self._domain_of)
+        self._dirty.clear()
+
+    def _sort(self) -> None:
+        before = self._domains
+        self._domains = domains(self._placed.values())
+        self._domain_of = {name: domain for domain, names in self._domains.items() for name in names}
+        self._stale.update(domain for domain, names in self._domains.items() if before.get(domain) != names)
+
+    def _in_place(self, plain: NodeDescription) -> NodeDescription:
+        slot = None if plain.name in self._address_reasons else self._tor.slots.get(plain.address)
+        cpu, memory = self._used.get(plain.name, _NO_USE)
+        return msgspec.structs.replace(
+            plain,
+            leaf=slot.leaf if slot is not None else "",
+            position=slot.position if slot is not None else 0,
+            cpu_milli=max(plain.cpu_milli - cpu, 0),
+            memory_mib=max(plain.memory_mib - memory, 0),
+        )
+
+    def _shared_addresses(self) -> dict[str, str]:
+        by_address: dict[str, list[str]] = {}
+        for node in self._plain.values():
+            if node.address:
+                by_address.setdefault(node.address, []).append(node.name)
+        return {
+            name: (
+                f"node {name}: status.addresses InternalIP is {address!r}, as on {_others(names, name)}: expected an address "
+                "of its own; without one its place below a switch is not known"
+            )
+            for address, names in by_address.items()
+            if len(names) > 1
+            for name in names
+        }
+
+
+def _others(names: list[str], name: str) -> str:
+    return ", ".join(sorted(other for other in names if other != name))
+
+
+def _is_same(said: NodesSeen | None, fact: NodesSeen) -> bool:
+    return said is not None and msgspec.structs.replace(said, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)
