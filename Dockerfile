@@ -1,4 +1,6 @@
 # One image for all services; the command chooses: python -m services.<name> --config <file>.
+# The file system may be read-only: nothing is written but to stdout and stderr. Health is asked of the probes, whose port
+# is a setting of each service; so compose.yaml and the manifests hold the checks, and not this file.
 FROM python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/berth
@@ -9,11 +11,12 @@ COPY pyproject.toml README.md LICENSE ./
 COPY berth berth
 COPY services services
 COPY schemas schemas
-RUN /opt/berth/bin/pip install --quiet --no-deps --no-build-isolation .
+RUN /opt/berth/bin/pip install --quiet --no-deps --no-build-isolation . \
+  && /opt/berth/bin/python -m compileall -q /opt/berth/lib
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --no-create-home berth
 COPY --from=build /opt/berth /opt/berth
-ENV PATH=/opt/berth/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/berth/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001
 CMD ["berth", "--help"]

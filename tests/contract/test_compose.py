@@ -1,9 +1,11 @@
 """``compose.yaml`` and ``Dockerfile`` name what exists, and their settings are settings of the services.
 
-Excluded: whether the image builds and the containers start, which needs a container runtime.
+Excluded: whether the image builds and the containers start, which needs a container runtime. That its commands work
+together is shown in ``tests/e2e/test_compose_cell.py``.
 """
 
 import importlib
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,14 @@ import pytest
 import yaml
 
 from berth.runtime.config import ServiceConfig, load
+from tests.support.compose import Planned, plan
 
 ROOT = Path(__file__).parents[2]
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
-OURS = {name: service for name, service in COMPOSE["services"].items() if name != "nats"}
+FILE = (ROOT / "compose.yaml").read_text("utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load(FILE)
+OURS = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
+NATS = {name: service for name, service in COMPOSE["services"].items() if "build" not in service}
+WITH_KUBERNETES_ONLY = {"inventory", "health", "summary"}
 
 each_of_ours = pytest.mark.parametrize("name", sorted(OURS))
 
@@ -56,7 +62,7 @@ def test_a_service_of_compose_is_a_service_of_the_tree(name: str) -> None:
 
 def test_every_service_of_the_tree_is_in_compose() -> None:
     present = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")}
-    assert {module_of(name).split(".")[1] for name in OURS} == present
+    assert {module_of(name).split(".")[1] for name in OURS} == present - WITH_KUBERNETES_ONLY
 
 
 @each_of_ours
@@ -67,7 +73,9 @@ def test_the_settings_of_a_service_are_what_it_reads(name: str, tmp_path: Path) 
     struct = settings_type(module_of(name))
     if struct is not None:
         config = load(struct, path, OURS[name]["environment"])
-        assert config.bus.url == "nats://nats:4222"
+        assert config.bus.url == ",".join(f"nats://{node}:4222" for node in NATS)
+        assert config.bus.replicas == len(NATS) == 3
+        assert f'"http://127.0.0.1:{config.probes.port}/readyz"' in OURS[name]["healthcheck"]["test"][-1]
         patience_s = int(OURS[name]["stop_grace_period"].removesuffix("s"))
         assert config.grace_s + 5 < patience_s
 
@@ -84,7 +92,80 @@ def test_every_file_and_source_that_compose_names_exists() -> None:
 
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert ports == ["127.0.0.1:4222:4222"]
+    assert ports == [f"127.0.0.1:{4222 + number}:4222" for number in range(len(NATS))]
+
+
+def test_nodes_of_nats_know_each_other_and_keep_what_they_store_apart() -> None:
+    content = COMPOSE["configs"]["nats"]["content"]
+    routes = content.partition("routes: [")[2].partition("]")[0].split()
+    assert routes == [f"nats://{node}:6222" for node in NATS]
+    for node, service in NATS.items():
+        assert service["command"][-2:] == ["--name", node]
+        assert service["volumes"] == [f"{node}:/data"]
+    assert set(COMPOSE["volumes"]) == set(NATS)
+
+
+@each_of_ours
+def test_a_service_may_do_nothing_but_its_work_and_waits_for_nats(name: str) -> None:
+    service = OURS[name]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["depends_on"] == {node: {"condition": "service_healthy"} for node in NATS}
+
+
+def planned(text: str, folder: Path) -> dict[str, Planned]:
+    return {one.name: one for one in plan(text, folder)}
+
+
+def read(folder: Path) -> dict[str, str]:
+    """Files that were mounted, by their path below the folder, without the ports, which differ each time."""
+    return {
+        str(path.relative_to(folder)): path.read_text("utf-8").replace(str(folder), "")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ('"services.binder", "--config"', '"services.binder", "--verbose", "--config"', ["binder"]),
+        ("BERTH_BUS__CELL: demo", "BERTH_BUS__CELL: other", list(OURS)),
+        ('"--name", "nats-1"', '"--name", "nats-9"', ["nats-1"]),
+        ("    shards = 2\n  binder:", "    shards = 5\n  binder:", []),
+        ("max_payload: 8MB", "max_payload: 4MB", []),
+        ("docs/examples/cluster.yaml", "berth/cli/examples/demo-cluster.yaml", []),
+        ("restart: unless-stopped\n  stop", 'restart: "no"\n  stop', list(OURS)),
+        ("/readyz", "/livez", list(OURS)),
+    ],
+)
+def test_what_is_started_without_containers_follows_the_file(
+    tmp_path: Path, old: str, new: str, changed: list[str]
+) -> None:
+    assert FILE.count(old) == 1
+    before, after = planned(FILE, tmp_path / "a"), planned(FILE.replace(old, new), tmp_path / "b")
+    assert list(before) == list(after) == list(COMPOSE["services"])
+
+    def shape(one: Planned, folder: Path) -> str:
+        return re.sub(r"127\.0\.0\.1:\d+|_PORT': '\d+", "", str(one)).replace(str(folder), "")
+
+    differ = [name for name in before if shape(before[name], tmp_path / "a") != shape(after[name], tmp_path / "b")]
+    assert differ == changed
+    if not changed:
+        addresses = re.compile(r"127\.0\.0\.1:\d+")
+        texts = [{path: addresses.sub("", text) for path, text in read(tmp_path / name).items()} for name in ("a", "b")]
+        assert texts[0] != texts[1]
+
+
+def test_what_is_started_without_containers_reaches_the_ports_of_the_others(tmp_path: Path) -> None:
+    found = planned(FILE, tmp_path)
+    url = found["dispatcher"].environment["BERTH_BUS__URL"]
+    listens = [
+        re.findall(r"^listen: (\S+)", (tmp_path / node / "etc/nats/server.conf").read_text(), re.MULTILINE)
+        for node in NATS
+    ]
+    assert url.split(",") == [f"nats://{address}" for (address,) in listens]
+    assert len({one.environment["BERTH_PROBES__PORT"] for name, one in found.items() if name in OURS}) == len(OURS)
 
 
 def test_the_shards_of_compose_are_all_there_once() -> None:
