@@ -13,7 +13,8 @@ from cyclopts import Parameter
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain
 from berth.runtime import logs
 from berth.runtime.bus import NatsBus
-from berth.runtime.config import ConfigError, LogConfig, bus_url_from_environment
+from berth.runtime.bus_access import access_of
+from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
 from berth.runtime.errors import FatalError, ShellError, TransientError
 from schemas.subjects import StreamName
 
@@ -50,12 +51,18 @@ async def connected(common: Common) -> AsyncIterator[NatsBus]:
     """The bus of the cell.
 
     Raises:
-        CommandError: No server answers there, or it has no such cell.
+        CommandError: No server answers there, it does not let us in, or it has no such cell.
     """
     url = common.address
+    access = access_of(bus_from_environment(url))
     try:
-        bus = await NatsBus.connect(url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S)
-    except (TransientError, FatalError) as error:
+        bus = await NatsBus.connect(url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access)
+    except FatalError as error:
+        raise CommandError(
+            f"the server at {url} does not let us in ({_cause(error)}); say who you are with BERTH_BUS__USER and"
+            " BERTH_BUS__PASSWORD_FILE, or another of the settings in section bus"
+        ) from error
+    except TransientError as error:
         raise CommandError(
             f"no NATS server answers at {url} ({_cause(error)}); start everything with: berth up, or name another"
             " address with --url"

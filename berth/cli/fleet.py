@@ -25,7 +25,14 @@ _STOP_S: Final = 15.0
 _GRACE_S: Final = 8.0
 _READY_S: Final = 60.0
 _ASK_S: Final = 0.5
-_SET_HERE: Final = ("BERTH_BUS__*", "BERTH_NATS_URL", "BERTH_SHARD", "BERTH_SHARDS", "BERTH_TOPOLOGY_FILE")
+_SET_HERE: Final = (
+    "BERTH_BUS__*",
+    "BERTH_PROBES__*",
+    "BERTH_NATS_URL",
+    "BERTH_SHARD",
+    "BERTH_SHARDS",
+    "BERTH_TOPOLOGY_FILE",
+)
 """Variables that would overrule what the processes of one fleet must agree on."""
 SERVER_RESTARTS_MAX: Final = 5
 

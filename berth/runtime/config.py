@@ -21,6 +21,7 @@ from berth.runtime.errors import FatalError
 T = TypeVar("T", bound=msgspec.Struct)
 
 PREFIX: Final = "BERTH_"
+_URL: Final = "BERTH_BUS__URL"
 _SEPARATOR: Final = "__"
 _SHOWN_LENGTH_MAX: Final = 80
 _MISSING: Final = object()
@@ -122,7 +123,7 @@ def load(config_type: type[T], path: Path | None, environ: Mapping[str, str] | N
 def bus_url_from_environment(environ: Mapping[str, str] | None = None) -> str | None:
     """Address of NATS in ``BERTH_NATS_URL``, else in ``BERTH_BUS__URL``, if one is set."""
     found = os.environ if environ is None else environ
-    return found.get("BERTH_NATS_URL") or found.get("BERTH_BUS__URL") or None
+    return found.get("BERTH_NATS_URL") or found.get(_URL) or None
 
 
 def kube_assets_from_environment(environ: Mapping[str, str] | None = None) -> tuple[Path | None, Path]:
@@ -145,6 +146,21 @@ def kubeconfig_from_environment(environ: Mapping[str, str] | None = None) -> tup
     host, port = found.get("KUBERNETES_SERVICE_HOST", ""), found.get("KUBERNETES_SERVICE_PORT", "")
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return (address if host and port else ""), found.get("KUBECONFIG", "")
+
+
+class _Bus(msgspec.Struct, frozen=True, kw_only=True):
+    bus: BusConfig = BusConfig()
+
+
+def bus_from_environment(url: str, environ: Mapping[str, str] | None = None) -> BusConfig:
+    """Settings of the bus for a person who has no file of settings: ``BERTH_BUS__…``, but with this address.
+
+    Raises:
+        ConfigError: A setting is unknown or out of bounds.
+    """
+    found = os.environ if environ is None else environ
+    named = {name: value for name, value in found.items() if name.startswith("BERTH_BUS__") and name != _URL}
+    return msgspec.structs.replace(load(_Bus, None, named).bus, url=url)
 
 
 def environment_of_child(*, without: Collection[str]) -> dict[str, str]:

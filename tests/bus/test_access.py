@@ -9,9 +9,11 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 
+from berth.cli.cell import Common, connected
+from berth.cli.output import CommandError
 from berth.runtime.bus import NatsBus
 from berth.runtime.bus_access import access_of
-from berth.runtime.config import BusConfig
+from berth.runtime.config import BusConfig, ConfigError
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.server import EmbeddedServer
 from tests.support.certificates import authority, certificate
@@ -124,6 +126,26 @@ async def test_a_server_without_tls_gets_no_secret_when_tls_is_asked_for(tmp_pat
         assert "CONNECT" not in server.log_path.read_text()
     async with EmbeddedServer(tmp_path / "open") as server:
         assert "no TLS" in await refused(server, BusConfig(tls_ca_file=ca))
+
+
+async def test_a_person_gets_in_with_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with EmbeddedServer(tmp_path / "nats", more=USERS) as server:
+        me = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"))
+        async with opened(server, me) as bus:
+            await bus.ensure_streams()
+        common = Common(url=server.url, cell=me.cell)
+        with pytest.raises(CommandError, match=r"does not let us in .*BERTH_BUS__USER"):
+            async with connected(common):
+                pass
+        monkeypatch.setenv("BERTH_BUS__USER", "berth")
+        monkeypatch.setenv("BERTH_BUS__PASSWORD_FILE", str(me.password_file))
+        monkeypatch.setenv("BERTH_BUS__URL", "not an address: the option counts")
+        async with connected(common) as bus:
+            assert bus.connected
+        monkeypatch.setenv("BERTH_BUS__REPLICAS", "2")
+        with pytest.raises(ConfigError, match=r"setting bus\.replicas"):
+            async with connected(common):
+                pass
 
 
 async def test_a_missing_right_ends_the_process_and_is_named(tmp_path: Path) -> None:
