@@ -111,12 +111,17 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
 def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str = "", at_ms: UnixMs = 0) -> HealthSeen:
     """Fact that holds the health of all nodes of a domain.
 
+    Columns of which every value is nothing (withheld chips, reasons, times) are left out.
+
     Raises:
         RepeatedNodeError: A name is given twice.
         OverflowError: A mask has more than 64 bits.
     """
     rows = sorted(conditions, key=lambda condition: condition.name)
     _check_once([row.name for row in rows])
+    reasons, reason_index = _named([row.reason for row in rows])
+    withheld = [row.withheld for row in rows]
+    updated_ms = [row.updated_ms for row in rows]
     return HealthSeen(
         domain=domain,
         names=pack_names([row.name for row in rows]),
@@ -127,14 +132,19 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
         network_known=pack([row.network_known for row in rows], 1),
         source=source,
         at_ms=at_ms,
+        withheld=pack(withheld, 8) if any(withheld) else b"",
+        reasons=reasons,
+        reason_index=pack(reason_index, 4) if reasons else b"",
+        updated_ms=pack(updated_ms, 8) if any(updated_ms) else b"",
     )
 
 
 def unpack_health(message: HealthSeen) -> list[NodeCondition]:
-    """Conditions of a fact, sorted by name.
+    """Conditions of a fact, sorted by name; what an older fact does not say is nothing.
 
     Raises:
         ValueError: A column is damaged or is not as long as the table of names, or a level is unknown.
+        IndexError: An index points outside its table.
     """
     names = unpack_names(message.names)
     count = len(names)
@@ -143,8 +153,22 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
     network = _column(message.network_unhealthy, 8, count)
     level = _column(message.level, 1, count)
     known = _column(message.network_known, 1, count)
+    withheld = _column(message.withheld, 8, count, optional=True)
+    reason = _column(message.reason_index, 4, count, optional=True)
+    updated_ms = _column(message.updated_ms, 8, count, optional=True)
+    reasons = ["", *message.reasons]
     return [
-        NodeCondition(name, unhealthy[row], recovering[row], network[row], NodeHealth(level[row]), bool(known[row]))
+        NodeCondition(
+            name=name,
+            unhealthy=unhealthy[row],
+            recovering=recovering[row],
+            network_unhealthy=network[row],
+            level=NodeHealth(level[row]),
+            network_known=bool(known[row]),
+            withheld=withheld[row],
+            reason=reasons[reason[row]],
+            updated_ms=updated_ms[row],
+        )
         for row, name in enumerate(names)
     ]
 

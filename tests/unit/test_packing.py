@@ -47,6 +47,9 @@ conditions = st.builds(
     network_unhealthy=masks,
     level=st.sampled_from(NodeHealth),
     network_known=st.booleans(),
+    withheld=st.just(0) | masks,
+    reason=st.sampled_from(["", "no report", "chip 3: RestartNPU"]),
+    updated_ms=st.just(0) | st.integers(0, 2**53),
 )
 
 
@@ -65,6 +68,24 @@ def test_health_comes_back_from_its_columns(rows: list[NodeCondition]) -> None:
     message = pack_health("d", reversed(rows), source="s", at_ms=5)
     assert unpack_health(decode(encode(message), HealthSeen)) == sorted(rows, key=lambda row: row.name)
     check_health(message)
+
+
+def test_a_health_fact_without_the_later_columns_is_read() -> None:
+    rows = [NodeCondition("a", unhealthy=1), NodeCondition("b", level=NodeHealth.EVICT, network_known=False)]
+    message = pack_health("d", rows)
+    assert (message.withheld, message.reasons, message.reason_index, message.updated_ms) == (b"", [], b"", b"")
+    assert unpack_health(message) == rows
+
+
+def test_nodes_share_a_reason() -> None:
+    rows = [NodeCondition(name, reason=reason) for name, reason in (("a", "x"), ("b", ""), ("c", "x"), ("d", "w"))]
+    message = pack_health("d", rows)
+    assert message.reasons == ["w", "x"]
+    assert unpack_health(message) == rows
+    with pytest.raises(IndexError):
+        unpack_health(msgspec.structs.replace(message, reasons=["w"]))
+    with pytest.raises(ValueError, match="beside 4 names"):
+        unpack_health(msgspec.structs.replace(message, reason_index=message.reason_index[:-4]))
 
 
 def test_equal_nodes_share_a_class_whatever_the_order_of_their_labels_and_taints() -> None:
