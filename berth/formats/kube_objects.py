@@ -72,6 +72,8 @@ class Container(Lean, frozen=True):
     name: str = ""
     resources: Requirements | None = None
     env: list[EnvVar] | None = None
+    restart_policy: str = ""
+    """``Always`` for an init container that keeps running beside the others."""
 
 
 class SelectorRequirement(Lean, frozen=True):
