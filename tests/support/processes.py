@@ -41,7 +41,7 @@ class Service:
         self._url = url
         self._file = folder / f"{self.label}.toml"
         self._log = folder / f"{self.label}.log"
-        self._file.write_text(_toml({**settings, "bus": {"cell": cell}, "log": {"form": "text"}}))
+        self._file.write_text(_toml({"bus": {"cell": cell}, "log": {"form": "text"}, **settings}))
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, *, fault_point: str = "") -> None:

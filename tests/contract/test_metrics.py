@@ -1,0 +1,49 @@
+"""Metrics: each has a name of the agreed form, labels of a closed set, and a line in the table for operators."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.metrics import REGISTRY
+
+ROOT = Path(__file__).parents[2]
+SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/metrics.py"))
+TABLE = dict(
+    re.findall(
+        r"^\| `(berth_\w+)` \| (counter|gauge|histogram) \|",
+        (ROOT / "docs" / "operators.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+)
+UNITS = ("_seconds", "_bytes", "_total", "_sequence", "_gangs", "_pods", "_chips", "_nodes", "_allocations", "_ready")
+BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
+
+
+def declared() -> dict[str, str]:
+    for module in ("berth.runtime.probes", *(f"services.{service}.metrics" for service in SERVICES)):
+        importlib.import_module(module)
+    found = {}
+    for family in REGISTRY.collect():
+        if family.name.startswith("berth_") and not family.name.startswith("berth_test_"):
+            found[family.name + ("_total" if family.type == "counter" else "")] = family.type
+    return found
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+    assert declared() == TABLE
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_metrics_of_a_service_carry_its_name_and_a_unit(service: str) -> None:
+    own = [name for name in declared() if name.startswith(f"berth_{service}_")]
+    assert own
+    assert [name for name in own if not name.endswith((*UNITS, "_is_leader"))] == []
+
+
+def test_labels_have_few_values() -> None:
+    declared()
+    labels = {label for collector in REGISTRY._collector_to_names for label in getattr(collector, "_labelnames", ())}
+    assert labels
+    assert not labels & BANNED_LABELS

@@ -1,0 +1,100 @@
+"""The rights that the page for operators gives to each service are enough, and do not reach to the ledger of others."""
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.bus_access import Access
+from berth.runtime.server import EmbeddedServer
+from schemas.subjects import Subjects
+from tests.support.cells import a_job
+from tests.support.load import give_jobs, status
+from tests.support.processes import ROOT, services
+from tests.support.waiting import pause, until
+
+CLUSTER: Final = ROOT / "docs" / "examples" / "cluster.yaml"
+CELL: Final = "guarded"
+PEOPLE: Final = "berth"
+SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dispatcher": {"shards": 1},
+    "scorer": {"shards": 1},
+    "binder": {},
+    "nodesim": {"topology_file": str(CLUSTER)},
+}
+ROW: Final = re.compile(
+    r"^\| (?P<who>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
+)
+
+
+def rights() -> dict[str, dict[str, list[str]]]:
+    """What each user may do, from the table for operators."""
+    page = (
+        (ROOT / "docs" / "operators.md").read_text("utf-8").partition("| who | may publish |")[2].partition("\n\n")[0]
+    )
+    rows = {row["who"]: row for row in ROW.finditer(page)}
+    every = rows.pop("every service")
+    root = Subjects(CELL).root
+
+    def subjects(row: re.Match[str], column: str, name: str) -> list[str]:
+        named = [subject.replace("<service>", name) for subject in re.findall(r"`([^`]+)`", row[column])]
+        return [subject if subject[0] in "$_" else root + subject for subject in named]
+
+    found = {}
+    for who, row in rows.items():
+        name, parts = (PEOPLE, [row]) if "`" in who else (who, [every, row])
+        found[name] = {
+            column: [subject for part in parts for subject in subjects(part, column, name)]
+            for column in ("publish", "subscribe")
+        }
+    return found
+
+
+def server_lines() -> str:
+    users = [
+        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
+        for name, may in rights().items()
+    ]
+    return f"authorization {msgspec.json.encode({'users': users}).decode()}"
+
+
+@pytest.mark.timeout(60)
+async def test_services_with_these_rights_place_a_job(tmp_path: Path) -> None:
+    assert set(SETTINGS) <= set(rights())
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+        with ExitStack() as stack:
+            made = stack.enter_context(services(tmp_path, server.url))
+            running = []
+            for name, settings in SETTINGS.items():
+                secret = tmp_path / f"{name}.secret"
+                secret.write_text(f"of-{name}")
+                running.append(
+                    made.service(
+                        name, CELL, label="", **settings, bus={"cell": CELL, "user": name, "password_file": str(secret)}
+                    )
+                )
+            for service in running:
+                service.start()
+            me = Access(user=PEOPLE, password=f"of-{PEOPLE}")
+            async with await NatsBus.connect(server.url, CELL, name=PEOPLE, access=me) as bus:
+                await give_jobs(bus, a_job("small", chips=8))
+                while (found := await status(bus, "small")) is None or found.phase != "running":
+                    assert not bus.lost.done(), bus.lost.result().reason
+                    assert all(service.is_running for service in running), [service.log() for service in running]
+                    await pause(0.05)
+            for service in reversed(running):
+                await service.stop()
+
+
+async def test_a_service_that_goes_beyond_its_rights_ends(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+        for name in ("scorer", "binder", "nodesim", PEOPLE):
+            who = Access(user=name, password=f"of-{name}")
+            async with await NatsBus.connect(server.url, CELL, name=name, access=who) as bus:
+                await bus.send(bus.subjects.ledger, b"a chip for me")
+                await until(bus.lost.done, deadline_s=10, what="the word of the server")
+                assert bus.subjects.ledger in bus.lost.result().reason
