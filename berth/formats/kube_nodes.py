@@ -14,7 +14,7 @@ import msgspec
 
 from berth.formats.device_list import chip_mask, resource_of
 from berth.formats.kube_objects import Node
-from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
+from berth.formats.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
 from berth.formats.pod_annotations import BASE_DEVICE_INFOS, SUPERPOD_ID
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from schemas.constraints import Effect, Taint
@@ -178,11 +178,16 @@ def _taints(node: Node, complaints: _Complaints) -> list[Taint]:
 
 
 def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpod: bool) -> str:
-    """Form whose labels a node has, the one with most of them; empty when none fits, or two fit equally well."""
+    """Form whose labels a node has, the one with most of them; empty when none fits, or two fit equally well.
+
+    Forms that jobs know by a policy and nodes by no label of their own are not told apart.
+    """
     if not resource:
         return ""
 
     def weight(product: NodeProduct) -> int:
+        if product.policy and product.labels.keys() == {LABEL_FAMILY}:
+            return 0
         fits = (product.resource, product.chips, product.in_superpod) == (resource, chips, in_superpod)
         has_all = all(labels.get(key) == value for key, value in product.labels.items())
         return len(product.labels) if fits and has_all else 0

@@ -4,7 +4,7 @@ Descriptions are compared, so that a node which only says that it lives changes 
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,13 +18,28 @@ from schemas.facts import Leaf, NodesSeen, TopologySeen
 from schemas.nodes import NodeDescription
 from schemas.units import UnixMs
 
-_NO_USE: Final = (0, 0)
+_NOTHING: Final = (0, 0, 0)
+_Amounts: TypeAlias = tuple[int, int, int]
 
 
-class Share(NamedTuple):
-    """cpu and memory that a pod uses on a node."""
+class Use(NamedTuple):
+    """What a pod uses on a node.
+
+    Attributes:
+        counted: Its cpu and memory are counted elsewhere: by the ledger, or by the fact of a foreign pod.
+    """
 
     node: str
+    chips: int
+    cpu_milli: int
+    memory_mib: int
+    counted: bool
+
+
+class Free(NamedTuple):
+    """What nodes have that take work and are ready, less what pods there use."""
+
+    chips: dict[str, int]
     cpu_milli: int
     memory_mib: int
 
@@ -45,7 +60,8 @@ class Nodes:
     def __init__(self) -> None:
         self.reasons: dict[str, tuple[str, ...]] = {}
         self._plain: dict[str, NodeDescription] = {}
-        self._used: dict[str, tuple[int, int]] = {}
+        self._used: dict[str, _Amounts] = {}
+        self._load: dict[str, _Amounts] = {}
         self._tor = TorConfig()
         self._tor_is_known = False
         self._placed: dict[str, NodeDescription] = {}
@@ -57,6 +73,11 @@ class Nodes:
         self._said_names: dict[str, list[str]] = {}
         self._switches_said: TopologySeen | None = None
         self._address_reasons: dict[str, str] = {}
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something has changed since the last :meth:`due`."""
+        return bool(self._dirty)
 
     @property
     def count(self) -> int:
@@ -86,10 +107,11 @@ class Nodes:
 
     def _take(self, name: str, reading: NodeReading) -> bool:
         before = self._plain.get(name)
-        if reading.reasons:
-            self.reasons[name] = reading.reasons
-        else:
+        if self.reasons.get(name, ()) != reading.reasons:
+            self._dirty.add(name)
             self.reasons.pop(name, None)
+            if reading.reasons:
+                self.reasons[name] = reading.reasons
         if before == reading.node:
             return False
         self._plain[name] = reading.node
@@ -102,20 +124,31 @@ class Nodes:
         self._dirty.add(name)
         return self._plain.pop(name, None) is not None
 
-    def use(self, before: Share | None, after: Share | None) -> None:
-        """Note that a pod without chips uses another share of a node than before; None for no share at all."""
+    def use(self, before: Use | None, after: Use | None) -> None:
+        """Note that a pod uses something else than before; None for nothing at all."""
         if before == after:
             return
-        for share, sign in ((before, -1), (after, 1)):
-            if share is None:
+        for use, sign in ((before, -1), (after, 1)):
+            if use is None:
                 continue
-            cpu, memory = self._used.get(share.node, _NO_USE)
-            used = (cpu + sign * share.cpu_milli, memory + sign * share.memory_mib)
-            if used == _NO_USE:
-                self._used.pop(share.node, None)
-            else:
-                self._used[share.node] = used
-            self._dirty.add(share.node)
+            amounts = (sign * use.chips, sign * use.cpu_milli, sign * use.memory_mib)
+            _add(self._load, use.node, amounts)
+            if not use.counted:
+                _add(self._used, use.node, amounts)
+                self._dirty.add(use.node)
+
+    def free(self) -> Free:
+        """What is free now, pods of all schedulers counted."""
+        chips: dict[str, int] = {}
+        cpu = memory = 0
+        for node in self._plain.values():
+            if node.ready and not node.cordoned:
+                load = self._load.get(node.name, _NOTHING)
+                if node.resource:
+                    chips[node.resource] = chips.get(node.resource, 0) + max(node.allocatable - load[0], 0)
+                cpu += max(node.cpu_milli - load[1], 0)
+                memory += max(node.memory_mib - load[2], 0)
+        return Free(chips, cpu, memory)
 
     @property
     def knows_switches(self) -> bool:
@@ -218,7 +251,7 @@ class Nodes:
 
     def _in_place(self, plain: NodeDescription) -> NodeDescription:
         slot = None if plain.name in self._address_reasons else self._tor.slots.get(plain.address)
-        cpu, memory = self._used.get(plain.name, _NO_USE)
+        _, cpu, memory = self._used.get(plain.name, _NOTHING)
         return msgspec.structs.replace(
             plain,
             leaf=slot.leaf if slot is not None else "",
@@ -241,6 +274,16 @@ class Nodes:
             if len(names) > 1
             for name in names
         }
+
+
+def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:
+    """Add to the sums of a node; those of nothing are not kept."""
+    chips, cpu, memory = sums.get(node, _NOTHING)
+    after = (chips + amounts[0], cpu + amounts[1], memory + amounts[2])
+    if after == _NOTHING:
+        sums.pop(node, None)
+    else:
+        sums[node] = after
 
 
 def _others(names: list[str], name: str) -> str:

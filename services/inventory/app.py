@@ -1,0 +1,243 @@
+"""Wiring of the inventory: learn what earlier runs said, list the cluster, then say what differs."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from berth.core.packing import SWITCHES
+from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.runtime.clock import Clock
+from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.kube import KubeApi
+from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus, Follower, Gap, Stored, StreamState
+from schemas.envelope import DecodeError, decode, open_envelope
+from schemas.facts import JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
+from schemas.message import Message
+from schemas.status import JobStatus
+from schemas.subjects import StreamName
+from services.inventory.config import InventoryConfig
+from services.inventory.loop import PODGROUPS, Loop
+from services.inventory.topology import PATH, SELECTOR
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+_GROUP_VERSION = PODGROUPS.removeprefix("/apis/")
+
+
+async def serve(bus: Bus, clock: Clock, config: InventoryConfig, stop: asyncio.Event) -> None:
+    """Tell what the API server shows until ``stop`` is set.
+
+    Raises:
+        FatalError: As :func:`serve_on`, or there is no way to an API server.
+        TransientError: The bus did not answer at the start.
+    """
+    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-inventory")
+    try:
+        await serve_on(bus, api, clock, config, stop)
+    finally:
+        await api.close()
+
+
+async def serve_on(bus: Bus, api: Api, clock: Clock, config: InventoryConfig, stop: asyncio.Event) -> None:
+    """Tell what ``api`` shows until ``stop`` is set.
+
+    Raises:
+        TransientError: The bus did not answer at the start.
+        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start begins anew.
+    """
+    await bus.ensure_streams(replicas=config.bus.replicas)
+    loop = Loop(bus, api, clock, config)
+    intake = _Intake(loop)
+    facts = await bus.state(StreamName.FACTS)
+    statuses = await bus.state(StreamName.STATUS)
+    await _restore(bus, config, loop, intake, facts)
+    followers = _follow(bus, intake, facts, statuses)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(intake.fail_on_gap(), name="watch for gaps")
+            serving = group.create_task(_serve(api, config, loop, stop), name="serve")
+            serving.add_done_callback(lambda _: intake.end())
+    finally:
+        for follower in followers:
+            await follower.stop()
+
+
+async def _restore(bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Intake", facts: StreamState) -> None:
+    """Take up what is on the bus: own facts, and what became of the requests."""
+    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
+    subjects = bus.subjects
+    kinds = ("node", "topology", "pod", "job", "outcome", "member")
+    found: dict[str, list[Stored]] = {kind: [] for kind in kinds}
+    for kind in kinds:
+        found[kind] = await bus.read(StreamName.LATEST, filters=(subjects.facts(kind),))
+    switches = [fact for fact in _read(found["topology"], TopologySeen) if fact.kind == SWITCHES]
+    loop.nodes.restore(
+        [fact for fact in _read(found["node"], NodesSeen) if fact.names], switches[0] if switches else None
+    )
+    jobs = {(job.namespace, job.name): job for job in _read(found["job"], JobSeen)}
+    for job in jobs.values():
+        loop.note_job(job)
+    for outcome in _read(found["outcome"], OutcomeSeen):
+        loop.note_outcome(outcome)
+    for stored in await bus.read(StreamName.STATUS):
+        intake.take_status(stored)
+    for seen in _read(found["pod"], PodsSeen):
+        loop.pods.restore(seen)
+    for members in _read(found["member"], MembersSeen):
+        loop.restore_members(members, jobs.get((members.namespace, members.job)))
+    logger().info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
+
+
+def _read(stored: list[Stored], kind: type[M]) -> list[M]:
+    """Messages of a kind; those that cannot be read are left out, and overwritten when their turn comes."""
+    out: list[M] = []
+    for one in stored:
+        try:
+            out.append(decode(one.data, kind))
+        except DecodeError as error:
+            logger().warning("fact unreadable", subject=one.subject, reason=error.reason)
+    return out
+
+
+def _follow(bus: Bus, intake: "_Intake", facts: StreamState, statuses: StreamState) -> list[Follower]:
+    subjects = bus.subjects
+    return [
+        bus.follow(
+            StreamName.FACTS,
+            on_message=intake.take_fact,
+            on_gap=intake.take_gap,
+            start_seq=facts.last_seq + 1,
+            filters=(subjects.facts("job"), subjects.facts("outcome")),
+            created=facts.created,
+        ),
+        bus.follow(
+            StreamName.STATUS,
+            on_message=intake.take_status,
+            on_gap=intake.take_gap,
+            start_seq=statuses.last_seq + 1,
+            created=statuses.created,
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking(Generic[T]):
+    """Handler of a reflection made of two functions."""
+
+    replaced: Callable[[list[T]], None]
+    changed: Callable[[list[tuple[Change, T]]], None]
+
+    def replace(self, objects: list[T]) -> None:
+        self.replaced(objects)
+
+    def change(self, changes: list[tuple[Change, T]]) -> None:
+        self.changed(changes)
+
+
+async def _serve(api: Api, config: InventoryConfig, loop: Loop, stop: asyncio.Event) -> None:
+    """Reflect the cluster and work on it until ``stop`` is set."""
+    always: list[Reflection] = [
+        api.reflect("/api/v1/nodes", Node, _Taking(loop.replace_nodes, loop.change_nodes)),
+        api.reflect("/api/v1/pods", Pod, _Taking(loop.replace_pods, loop.change_pods)),
+        api.reflect(PATH, ConfigMap, _Taking(loop.replace_switches, loop.change_switches), params=SELECTOR),
+    ]
+    groups_known = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one.run(), name="reflect") for one in always]
+        tasks.append(group.create_task(_reflect_groups(api, config, loop, groups_known), name="reflect PodGroups"))
+        calls = group.create_task(loop.chores.run(stop), name="calls")
+        events = [groups_known, *(one.synced for one in always)]
+        if await _all_set(events, stop):
+            logger().info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
+            await loop.run(stop)
+        await calls
+        for task in tasks:
+            task.cancel()
+
+
+async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event) -> None:
+    """Reflect PodGroups as soon as the server has them; ``known`` is set once it has listed them or said that it has none."""
+    while True:
+        wait_s = config.retry_wait_s
+        try:
+            if await api.serves(_GROUP_VERSION, "podgroups"):
+                break
+            known.set()
+            wait_s = config.kinds_retry_s
+        except TransientError as error:
+            wait_s = max(wait_s, error.retry_after_s)
+        except PoisonError as error:
+            logger().warning("cannot ask for PodGroups", reason=error.reason)
+            known.set()
+            wait_s = config.kinds_retry_s
+        await asyncio.sleep(wait_s)
+    handler = _Taking(loop.replace_groups, loop.change_groups)
+    reflection = api.reflect(f"{PODGROUPS}/podgroups", PodGroup, handler)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reflection.run(), name="reflect")
+        await reflection.synced.wait()
+        known.set()
+
+
+async def _all_set(events: list[asyncio.Event], stop: asyncio.Event) -> bool:
+    """Wait until all events are set, or ``stop`` is; whether all events are."""
+
+    async def each() -> None:
+        for event in events:
+            await event.wait()
+
+    async with asyncio.TaskGroup() as group:
+        ready = group.create_task(each(), name="wait for lists")
+        asked = group.create_task(stop.wait(), name="wait for stop")
+        await asyncio.wait({ready, asked}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        asked.cancel()
+    return not stop.is_set()
+
+
+class _Intake:
+    """Messages on their way into the loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._ended: asyncio.Future[Gap | None] = asyncio.get_running_loop().create_future()
+
+    def take_fact(self, stored: Stored) -> None:
+        """Take a verdict on a job, or an outcome."""
+        try:
+            if open_envelope(stored.data).kind == JobSeen.KIND:
+                self._loop.note_job(decode(stored.data, JobSeen))
+            else:
+                self._loop.note_outcome(decode(stored.data, OutcomeSeen))
+        except DecodeError as error:
+            logger().error("fact unreadable", subject=stored.subject, reason=error.reason)
+
+    def take_status(self, stored: Stored) -> None:
+        """Take where a job stands."""
+        try:
+            self._loop.note_status(decode(stored.data, JobStatus))
+        except DecodeError as error:
+            logger().error("status unreadable", subject=stored.subject, reason=error.reason)
+
+    def take_gap(self, gap: Gap) -> None:
+        """Note that a history broke."""
+        if not self._ended.done():
+            self._ended.set_result(gap)
+
+    def end(self) -> None:
+        """Stop watching."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    async def fail_on_gap(self) -> None:
+        """Wait until the end.
+
+        Raises:
+            FatalError: A history broke before it.
+        """
+        gap = await self._ended
+        if gap is not None:
+            raise FatalError(f"{gap.stream}: {gap.reason.value}, sequence {gap.wanted} was wanted")

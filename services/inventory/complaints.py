@@ -1,0 +1,100 @@
+"""What is wrong with objects of the cluster: logged once, counted, and said on the object itself at a bounded rate."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from berth.formats.kube_events import Involved, event_name, events_path, new_event, repeated
+from berth.runtime.clock import Clock
+from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.logs import logger
+from berth.runtime.metrics import counter
+from schemas.units import UnixMs
+from services.inventory.chores import Chore, Chores
+from services.inventory.config import InventoryConfig
+
+_PROBLEMS: Final = counter(
+    "inventory_problems_total", "Things found wrong with objects of the cluster, by kind of object.", ["kind"]
+)
+_MS: Final = 1000
+
+
+class _Counted(msgspec.Struct):
+    """As much of an event as is needed to say it again."""
+
+    count: int = 0
+
+
+class Complaints:
+    """Complaints about one kind of objects.
+
+    Args:
+        api: Where events are written.
+        clock: Source of time.
+        config: Settings.
+        chores: Does the calls.
+        reason: Reason of the events, one word in camel case.
+    """
+
+    def __init__(self, api: Api, clock: Clock, config: InventoryConfig, chores: Chores, *, reason: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._apart_ms = round(config.event_apart_s * _MS)
+        self._tries_max = config.call_tries_max
+        self._chores = chores
+        self._reason = reason
+        self._known: dict[str, str] = {}
+        self._spoken_ms: dict[str, UnixMs] = {}
+        self._log = logger()
+        self.problems = 0
+
+    def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
+        """Compare with what was wrong before; what is new is logged, counted and said in an event.
+
+        Args:
+            sentences: What is wrong now, by key of the object.
+            involved: Object of a key; None when it is gone.
+        """
+        if sentences == self._known:
+            return
+        now_ms = self._clock.now_ms()
+        for key in sorted(sentences):
+            sentence = sentences[key]
+            if self._known.get(key) == sentence:
+                continue
+            found = involved(key)
+            self.problems += 1
+            _PROBLEMS.labels(kind=found.kind if found is not None else "").inc()
+            self._log.warning("object is wrong", about=key, reason=sentence)
+            if found is not None and self._may_speak(key, now_ms):
+                self._spoken_ms[key] = now_ms
+                say = partial(self._say, found, sentence, now_ms)
+                self._chores.put(
+                    Chore(("event", self._reason, key), f"event about {key}", say, tries_max=self._tries_max)
+                )
+        self._known = dict(sentences)
+        for key in [key for key in self._spoken_ms if key not in sentences and self._may_speak(key, now_ms)]:
+            del self._spoken_ms[key]
+
+    def _may_speak(self, key: str, now_ms: UnixMs) -> bool:
+        before_ms = self._spoken_ms.get(key)
+        return before_ms is None or before_ms + self._apart_ms <= now_ms
+
+    async def _say(self, involved: Involved, sentence: str, now_ms: UnixMs) -> None:
+        """Write an event; one that was written before is counted once more.
+
+        Raises:
+            RefusedError: The server does not take it.
+        """
+        path = events_path(involved)
+        body = new_event(involved, reason=self._reason, message=sentence, first_ms=now_ms, last_ms=now_ms)
+        try:
+            await self._api.create(path, body)
+        except RefusedError as error:
+            if not error.is_conflict:
+                raise
+            own = f"{path}/{event_name(involved, reason=self._reason, message=sentence)}"
+            before = await self._api.get(own, _Counted)
+            await self._api.patch(own, repeated(before.count + 1, now_ms))

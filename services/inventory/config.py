@@ -1,0 +1,34 @@
+"""Settings of the inventory."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from berth.runtime.config import ServiceConfig
+from berth.runtime.kube_config import KubeConfig
+from services.inventory.gangs import GangSettings
+
+
+class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the inventory."""
+
+    kube: KubeConfig = KubeConfig()
+    gangs: GangSettings = GangSettings()
+    settle_s: Annotated[float, Meta(ge=0, le=60)] = 0.2
+    """How long changes are collected before facts are made of them."""
+    kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
+    """How often a kind is looked for that the API server does not serve, such as PodGroups."""
+    stranger_s: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
+    """How long a pod whose annotations name an unknown job waits for word of the job; then its chips are adopted."""
+    event_apart_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
+    """Least time between two Events about one object that has something wrong."""
+    calls_at_once: Annotated[int, Meta(ge=1, le=256)] = 16
+    """Most calls to the API server at the same time, beside the watches."""
+    call_tries_max: Annotated[int, Meta(ge=1, le=1_000)] = 8
+    """Tries of a write to the API server that does not answer, before it is given up until something changes."""
+    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25
+    """First pause before something is tried again when the bus or the API server did not answer; it doubles ..."""
+    retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
+    """... up to this."""
+    mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """How long the latest facts may take to be readable at the start."""

@@ -1,0 +1,345 @@
+"""Take in what the cluster and the bus show, wait until it has settled, say what is new.
+
+Nothing is said before all kinds have been listed once: what is not there yet must not count as gone.
+"""
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import Final, assert_never
+
+from berth.core.packing import SWITCHES
+from berth.formats.kube_events import Involved
+from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kube_owners import OWNER_TYPES, OwnerFacts, OwnerKey, owner_facts, paths
+from berth.formats.kube_pods import PodAsks
+from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
+from berth.runtime.clock import Clock
+from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.metrics import gauge
+from berth.runtime.port import Bus
+from schemas.facts import JobSeen, MembersSeen, OutcomeSeen
+from schemas.status import JobStatus
+from services.inventory.chores import Chore, Chores
+from services.inventory.complaints import Complaints
+from services.inventory.config import InventoryConfig
+from services.inventory.gangs import Capacity, Effect, Gangs, Look, Publish, SetGroup, Tell, Withdraw
+from services.inventory.nodes import Nodes
+from services.inventory.outlet import Letter, Outlet
+from services.inventory.pods import Pods
+from services.inventory.rows import read_row
+from services.inventory.topology import Switches
+
+PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
+_NODES: Final = gauge("inventory_nodes", "Nodes of the cluster.")
+_PODS: Final = gauge("inventory_bound_pods", "Pods that are bound to a node.")
+_HELD: Final = gauge("inventory_gangs_held", "Gangs that are held with a reason.")
+_WAITING: Final = gauge("inventory_gangs_waiting", "Requests that wait for a placement.")
+_MS: Final = 1000
+
+
+class Loop:
+    """The inventory at work.
+
+    Args:
+        bus: Where facts and requests go.
+        api: The API server.
+        clock: Source of time.
+        config: Settings.
+    """
+
+    def __init__(self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig) -> None:
+        self._bus = bus
+        self._api = api
+        self._clock = clock
+        self._config = config
+        self.nodes = Nodes()
+        self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
+        self.gangs = Gangs(config.gangs)
+        self.switches = Switches(self.nodes)
+        self.chores = Chores(config)
+        self._asks = PodAsks()
+        self._outlet = Outlet(bus)
+        self._letters: deque[Letter] = deque()
+        self._pod_uids: set[str] = set()
+        self._groups: set[tuple[str, str]] = set()
+        self._capacity: Capacity | None = None
+        self._changed = asyncio.Event()
+        self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeNotUsable")
+        self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsNotKnown")
+        self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesNotKnown")
+
+    # What the cluster shows.
+
+    def replace_nodes(self, nodes: list[Node]) -> None:
+        """Take all nodes."""
+        self.pods.touch_nodes(sorted(self.nodes.replace(nodes)))
+        self._changed.set()
+
+    def change_nodes(self, changes: list[tuple[Change, Node]]) -> None:
+        """Take changes of nodes."""
+        for change, node in changes:
+            name = node.metadata.name
+            differs = self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node)
+            if differs:
+                self.pods.touch_nodes([name])
+        if self.nodes.is_changed:
+            self._changed.set()
+
+    def replace_pods(self, pods: list[Pod]) -> None:
+        """Take all pods."""
+        listed = {pod.metadata.uid for pod in pods}
+        for uid in sorted(self._pod_uids - listed):
+            self._drop_pod(uid)
+        for pod in pods:
+            self._set_pod(pod)
+        self._changed.set()
+
+    def change_pods(self, changes: list[tuple[Change, Pod]]) -> None:
+        """Take changes of pods."""
+        for change, pod in changes:
+            if change == "DELETED":
+                self._drop_pod(pod.metadata.uid)
+            else:
+                self._set_pod(pod)
+        self._changed.set()
+
+    def _set_pod(self, pod: Pod) -> None:
+        self._pod_uids.add(pod.metadata.uid)
+        row = read_row(pod, self._asks)
+        if row is not None:
+            self.pods.put(row, self._clock.now_ms())
+        self.gangs.set_pod(pod)
+
+    def _drop_pod(self, uid: str) -> None:
+        self._pod_uids.discard(uid)
+        self.pods.remove(uid)
+        self.gangs.drop_pod(uid)
+
+    def replace_groups(self, groups: list[PodGroup]) -> None:
+        """Take all PodGroups."""
+        listed = {(group.metadata.namespace, group.metadata.name) for group in groups}
+        for namespace, name in sorted(self._groups - listed):
+            self.gangs.drop_group(namespace, name)
+        for group in groups:
+            self.gangs.set_group(group)
+        self._groups = listed
+        self._changed.set()
+
+    def change_groups(self, changes: list[tuple[Change, PodGroup]]) -> None:
+        """Take changes of PodGroups."""
+        for change, group in changes:
+            key = (group.metadata.namespace, group.metadata.name)
+            if change == "DELETED":
+                self._groups.discard(key)
+                self.gangs.drop_group(*key)
+            else:
+                self._groups.add(key)
+                self.gangs.set_group(group)
+        self._changed.set()
+
+    def replace_switches(self, found: list[ConfigMap]) -> None:
+        """Take the ConfigMap of leaf switches, or that there is none."""
+        self.switches.take(next((one for one in found if one.metadata.name == CONFIG_MAP), None))
+        self._changed.set()
+
+    def change_switches(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        """Take changes of the ConfigMap."""
+        for change, found in changes:
+            if found.metadata.name == CONFIG_MAP:
+                self.switches.take(None if change == "DELETED" else found)
+        self._changed.set()
+
+    # What the bus shows.
+
+    def note_job(self, job: JobSeen) -> None:
+        """Take the verdict on a job."""
+        self.pods.note_job(job)
+        self.gangs.note_job(job)
+        self._changed.set()
+
+    def note_outcome(self, outcome: OutcomeSeen) -> None:
+        """Take what the binder achieved."""
+        self.gangs.note_outcome(outcome)
+        self._changed.set()
+
+    def note_status(self, status: JobStatus) -> None:
+        """Take where a job stands."""
+        self.pods.note_status(status)
+        self.gangs.note_status(status)
+        self._changed.set()
+
+    def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
+        """Take up what an earlier run said of a request's pods."""
+        if seen.rank or seen.hold:
+            self.gangs.restore(seen, job)
+
+    # What is said.
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Say what is new, whenever something is, until ``stop`` is set; then once more what is due already."""
+        wait_s = self._config.retry_wait_s
+        while not stop.is_set():
+            await self._until_something_is_due(stop)
+            if await _pause(stop, self._config.settle_s):
+                break
+            self._changed.clear()
+            if await self.turn():
+                wait_s = self._config.retry_wait_s
+            else:
+                self._changed.set()
+                await _pause(stop, wait_s)
+                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
+
+    async def turn(self) -> bool:
+        """Say what has settled; whether all of it could be said."""
+        now_ms = self._clock.now_ms()
+        self.pods.wake(now_ms)
+        said = await self._say_nodes(now_ms) and await self._say_pods(now_ms)
+        self._resolve(now_ms)
+        said = await self._post() and said
+        self._complain()
+        _NODES.set(self.nodes.count)
+        _PODS.set(len(self.pods))
+        _HELD.set(self.gangs.held)
+        _WAITING.set(self.gangs.waiting)
+        return said
+
+    async def _say_nodes(self, now_ms: int) -> bool:
+        """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
+        subjects = self._bus.subjects
+        due = self.nodes.due(now_ms)
+        for facts in (due.leaving, due.rest):
+            settled = await self._outlet.store([Letter(subjects.fact_node(fact.domain), fact) for fact in facts])
+            for fact in facts[:settled]:
+                self.nodes.say(fact)
+            if settled < len(facts):
+                return False
+        switches = self.nodes.switches_due(now_ms)
+        if switches is not None:
+            if not await self._outlet.store([Letter(subjects.fact_topology(SWITCHES), switches)]):
+                return False
+            self.nodes.say_switches(switches)
+        return True
+
+    async def _say_pods(self, now_ms: int) -> bool:
+        """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
+        while facts := self.pods.due(now_ms):
+            letters = [Letter(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
+            settled = await self._outlet.store(letters)
+            for fact in facts[:settled]:
+                self.pods.say(fact)
+            if settled < len(facts):
+                return False
+        return True
+
+    def _resolve(self, now_ms: int) -> None:
+        """Let the gangs settle, and put what follows in line."""
+        free = self.nodes.free()
+        capacity = Capacity(chips=free.chips, cpu_milli=free.cpu_milli, memory_mib=free.memory_mib)
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self.gangs.set_capacity(capacity)
+        for effect in self.gangs.settle(now_ms):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        subjects = self._bus.subjects
+        match effect:
+            case Tell(seen):
+                self._letters.append(Letter(subjects.fact_member(seen.namespace, seen.job), seen))
+            case Publish(request):
+                self._letters.append(Letter(subjects.intake_request(request.namespace, request.name), request))
+            case Withdraw(cancel):
+                self._letters.append(Letter(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+            case Look(key):
+                self.chores.put(
+                    Chore(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                )
+            case SetGroup():
+                self.chores.put(
+                    Chore(
+                        ("group", effect.namespace, effect.name),
+                        f"patch PodGroup {effect.namespace}/{effect.name}",
+                        partial(self._set_group, effect),
+                        give_up=partial(self._group_failed, effect),
+                        tries_max=self._config.call_tries_max,
+                    )
+                )
+            case _:
+                assert_never(effect)
+
+    async def _post(self) -> bool:
+        """Store members, requests and cancels in order; whether all were stored."""
+        waiting = list(self._letters)
+        settled = await self._outlet.store(waiting)
+        for _ in range(settled):
+            self._letters.popleft()
+        return settled == len(waiting)
+
+    async def _look(self, key: OwnerKey) -> None:
+        """Read an owner; one that is absent, not served or forbidden is answered with None."""
+        found: OwnerFacts | None = None
+        for path in paths(key):
+            try:
+                found = owner_facts(await self._api.get(path, OWNER_TYPES[key.kind]))
+                break
+            except RefusedError:
+                continue
+        self.gangs.set_owner(key, found)
+        self._changed.set()
+
+    async def _set_group(self, effect: SetGroup) -> None:
+        """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
+
+        Raises:
+            RefusedError: The server does not take it.
+        """
+        path = f"{PODGROUPS}/namespaces/{effect.namespace}/podgroups/{effect.name}"
+        try:
+            await self._api.patch(path, effect.patch)
+        except RefusedError as error:
+            if not (error.is_conflict or error.is_absent):
+                raise
+
+    def _group_failed(self, effect: SetGroup) -> None:
+        self.gangs.group_failed(effect.namespace, effect.name)
+        self._changed.set()
+
+    def _complain(self) -> None:
+        nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
+        for name, reason in self.nodes.address_reasons().items():
+            nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
+        self._about_nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._about_pods.look(self.pods.reasons, self._pod_involved)
+        found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
+        about = Involved(
+            api_version="v1", kind="ConfigMap", namespace=NAMESPACE, name=CONFIG_MAP, uid=self.switches.uid
+        )
+        self._about_switches.look(found, lambda _: about)
+
+    def _pod_involved(self, uid: str) -> Involved | None:
+        row = self.pods.row(uid)
+        if row is None:
+            return None
+        return Involved(api_version="v1", kind="Pod", namespace=row.namespace, name=row.name, uid=row.uid)
+
+    async def _until_something_is_due(self, stop: asyncio.Event) -> None:
+        """Return when something has changed, a moment has come, or ``stop`` is set."""
+        due = [moment for moment in (self.gangs.next_due_ms(), self.pods.next_due_ms()) if moment is not None]
+        seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
+        async with asyncio.TaskGroup() as group:
+            waits = {group.create_task(self._changed.wait()), group.create_task(stop.wait())}
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> bool:
+    """Let time go by; whether ``stop`` was set meanwhile."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return False
+    return True

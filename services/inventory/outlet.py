@@ -1,0 +1,76 @@
+"""Messages on their way to the bus: in order, many at a time, tried again while it does not answer."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.logs import logger
+from berth.runtime.metrics import counter
+from berth.runtime.port import Bus
+from schemas.envelope import encode
+from schemas.message import Message
+
+_STORED: Final = counter("inventory_messages_total", "Messages stored on the bus, by kind.", ["kind"])
+_AT_ONCE: Final = 256
+
+
+class Letter(NamedTuple):
+    """A message and where it goes."""
+
+    subject: str
+    message: Message
+
+
+class Outlet:
+    """Way to the bus.
+
+    Args:
+        bus: The bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._log = logger()
+        self.refused = 0
+
+    async def store(self, letters: Sequence[Letter]) -> int:
+        """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
+
+        Fewer than all are settled when the bus did not answer: the rest may be stored or not, and is to be stored again,
+        in order.
+        """
+        settled = 0
+        for start in range(0, len(letters), _AT_ONCE):
+            part = letters[start : start + _AT_ONCE]
+            done = await self._store_part(part)
+            settled += done
+            if done < len(part):
+                break
+        return settled
+
+    async def _store_part(self, letters: Sequence[Letter]) -> int:
+        """How many of the first ones are settled."""
+        futures = []
+        broken = False
+        for letter in letters:
+            try:
+                futures.append(await self._bus.submit_wait(letter.subject, encode(letter.message)))
+            except TransientError as error:
+                self._log.warning("message not stored", subject=letter.subject, reason=error.reason)
+                break
+        settled = 0
+        for letter, future in zip(letters, futures, strict=False):
+            try:
+                await future
+            except TransientError as error:
+                if not broken:
+                    self._log.warning("message not stored", subject=letter.subject, reason=error.reason)
+                broken = True
+            except PoisonError as error:
+                self.refused += 1
+                self._log.error("message refused", subject=letter.subject, reason=error.reason)
+                settled += not broken
+            else:
+                _STORED.labels(kind=letter.message.KIND).inc()
+                settled += not broken
+        return settled

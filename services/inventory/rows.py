@@ -1,0 +1,157 @@
+"""Bound pods, one by one: who placed them, in which phase they are, and which chips they say they hold. Pure.
+
+Only what facts need is kept of a pod; its object is not.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.formats.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
+from berth.formats.kube_objects import Pod
+from berth.formats.kube_pods import PodAsks
+from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
+from schemas.facts import PodPhase
+
+ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+RANK_MAX: Final = (1 << 31) - 1
+_SHOWN_MAX: Final = 80
+_PHASES: Final[Mapping[str, PodPhase]] = {
+    "Succeeded": PodPhase.SUCCEEDED,
+    "Failed": PodPhase.FAILED,
+    "Running": PodPhase.RUNNING,
+    "Unknown": PodPhase.RUNNING,
+}
+
+
+class Claim(NamedTuple):
+    """What a pod's annotations say of the placement by which it was bound."""
+
+    job: str
+    uid: str
+    attempt: int
+    rank: int
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """A bound pod.
+
+    Attributes:
+        created: When it was made, as RFC 3339: the same form for all, so that texts compare as times.
+        claim: Set on a pod that Berth bound.
+        resource: Resource name of its chips; empty for a pod without.
+        asked: Chips that it asks for.
+        chips: Mask of the chips that it says it holds, as far as the text can be read.
+        taken: The device plug-in has given it its chips, or it needs none.
+        reason: What is wrong with its annotations; empty when nothing is.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    phase: PodPhase
+    created: str
+    claim: Claim | None
+    resource: str
+    asked: int
+    chips: int
+    cpu_milli: int
+    memory_mib: int
+    taken: bool
+    reason: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it holds what it has."""
+        return self.phase not in ENDED
+
+
+def read_row(pod: Pod, asks: PodAsks) -> Row | None:
+    """A pod as a row; None while it is not bound."""
+    node = pod.spec.node_name
+    if not node:
+        return None
+    ask = asks.ask(pod.spec)
+    wrong: list[str] = []
+    claim = _claim(pod, wrong)
+    phase = phase_of(pod)
+    resource, chips = _chips(pod, ask.resource, wrong)
+    meta = pod.metadata
+    has_taken = phase != PodPhase.PENDING or meta.annotation(PREDICATE_TIME) == CONSUMED or not ask.chips
+    return Row(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node=node,
+        phase=phase,
+        created=meta.creation_timestamp or "",
+        claim=claim,
+        resource=resource,
+        asked=ask.chips,
+        chips=chips,
+        cpu_milli=ask.cpu_milli,
+        memory_mib=ask.memory_mib,
+        taken=has_taken,
+        reason="; ".join(wrong),
+    )
+
+
+def phase_of(pod: Pod) -> PodPhase:
+    """Phase of a pod. One that has ended has ended, though it may be on its way out too."""
+    phase = _PHASES.get(pod.status.phase, PodPhase.PENDING)
+    if phase in ENDED or pod.metadata.deletion_timestamp is None:
+        return phase
+    return PodPhase.TERMINATING
+
+
+def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
+    """Placement of a pod that Berth bound; None for any other, also for one whose annotations do not name a placement."""
+    meta = pod.metadata
+    job, uid = meta.annotation(JOB), meta.annotation(JOB_UID)
+    if not job and not uid:
+        return None
+    numbers: list[int] = []
+    for key, least in ((ATTEMPT, 1), (RANK, 0)):
+        text = meta.annotation(key)
+        if text.isascii() and text.isdigit() and len(text) <= len(str(RANK_MAX)) and least <= int(text) <= RANK_MAX:
+            numbers.append(int(text))
+        else:
+            wrong.append(f"annotation {key} is {_shown(text)}: expected a whole number from {least}")
+    if not job or not uid:
+        wrong.append(f"annotations {JOB} and {JOB_UID} are {_shown(job)} and {_shown(uid)}: expected both")
+    return None if wrong else Claim(job, uid, numbers[0], numbers[1])
+
+
+def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
+    """Resource and mask of the chips that annotations name.
+
+    ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty. Source:
+    specification, node and chip, section 5.1.
+    """
+    meta = pod.metadata
+    key = ASCEND_REAL if meta.annotation(ASCEND_REAL) else asked
+    text = meta.annotation(key) if key else ""
+    names = [name for name in (part.strip() for part in text.split(",")) if name]
+    if not names:
+        return asked, 0
+    if len(names) > CHIPS_MAX:
+        wrong.append(f"annotation {key} is {_shown(text)}: expected at most {CHIPS_MAX} chips, it has {len(names)}")
+        return asked, 0
+    resource = asked or resource_of(names[0])
+    mask = 0
+    for name in names:
+        try:
+            chip = chip_mask(name)
+        except ValueError:
+            chip = 0
+        if not chip or resource_of(name) != resource or mask & chip:
+            wrong.append(f"annotation {key} names {_shown(name)}: expected chips of {resource}, each once")
+        else:
+            mask |= chip
+    return resource, mask
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…")

@@ -1,0 +1,73 @@
+from datetime import UTC, datetime
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.formats.kube_events import (
+    MESSAGE_MAX,
+    NAME_MAX,
+    Involved,
+    event_name,
+    events_path,
+    new_event,
+    repeated,
+    rfc3339,
+)
+
+POD = Involved(api_version="v1", kind="Pod", namespace="team", name="llm-0", uid="u1")
+
+
+@given(st.integers(min_value=0, max_value=253_402_300_799_999))
+def test_moments_are_written_as_kubernetes_writes_them(at_ms: int) -> None:
+    expected = datetime.fromtimestamp(at_ms // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+    assert rfc3339(at_ms) == expected
+
+
+def test_an_event_as_the_server_takes_it() -> None:
+    event = new_event(POD, reason="Waiting", message="no chips", kind="Normal", first_ms=0, last_ms=1_000, instance="a")
+    assert msgspec.json.decode(msgspec.json.encode(event)) == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event_name(POD, reason="Waiting", message="no chips"), "namespace": "team"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "llm-0", "uid": "u1"},
+        "reason": "Waiting",
+        "message": "no chips",
+        "type": "Normal",
+        "count": 1,
+        "firstTimestamp": "1970-01-01T00:00:00Z",
+        "lastTimestamp": "1970-01-01T00:00:01Z",
+        "source": {"component": "berth"},
+        "reportingComponent": "berth",
+        "reportingInstance": "a",
+    }
+    assert events_path(POD) == "/api/v1/namespaces/team/events"
+    assert repeated(3, 2_000) == {"count": 3, "lastTimestamp": "1970-01-01T00:00:02Z"}
+
+
+def test_events_about_objects_without_a_namespace_live_in_the_default_one() -> None:
+    node = Involved(kind="Node", name="n1", uid="n1")
+    event = new_event(node, reason="NodeNotUsable", message="m", first_ms=0, last_ms=0)
+    assert (events_path(node), event.metadata.namespace) == ("/api/v1/namespaces/default/events", "default")
+
+
+def test_the_same_word_about_the_same_object_is_the_same_event() -> None:
+    name = event_name(POD, reason="Waiting", message="no chips")
+    assert name == event_name(POD, reason="Waiting", message="no chips")
+    other = Involved(api_version="v1", kind="Pod", namespace="team", name="llm-0", uid="u2")
+    names = {
+        name,
+        event_name(other, reason="Waiting", message="no chips"),
+        event_name(POD, reason="Held", message="no chips"),
+        event_name(POD, reason="Waiting", message="few chips"),
+    }
+    assert len(names) == 4
+
+
+def test_names_and_messages_stay_within_what_the_server_takes() -> None:
+    long = Involved(kind="Pod", namespace="team", name="a" * 235 + "." + "b" * 17, uid="u1")
+    name = event_name(long, reason="Waiting", message="m")
+    assert len(name) <= NAME_MAX
+    assert ".." not in name
+    event = new_event(long, reason="Waiting", message="m" * 2000, first_ms=0, last_ms=0)
+    assert len(event.message) == MESSAGE_MAX
