@@ -9,11 +9,15 @@ from typing import Final
 
 from berth.runtime.config import ConfigError
 
-POINTS: Final = tuple(
-    f"{write}.{side}"
-    for write in ("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
-    for side in ("before", "after")
-)
+
+def _around(*writes: str) -> tuple[str, ...]:
+    return tuple(f"{write}.{side}" for write in writes for side in ("before", "after"))
+
+
+POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
+"""Of the dispatcher."""
+BINDER_POINTS: Final = _around("bind", "outcome")
+_ALL: Final = POINTS + BINDER_POINTS
 
 
 class FaultPoints:
@@ -28,9 +32,9 @@ class FaultPoints:
 
     def __init__(self, setting: str = "") -> None:
         self._point, _, count = setting.partition(":")
-        if self._point and (self._point not in POINTS or not count.isdigit() or int(count) < 1):
+        if self._point and (self._point not in _ALL or not count.isdigit() or int(count) < 1):
             raise ConfigError(
-                field="fault_point", value=setting, expected=f"point:count with a point of {', '.join(POINTS)}"
+                field="fault_point", value=setting, expected=f"point:count with a point of {', '.join(_ALL)}"
             )
         self._left = int(count or 0)
 

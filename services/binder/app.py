@@ -1,142 +1,287 @@
-"""Wiring of the binder: learn the outcomes, fold the ledger, then bind what has none."""
+"""Wiring of the binder: learn the facts, fold the ledger, then bind what has no outcome."""
 
 import asyncio
+from typing import Final
 
 import msgspec
 
+from berth.core.errors import CoreError
 from berth.core.ledger import LedgerDump
 from berth.runtime.clock import Clock
-from berth.runtime.errors import FatalError
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import newest_snapshot
+from berth.runtime.kube import KubeApi
+from berth.runtime.kube_port import Api
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus, Gap, Stored
+from berth.runtime.port import Bus, Follower, Gap, Stored
 from berth.runtime.probes import readiness
-from schemas.envelope import DecodeError, decode
-from schemas.facts import OutcomeSeen
+from schemas.envelope import DecodeError, body_of, decode, open_envelope
+from schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
+from schemas.status import JobStatus
 from schemas.subjects import StreamName
 from services.binder.cluster import Cluster, SimCluster
 from services.binder.config import BinderConfig
-from services.binder.loop import Loop
+from services.binder.kube_cluster import KubeCluster
+from services.binder.loop import Loop, gang_of
+from services.binder.node_book import NodeLean
+from services.binder.notice_loop import NoticeLoop
 from services.binder.work import Work
+
+_NODES: Final = "/api/v1/nodes"
 
 
 async def serve(bus: Bus, clock: Clock, config: BinderConfig, stop: asyncio.Event) -> None:
-    """Bind and evict on a simulated cluster until ``stop`` is set.
+    """Bind and evict until ``stop`` is set: on the Kubernetes cluster of the settings, else on a simulated one.
+
+    Raises:
+        TransientError: The bus did not answer at the start.
+        FatalError: There is no way to the Kubernetes cluster.
+        ExceptionGroup: As :func:`bind_on`.
+    """
+    await bus.ensure_streams(replicas=config.bus.replicas)
+    if config.kube is None:
+        await bind_on(SimCluster(bus, answer_timeout_s=config.answer_timeout_s), bus, clock, config, stop)
+        return
+    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-binder")
+    try:
+        await bind_in_kubernetes(api, bus, clock, config, stop)
+    finally:
+        await api.close()
+
+
+async def bind_in_kubernetes(api: Api, bus: Bus, clock: Clock, config: BinderConfig, stop: asyncio.Event) -> None:
+    """Bind and evict on a Kubernetes cluster, and write notices there, until ``stop`` is set.
 
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: As :func:`bind_on`.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas)
-    await bind_on(SimCluster(bus, answer_timeout_s=config.answer_timeout_s), bus, clock, config, stop)
+    notices = NoticeLoop(api, clock, config)
+    cluster = KubeCluster(api, clock, config, faults=FaultPoints(config.fault_point), tell=notices.tell)
+    nodes = api.reflect(_NODES, NodeLean, cluster.nodes)
+    async with asyncio.TaskGroup() as group:
+        background = [
+            group.create_task(nodes.run(), name="reflect nodes"),
+            group.create_task(notices.run(), name="write notices"),
+        ]
+        try:
+            readiness.wait("the nodes of the cluster are not known yet")
+            if await _either(nodes.synced, stop):
+                logger().info("nodes known", nodes=len(cluster.nodes))
+                await bind_on(cluster, bus, clock, config, stop, notices=notices)
+        finally:
+            for task in background:
+                task.cancel()
 
 
-async def bind_on(cluster: Cluster, bus: Bus, clock: Clock, config: BinderConfig, stop: asyncio.Event) -> None:
+async def bind_on(
+    cluster: Cluster,
+    bus: Bus,
+    clock: Clock,
+    config: BinderConfig,
+    stop: asyncio.Event,
+    *,
+    notices: NoticeLoop | None = None,
+) -> None:
     """Bind and evict on ``cluster`` until ``stop`` is set.
 
     Raises:
         TransientError: The bus did not answer at the start.
-        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start folds it anew.
+        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke, or a record cannot be folded; the
+            next start folds it anew.
     """
-    loop = Loop(bus, cluster, clock, config, Work())
-    intake = _Intake(loop)
+    loop = Loop(bus, cluster, clock, config, Work(), FaultPoints(config.fault_point))
+    intake = _Intake(loop, cluster if isinstance(cluster, KubeCluster) else None, notices)
+    followers = await _follow(bus, config, intake)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(intake.fail_when_broken(), name="watch for gaps")
+            working = group.create_task(_work(loop, intake, followers[1].caught_up, stop), name="work")
+            working.add_done_callback(lambda _: intake.end())
+    finally:
+        for follower in reversed(followers):
+            await follower.stop()
+
+
+async def _follow(bus: Bus, config: BinderConfig, intake: "_Intake") -> list[Follower]:
+    """Follow facts and ledger, and statuses where notices are written.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
     facts = await bus.state(StreamName.FACTS)
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
-    filters = (bus.subjects.facts("outcome"),)
+    kinds = ("outcome", "member", "pod") if intake.kube is not None else ("outcome",)
+    filters = tuple(bus.subjects.facts(kind) for kind in kinds)
     for stored in await bus.read(StreamName.LATEST, filters=filters):
-        intake.take_outcome(stored)
-    outcomes = bus.follow(
-        StreamName.FACTS,
-        on_message=intake.take_outcome,
-        on_gap=intake.take_gap,
-        start_seq=facts.last_seq + 1,
-        filters=filters,
-        created=facts.created,
-    )
+        intake.take_fact(stored)
+    following = [
+        bus.follow(
+            StreamName.FACTS,
+            on_message=intake.take_fact,
+            on_gap=intake.take_gap,
+            start_seq=facts.last_seq + 1,
+            filters=filters,
+            created=facts.created,
+        )
+    ]
     ledger = await bus.state(StreamName.LEDGER)
     snapshot = await newest_snapshot(bus)
     if snapshot is not None:
-        loop.work.restore(msgspec.msgpack.decode(snapshot.ledger, type=LedgerDump))
-    records = bus.follow(
-        StreamName.LEDGER,
-        on_message=intake.take_record,
-        on_gap=intake.take_gap,
-        start_seq=loop.work.head + 1,
-        created=ledger.created,
+        intake.work.restore(msgspec.msgpack.decode(snapshot.ledger, type=LedgerDump))
+    following.append(
+        bus.follow(
+            StreamName.LEDGER,
+            on_message=intake.take_record,
+            on_gap=intake.take_gap,
+            start_seq=intake.work.head + 1,
+            created=ledger.created,
+        )
     )
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(intake.fail_on_gap(), name="watch for gaps")
-            working = group.create_task(_work(loop, intake, records.caught_up, stop), name="work")
-            working.add_done_callback(lambda _: intake.end())
-    finally:
-        await records.stop()
-        await outcomes.stop()
+
+    def follow_statuses(gap: Gap | None = None) -> None:
+        # They are a view: when their history breaks, what there is now is all that is wanted.
+        if gap is not None:
+            logger().warning("statuses are read anew", reason=gap.reason.value)
+        following.append(
+            bus.follow(StreamName.STATUS, on_message=intake.take_status, on_gap=follow_statuses, start_seq=0)
+        )
+
+    if intake.notices is not None:
+        follow_statuses()
+    return following
+
+
+async def _either(event: asyncio.Event, stop: asyncio.Event) -> bool:
+    """Wait for one of two events; returns whether ``stop`` is not set."""
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(one.wait(), name="wait") for one in (event, stop)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+    return not stop.is_set()
 
 
 async def _work(loop: Loop, intake: "_Intake", caught_up: asyncio.Event, stop: asyncio.Event) -> None:
     """Wait until the ledger is folded, then work."""
-    async with asyncio.TaskGroup() as group:
-        folded = group.create_task(caught_up.wait(), name="fold the ledger")
-        asked = group.create_task(stop.wait(), name="wait for stop")
-        await asyncio.wait({folded, asked}, return_when=asyncio.FIRST_COMPLETED)
-        folded.cancel()
-        asked.cancel()
-    if stop.is_set():
+    if not await _either(caught_up, stop):
         return
     loop.work.settle()
     pending = loop.work.pending()
     logger().info("ledger folded", head=loop.work.head, live=len(loop.work.attempts), pending=len(pending))
+    if intake.kube is not None and not await _recover(intake.kube, loop, stop):
+        return
     intake.is_folded = True
-    loop.wake(pending)
+    loop.wake(loop.work.pending())
     readiness.ready()
     await loop.run(stop)
+
+
+async def _recover(cluster: KubeCluster, loop: Loop, stop: asyncio.Event) -> bool:
+    """Learn from the cluster what an earlier run did last; returns whether ``stop`` is not set."""
+    cluster.times.begin_after(loop.work.latest_ms)
+    cluster.wake = loop.wake
+    while not stop.is_set():
+        try:
+            await cluster.recover([gang_of(item) for item in loop.work.attempts.values() if not item.foreign])
+        except TransientError as error:
+            logger().warning("pods of an earlier run not known yet", reason=error.reason)
+            try:
+                async with asyncio.timeout(error.retry_after_s):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        else:
+            return True
+    return False
 
 
 class _Intake:
     """Messages on their way into the work."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, kube: KubeCluster | None, notices: NoticeLoop | None) -> None:
         self._loop = loop
+        self.kube = kube
+        self.notices = notices
         self.is_folded = False
-        self._ended: asyncio.Future[Gap | None] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def work(self) -> Work:
+        """What is to be done."""
+        return self._loop.work
 
     def take_record(self, stored: Stored) -> None:
-        """Fold a record; one that cannot be read binds nothing and ends nothing."""
-        try:
-            touched = self._loop.work.apply_record(stored.sequence, stored.data)
-        except DecodeError as error:
-            logger().error("record unreadable", sequence=stored.sequence, reason=error.reason)
+        """Fold a record. One that cannot be folded ends the binder, like every reader: it would not know who owns what."""
+        if self._ended.done():
             return
-        if self.is_folded:
-            self._loop.wake(touched)
+        try:
+            touched = self.work.apply_record(stored.sequence, stored.data)
+        except (DecodeError, CoreError) as error:
+            self._break(f"ledger record {stored.sequence} cannot be folded: {error}")
+            return
+        if self.kube is not None:
+            for key in self.work.over:
+                self.kube.forget(key)
+        self.work.over.clear()
+        self._wake(touched)
 
-    def take_outcome(self, stored: Stored) -> None:
-        """Take an outcome, own or of an earlier run."""
+    def take_fact(self, stored: Stored) -> None:
+        """Take an outcome, own or of an earlier run, members or pods; one that cannot be read changes nothing."""
         try:
-            key = self._loop.work.apply_outcome(decode(stored.data, OutcomeSeen))
+            envelope = open_envelope(stored.data)
+            match envelope.kind:
+                case OutcomeSeen.KIND:
+                    self._wake([self.work.apply_outcome(body_of(envelope, OutcomeSeen))])
+                case MembersSeen.KIND:
+                    self._take_members(body_of(envelope, MembersSeen))
+                case PodsSeen.KIND if self.kube is not None:
+                    self.kube.take_pods(body_of(envelope, PodsSeen))
+                case _:
+                    logger().error("fact of another kind", subject=stored.subject, kind=envelope.kind)
+        except (DecodeError, ValueError) as error:
+            logger().error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
+
+    def _take_members(self, fact: MembersSeen) -> None:
+        if self.kube is not None:
+            self.kube.take_members(fact)
+        if self.notices is not None:
+            self.notices.take_members(fact)
+        self._wake(self.work.named(fact.namespace, fact.job))
+
+    def take_status(self, stored: Stored) -> None:
+        """Take a status; one that cannot be read changes nothing."""
+        try:
+            status = decode(stored.data, JobStatus)
         except DecodeError as error:
-            logger().error("outcome unreadable", sequence=stored.sequence, reason=error.reason)
+            logger().error("status unreadable", subject=stored.subject, reason=error.reason)
             return
+        if self.notices is not None:
+            self.notices.take_status(status)
+
+    def _wake(self, keys: list[tuple[str, int]]) -> None:
         if self.is_folded:
-            self._loop.wake([key])
+            self._loop.wake(keys)
 
     def take_gap(self, gap: Gap) -> None:
         """Note that a history broke."""
+        self._break(f"{gap.stream}: {gap.reason.value}, sequence {gap.wanted} was wanted")
+
+    def _break(self, reason: str) -> None:
         if not self._ended.done():
-            self._ended.set_result(gap)
+            self._ended.set_result(reason)
 
     def end(self) -> None:
         """Stop watching."""
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._break("")
 
-    async def fail_on_gap(self) -> None:
+    async def fail_when_broken(self) -> None:
         """Wait until the end.
 
         Raises:
-            FatalError: A history broke before it.
+            FatalError: A history broke before it, or could not be folded.
         """
-        gap = await self._ended
-        if gap is not None:
-            raise FatalError(f"{gap.stream}: {gap.reason.value}, sequence {gap.wanted} was wanted")
+        reason = await self._ended
+        if reason:
+            raise FatalError(reason)

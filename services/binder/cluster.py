@@ -20,6 +20,7 @@ class Gang:
 
     Attributes:
         run_ms: Declared run time; 0 when unknown.
+        gone: Ranks that were released: nobody's business any more, ascending.
     """
 
     namespace: str
@@ -28,6 +29,16 @@ class Gang:
     attempt: int
     placement: Placement
     run_ms: int = 0
+    gone: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identity of the decision."""
+        return (self.uid, self.attempt)
+
+
+class NotYetError(TransientError):
+    """Nothing failed: the cluster waits for something that is on its way, at most for ``retry_after_s`` seconds."""
 
 
 class Cluster(Protocol):
@@ -37,6 +48,7 @@ class Cluster(Protocol):
         """Make the pods of a gang run where its placement says; pods that are bound there already count.
 
         Raises:
+            NotYetError: Not all can be bound yet; whoever knows of the change wakes the attempt.
             TransientError: The cluster did not answer, or cannot do it yet; nothing is known of the result.
             PoisonError: The cluster will never do it.
         """

@@ -1,10 +1,11 @@
 """Settings of the binder."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
+from berth.runtime.kube_config import KubeConfig
 
 
 class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,3 +21,21 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """... up to this. The binder does not give up: the chips are reserved, and only the cluster knows."""
     mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """How long the latest facts may take to be readable at the start."""
+    kube: KubeConfig | None = None
+    """The Kubernetes cluster in which pods are bound; without it the simulated one on the bus."""
+    binds_at_once: Annotated[int, Meta(ge=1, le=1_024)] = 64
+    """Requests to the API server that are under way at the same time, over all gangs."""
+    partial: Literal["undo", "leave"] = "undo"
+    """A gang of which some pods cannot be bound: ``undo`` evicts the others and places it again, ``leave`` lets them run."""
+    members_wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
+    """How long a placed gang may wait until there is a pod for each of its ranks."""
+    one_at_a_time: bool = True
+    """Of pods with equally many chips on one node, the next is bound once the device plug-in has served the one before."""
+    consume_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
+    """How long a pod waits for its turn, before it counts as one that cannot be bound."""
+    notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 20.0
+    """Pod conditions and Events written in a second; 0 writes none."""
+    notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
+    """Pause before a new sentence of the same kind is written for the same gang."""
+    fault_point: str = ""
+    """For tests of crashes: dies at the n-th passing of a named point, ``point:n``."""

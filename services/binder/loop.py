@@ -5,6 +5,7 @@ from typing import Final
 
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.faults import FaultPoints
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from schemas.envelope import DecodeError, decode, encode
@@ -12,7 +13,7 @@ from schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from schemas.simulation import GangBound
 from schemas.subjects import StreamName
 from services.binder import metrics
-from services.binder.cluster import Cluster, Gang
+from services.binder.cluster import Cluster, Gang, NotYetError
 from services.binder.config import BinderConfig
 from services.binder.work import Attempt, AttemptKey, Step, Work
 
@@ -31,14 +32,24 @@ class Loop:
         clock: Source of time.
         config: Settings.
         work: What is to be done.
+        faults: Fault points ``outcome.before`` and ``outcome.after``.
     """
 
-    def __init__(self, bus: Bus, cluster: Cluster, clock: Clock, config: BinderConfig, work: Work) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        cluster: Cluster,
+        clock: Clock,
+        config: BinderConfig,
+        work: Work,
+        faults: FaultPoints | None = None,
+    ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
         self._config = config
         self.work = work
+        self._faults = faults or FaultPoints()
         self._ready: dict[AttemptKey, None] = {}
         self._busy: set[AttemptKey] = set()
         self._again: set[AttemptKey] = set()
@@ -110,6 +121,9 @@ class Loop:
             self._later(key, error)
 
     def _later(self, key: AttemptKey, error: TransientError) -> None:
+        if isinstance(error, NotYetError):
+            self._again_in(key, error.retry_after_s)
+            return
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         metrics.RETRIES.inc()
         doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
@@ -118,6 +132,9 @@ class Loop:
             self._log.warning(
                 "gang not done yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
             )
+        self._again_in(key, wait_s)
+
+    def _again_in(self, key: AttemptKey, wait_s: float) -> None:
         previous = self._waiting.pop(key, None)
         if previous is not None:
             previous.cancel()
@@ -133,7 +150,9 @@ class Loop:
         outcome = await (self._bind(attempt) if step.verb == "bind" else self._evict(attempt))
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # else it was released meanwhile, and another attempt may own the subject
+            self._faults.hit("outcome.before")
             await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+            self._faults.hit("outcome.after")
             self.work.apply_outcome(outcome)
         took_s = self._clock.monotonic_s() - began_s
         metrics.OUTCOMES.labels(outcome.state).inc()
@@ -151,16 +170,17 @@ class Loop:
         )
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen:
-        gang = _gang(attempt, await self._run_ms(attempt))
+        # A real cluster learns nothing of run times, and a question to the bus costs every gang a moment.
+        gang = gang_of(attempt, await self._run_ms(attempt) if self._config.kube is None else 0)
         try:
             bound = await self._cluster.bind(gang)
         except PoisonError as error:
-            bound = GangBound(0, [RankFailure(rank, error.reason) for rank in range(attempt.placement.pods())])
+            bound = GangBound(0, [RankFailure(rank, error.reason) for rank in _ranks(attempt)])
         failures = bound.failures
-        silent = attempt.placement.pods() - bound.bound - len(failures)
+        silent = len(_ranks(attempt)) - bound.bound - len(failures)
         if silent > 0:
             named = {failure.rank for failure in failures}
-            rank = next(rank for rank in range(attempt.placement.pods()) if rank not in named)
+            rank = next(rank for rank in _ranks(attempt) if rank not in named)
             failures = [*failures, RankFailure(rank, f"the cluster says nothing of {silent} pods, this one or others")]
         return self._outcome(attempt, bound, failures)
 
@@ -170,16 +190,20 @@ class Loop:
             name=attempt.name,
             uid=attempt.uid,
             attempt=attempt.attempt,
-            state="failed" if failures else "bound",
+            state="failed" if failures and not self._leaves(bound, failures) else "bound",
             bound=bound.bound,
             failures=failures[:FAILURES_TOLD_MAX],
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
         )
 
+    def _leaves(self, bound: GangBound, failures: list[RankFailure]) -> bool:
+        """Whether a gang of which some pods are bound is left as it is: then all others must be told."""
+        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_TOLD_MAX
+
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         try:
-            await self._cluster.evict(_gang(attempt, 0), reason=attempt.evict_reason)
+            await self._cluster.evict(gang_of(attempt), reason=attempt.evict_reason)
         except PoisonError as error:
             # Nobody else can end these pods: keep asking, and say so.
             raise TransientError(error.reason) from error
@@ -212,5 +236,20 @@ class Loop:
         return 0
 
 
-def _gang(attempt: Attempt, run_ms: int) -> Gang:
-    return Gang(attempt.namespace, attempt.name, attempt.uid, attempt.attempt, attempt.placement, run_ms)
+def gang_of(attempt: Attempt, run_ms: int = 0) -> Gang:
+    """An attempt as a cluster is told of it."""
+    return Gang(
+        attempt.namespace,
+        attempt.name,
+        attempt.uid,
+        attempt.attempt,
+        attempt.placement,
+        run_ms,
+        tuple(attempt.gone),
+    )
+
+
+def _ranks(attempt: Attempt) -> list[int]:
+    """Ranks that are somebody's business."""
+    gone = set(attempt.gone)
+    return [rank for rank in range(attempt.placement.pods()) if rank not in gone]

@@ -1,4 +1,4 @@
-"""What the binder has to do, from the ledger's records and its own outcomes. Pure.
+"""What the binder has to do, from the ledger's fold and its own outcomes. Pure.
 
 The answer for an attempt depends on where things stand, not on the order in which messages came: a placement without an
 outcome is to be bound, an eviction that has not been carried out is to be carried out, and what was released is nobody's
@@ -8,10 +8,9 @@ business any more.
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from berth.core.ledger import LedgerDump
-from schemas.envelope import body_of, open_envelope
+from berth.core.ledger import Holding, LedgerDump, LedgerFold
+from schemas.envelope import open_envelope
 from schemas.facts import OutcomeSeen, OutcomeState
-from schemas.ledger import Adoption, Epoch, Round, Verdict
 from schemas.placement import Placement
 
 AttemptKey: TypeAlias = tuple[str, int]
@@ -23,23 +22,64 @@ class Attempt:
     """A live attempt: placed, and not released.
 
     Attributes:
-        ledger_seq: Record that placed it.
+        holding: What the ledger says of it.
         evict_seq: Record that ended it; 0 while it may run.
-        evict_reason: Why.
         outcome: What has been achieved; None for nothing yet.
-        foreign: Placed by another scheduler: it is bound already.
     """
 
-    namespace: str
-    name: str
-    uid: str
-    attempt: int
-    placement: Placement
-    ledger_seq: int
+    holding: Holding
     evict_seq: int = 0
-    evict_reason: str = ""
     outcome: OutcomeState | None = None
-    foreign: bool = False
+
+    @property
+    def key(self) -> AttemptKey:
+        """Identity of the decision."""
+        return self.holding.key
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the job."""
+        return self.holding.namespace
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.holding.name
+
+    @property
+    def uid(self) -> str:
+        """Uid of the job."""
+        return self.holding.uid
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt; 0 for pods of another scheduler."""
+        return self.holding.attempt
+
+    @property
+    def placement(self) -> Placement:
+        """Where its pods are to run."""
+        return self.holding.placement
+
+    @property
+    def ledger_seq(self) -> int:
+        """Record that placed it."""
+        return self.holding.ledger_seq
+
+    @property
+    def evict_reason(self) -> str:
+        """Why it was ended; empty while it may run."""
+        return self.holding.ending
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another scheduler placed it: it is bound already."""
+        return self.holding.foreign
+
+    @property
+    def gone(self) -> list[int]:
+        """Ranks that were released, ascending: nobody's business, whatever becomes of the others."""
+        return self.holding.gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,106 +95,85 @@ class Work:
     """Live attempts and their outcomes.
 
     Attributes:
-        head: Sequence of the last record taken.
-        epoch: The reign whose records count.
-        voided: Records that did not count.
-        unknown: Records of kinds that this release does not know.
+        fold: The ledger, by the same rules as for every other reader.
+        over: Attempts that ended since somebody last emptied this, in the ledger's order.
     """
 
-    head: int = 0
-    epoch: int = 0
-    voided: int = 0
-    unknown: int = 0
+    fold: LedgerFold = field(default_factory=LedgerFold)
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
+    over: list[AttemptKey] = field(default_factory=list)
+    _names: dict[tuple[str, str], dict[AttemptKey, None]] = field(default_factory=dict)
     _outcomes: dict[tuple[str, str], OutcomeSeen] = field(default_factory=dict)
-    _epoch_is_sure: bool = True
     _settled: bool = False
+
+    @property
+    def head(self) -> int:
+        """Sequence of the last record taken."""
+        return self.fold.head
+
+    @property
+    def voided(self) -> int:
+        """Records that did not count."""
+        return self.fold.voided
+
+    @property
+    def latest_ms(self) -> int:
+        """The latest moment that the ledger or an outcome of a live attempt names, in ms since 1970."""
+        return max([self.fold.at_ms, *(outcome.at_ms for outcome in self._outcomes.values())])
 
     def restore(self, dump: LedgerDump) -> None:
         """Begin with a ledger that a snapshot has folded; records from behind ``dump.head`` follow."""
-        self.head, self.epoch = dump.head, dump.epoch
+        self.fold.load(dump)
         for holding in dump.holdings:
-            attempt = Attempt(
-                holding.namespace,
-                holding.name,
-                holding.uid,
-                holding.attempt,
-                holding.placement,
-                holding.ledger_seq,
-                evict_seq=dump.head if holding.ending else 0,
-                evict_reason=holding.ending,
-                foreign=holding.foreign,
-            )
-            self.attempts[holding.key] = attempt
-            self._join(attempt)
+            self._take(holding, evict_seq=dump.head if holding.ending else 0)
+        self._forget_idle()
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
         """Take a record of the ledger; returns the attempts that it concerns, in its order.
 
-        Records of a past reign, and those that do not follow on the record before them, are void. When the ledger's oldest
-        records are not kept any more, the reign is learned from those that are.
-
         Raises:
-            DecodeError: The record is unreadable.
+            HistoryError: Records are missing before it.
+            DecodeError: It does not decode.
+            InvariantError: It breaks a rule of the ledger.
         """
-        if sequence > self.head + 1:
-            self._epoch_is_sure = False
-        self.head = sequence
-        envelope = open_envelope(data)
-        match envelope.kind:
-            case Epoch.KIND:
-                self._begin(sequence, body_of(envelope, Epoch))
-                return []
-            case Round.KIND:
-                return self._round(sequence, body_of(envelope, Round))
-            case _:
-                self.unknown += 1
-                return []
-
-    def _begin(self, sequence: int, record: Epoch) -> None:
-        if record.epoch <= self.epoch or record.base_seq != sequence - 1:
-            self.voided += 1
-            return
-        self.epoch = record.epoch
-        self._epoch_is_sure = True
-
-    def _round(self, sequence: int, record: Round) -> list[AttemptKey]:
-        if not self._epoch_is_sure and record.base_seq == sequence - 1:
-            self.epoch = max(self.epoch, record.epoch)
-        if record.epoch != self.epoch or record.base_seq != sequence - 1:
-            self.voided += 1
-            return []
-        touched = [self._place(sequence, verdict) for verdict in record.verdicts if verdict.placement is not None]
-        for eviction in record.evictions:
-            key = (eviction.uid, eviction.attempt)
-            attempt = self.attempts.get(key)
-            if attempt is not None:
-                attempt.evict_seq, attempt.evict_reason = sequence, eviction.reason
-                touched.append(key)
-        for release in record.releases:
-            attempt = self.attempts.pop((release.uid, release.attempt), None)
-            if attempt is not None and self.outcome_of(attempt) is not None:
-                del self._outcomes[attempt.namespace, attempt.name]
-        for adoption in record.adoptions:
-            self._adopt(sequence, adoption)
+        folded = self.fold.apply(sequence, open_envelope(data))
+        touched = [self._take(holding) for holding in folded.taken if not holding.foreign]
+        for holding in folded.ending:
+            self.attempts[holding.key].evict_seq = sequence
+            touched.append(holding.key)
+        touched.extend(holding.key for holding, _ in folded.freed)
+        for holding in folded.given_back:
+            self._drop(holding)
+        for holding in folded.taken:
+            if holding.foreign:
+                self._take(holding)
+        for gang in folded.gangs:
+            if gang.phase not in {"placed", "ending"}:
+                self.fold.gangs.pop(gang.uid, None)
         return touched
 
-    def _place(self, sequence: int, verdict: Verdict) -> AttemptKey:
-        key = (verdict.uid, verdict.attempt)
-        if verdict.placement is not None:
-            attempt = Attempt(
-                verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, sequence
-            )
-            self.attempts[key] = attempt
-            self._join(attempt)
-        return key
+    def _forget_idle(self) -> None:
+        """Forget gangs that hold nothing: the binder reads no facts of jobs, so nothing else would ever end them."""
+        for gang in list(self.fold.gangs.values()):
+            if gang.phase not in {"placed", "ending"}:
+                del self.fold.gangs[gang.uid]
 
-    def _adopt(self, sequence: int, adoption: Adoption) -> None:
-        attempt = Attempt(
-            adoption.namespace, adoption.gang, adoption.uid, 0, adoption.placement, sequence, foreign=True
-        )
-        self.attempts[adoption.uid, 0] = attempt
+    def _take(self, holding: Holding, *, evict_seq: int = 0) -> AttemptKey:
+        attempt = self.attempts[holding.key] = Attempt(holding, evict_seq)
+        self._names.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         self._join(attempt)
+        return holding.key
+
+    def _drop(self, holding: Holding) -> None:
+        attempt = self.attempts.pop(holding.key)
+        name = (holding.namespace, holding.name)
+        named = self._names[name]
+        del named[holding.key]
+        if not named:
+            del self._names[name]
+        if self.outcome_of(attempt) is not None:
+            del self._outcomes[name]
+        self.over.append(holding.key)
 
     def apply_outcome(self, outcome: OutcomeSeen) -> AttemptKey:
         """Take an outcome, own or of an earlier run; returns the attempt that it concerns."""
@@ -174,18 +193,18 @@ class Work:
         self._outcomes = {key: outcome for key, outcome in self._outcomes.items() if key in live}
 
     def _join(self, attempt: Attempt) -> None:
-        seen = self._outcomes.get((attempt.namespace, attempt.name))
-        if (
-            seen is not None
-            and (seen.uid, seen.attempt) == (attempt.uid, attempt.attempt)
-            and attempt.outcome != "evicted"
-        ):
+        seen = self.outcome_of(attempt)
+        if seen is not None and attempt.outcome != "evicted":
             attempt.outcome = seen.state
 
     def outcome_of(self, attempt: Attempt) -> OutcomeSeen | None:
         """The last outcome of exactly this attempt."""
         seen = self._outcomes.get((attempt.namespace, attempt.name))
-        return seen if seen is not None and (seen.uid, seen.attempt) == (attempt.uid, attempt.attempt) else None
+        return seen if seen is not None and (seen.uid, seen.attempt) == attempt.key else None
+
+    def named(self, namespace: str, name: str) -> list[AttemptKey]:
+        """Live attempts of a job, oldest first."""
+        return list(self._names.get((namespace, name), ()))
 
     def next_step(self, key: AttemptKey) -> Step | None:
         """What is to be done for an attempt now; None for nothing."""
@@ -199,4 +218,4 @@ class Work:
     def pending(self) -> list[AttemptKey]:
         """Attempts for which something is to be done, in the order in which the ledger placed them."""
         due = [attempt for key, attempt in self.attempts.items() if self.next_step(key) is not None]
-        return [(item.uid, item.attempt) for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]
+        return [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]

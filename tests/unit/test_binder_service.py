@@ -100,7 +100,11 @@ class World:
     def outcomes(self) -> list[OutcomeSeen]:
         facts = self.server.stream(self.bus.subjects.stream(StreamName.FACTS)).messages.values()
         prefix = self.bus.subjects.facts("outcome").removesuffix(">")
-        return [decode(stored.data, OutcomeSeen) for stored in facts if stored.subject.startswith(prefix)]
+        return [
+            decode(stored.data, OutcomeSeen)
+            for stored in facts
+            if stored.subject.startswith(prefix) and stored.data != b"junk"
+        ]
 
     def states(self) -> list[tuple[str, str]]:
         return [(seen.uid, seen.state) for seen in self.outcomes()]
@@ -268,12 +272,23 @@ async def test_what_is_in_hand_is_finished_before_the_end(world: World) -> None:
     assert world.states() == [("a", "bound")]
 
 
-async def test_unreadable_messages_change_nothing(world: World) -> None:
+async def test_an_unreadable_outcome_changes_nothing(world: World) -> None:
     async with world.binder():
-        world.records = await world.bus.append(b"junk", expected_seq=world.records)
         await world.bus.publish(world.bus.subjects.fact_outcome("ns", "x"), b"junk")
         await world.round("a")
-        await until(lambda: world.cluster.asked, deadline_s=5, what="a try to bind")
+        await world.has(("a", "bound"))
+
+
+async def append_junk(world: World) -> None:
+    async with world.binder():
+        await world.bus.append(b"junk", expected_seq=world.records)
+        await asyncio.Event().wait()
+
+
+async def test_a_record_that_cannot_be_read_ends_the_binder_as_it_ends_every_reader(world: World) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await append_junk(world)
+    assert caught.group_contains(FatalError, match="ledger record 2 cannot be folded")
 
 
 async def break_history(world: World) -> None:

@@ -1,5 +1,6 @@
 import pytest
 
+from berth.core.errors import HistoryError, InvariantError
 from schemas.envelope import DecodeError, encode
 from schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
@@ -7,7 +8,7 @@ from schemas.placement import Run, placement_of
 from schemas.refusal import Refusal
 from services.binder.work import Work
 
-PLACEMENT = placement_of(["n0"], [(0,)], [Run(1, 1)], resource="huawei.com/Ascend910")
+PLACEMENT = placement_of(["n0", "n1"], [(0,), (1,)], [Run(2, 1)], resource="huawei.com/Ascend910")
 EPOCH = 3
 
 
@@ -31,6 +32,7 @@ class History:
         evict: list[tuple[str, int]] | None = None,
         release: list[tuple[str, int]] | None = None,
         adopt: list[str] | None = None,
+        freed: list[tuple[str, list[int]]] | None = None,
         epoch: int = EPOCH,
         base_seq: int | None = None,
     ) -> list[tuple[str, int]]:
@@ -40,7 +42,8 @@ class History:
             epoch, base, 0, 0, self.sequence,
             verdicts=[Verdict("ns", f"job-{uid}", uid, attempt, PLACEMENT) for uid, attempt in placed or []],
             evictions=[Eviction(uid, attempt, "cancelled") for uid, attempt in evict or []],
-            releases=[Release(uid, attempt, "succeeded") for uid, attempt in release or []],
+            releases=[Release(uid, attempt, "succeeded") for uid, attempt in release or []]
+            + [Release(uid, 1, "succeeded", ranks=ranks) for uid, ranks in freed or []],
             adoptions=[Adoption("ns", f"job-{uid}", uid, PLACEMENT) for uid in adopt or []],
         )  # fmt: skip
         return self.work.apply_record(self.sequence, encode(record))
@@ -106,11 +109,42 @@ def test_what_was_released_is_forgotten() -> None:
     history = History()
     history.round(placed=[("a", 1)])
     history.work.apply_outcome(outcome("a", "bound"))
-    history.round(release=[("a", 1)], evict=[("unknown", 1)])
+    history.round(release=[("a", 1)])
     assert history.work.attempts == {}
+    assert history.work.named("ns", "job-a") == []
+    assert history.work.over == [("a", 1)]
     assert history.step("a") is None
     history.round(placed=[("a", 2)])
     assert history.step("a", 2) == "bind"
+
+
+def test_what_breaks_a_rule_of_the_ledger_is_an_error() -> None:
+    history = History()
+    with pytest.raises(InvariantError):
+        history.round(evict=[("unknown", 1)])
+
+
+def test_released_ranks_are_nobodys_business() -> None:
+    history = History()
+    history.round(placed=[("a", 1)])
+    assert history.round(freed=[("a", [1])]) == [("a", 1)]
+    assert history.work.attempts["a", 1].gone == [1]
+    assert history.step("a") == "bind"
+    assert history.work.over == []
+
+
+def test_the_attempts_of_a_job_are_found_by_its_name() -> None:
+    history = History()
+    history.round(placed=[("a", 1), ("b", 1)])
+    assert history.work.named("ns", "job-a") == [("a", 1)]
+
+
+def test_gangs_that_hold_nothing_are_forgotten() -> None:
+    history = History()
+    history.round(placed=[("a", 1)])
+    assert list(history.work.fold.gangs) == ["a"]
+    history.round(release=[("a", 1)])
+    assert history.work.fold.gangs == {}
 
 
 def test_a_refusal_asks_for_nothing() -> None:
@@ -153,31 +187,27 @@ def test_a_record_of_a_reign_that_never_began_is_void() -> None:
     assert history.work.pending() == []
 
 
-def test_a_ledger_without_its_oldest_records_tells_its_reign_itself() -> None:
+def test_a_ledger_without_its_oldest_records_cannot_be_folded() -> None:
     history = History()
     history.work = Work()
     history.sequence = 40
-    history.round(placed=[("old", 1)], epoch=2)
-    history.round(placed=[("a", 1)], epoch=5)
-    history.round(placed=[("stale", 1)], epoch=4)
-    assert history.work.pending() == [("old", 1), ("a", 1)]
+    with pytest.raises(HistoryError):
+        history.round(placed=[("old", 1)], epoch=2)
 
 
-def test_unknown_kinds_are_skipped_and_counted() -> None:
+def test_unknown_kinds_are_void() -> None:
     history = History()
     history.sequence += 1
     assert history.work.apply_record(history.sequence, encode(TimerSeen(0))) == []
     history.round(placed=[("a", 1)])
-    assert (history.work.unknown, history.step("a")) == (1, "bind")
+    assert (history.work.voided, history.step("a")) == (1, "bind")
 
 
-def test_an_unreadable_record_changes_nothing_but_the_position() -> None:
+def test_an_unreadable_record_is_an_error_and_changes_nothing() -> None:
     history = History()
-    history.sequence += 1
     with pytest.raises(DecodeError):
-        history.work.apply_record(history.sequence, b"junk")
-    history.round(placed=[("a", 1)])
-    assert history.step("a") == "bind"
+        history.work.apply_record(history.sequence + 1, b"junk")
+    assert history.work.head == history.sequence
 
 
 def test_outcomes_of_what_is_over_are_dropped_once_the_ledger_is_folded() -> None:

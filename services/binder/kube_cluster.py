@@ -1,0 +1,358 @@
+"""A Kubernetes cluster as the binder sees it.
+
+A gang is bound as far as it can be now: what waits for a pod, or for its turn on a node, is taken up when the fact comes
+that it waits for. So nothing here blocks a gang that could go on, nor the eviction of one that waits.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from berth.formats.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
+from berth.formats.kube_events import Involved
+from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.kube_port import Api
+from schemas.facts import MembersSeen, PodsSeen, RankFailure
+from schemas.simulation import GangBound
+from services.binder import metrics
+from services.binder.cluster import Gang, NotYetError
+from services.binder.config import BinderConfig
+from services.binder.kube_eviction import KubeEviction
+from services.binder.members import Crew, Member, Members
+from services.binder.node_book import NodeBook
+from services.binder.pod_binding import PodBinding, PodLean, Verdict, Wish
+from services.binder.predicate_times import PredicateTimes
+from services.binder.turns import Slot, Turns
+from services.binder.work import AttemptKey
+
+_LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an attempt has come.
+
+    Attributes:
+        began_s: When it was first taken up.
+        nodes: Node of each rank.
+        chips: Chips of each rank, in the order of picking.
+        turns: When each rank that waits for its turn began to.
+    """
+
+    began_s: float
+    nodes: list[str]
+    chips: list[tuple[int, ...]]
+    done: set[int] = field(default_factory=set)
+    failures: dict[int, str] = field(default_factory=dict)
+    turns: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """A rank that may be bound now."""
+
+    rank: int
+    member: Member
+    card: NodeCard
+    devices: Mapping[str, BaseDevice]
+
+
+def say_nothing(_involved: Involved, _reason: str, _message: str) -> None:
+    """Where nobody writes Events."""
+
+
+def wake_nobody(_keys: list[AttemptKey]) -> None:
+    """Where nobody waits."""
+
+
+class KubeCluster:
+    """Binds and evicts pods of a Kubernetes cluster.
+
+    Attributes:
+        nodes: The nodes, to be kept up to date by a reflection; must be complete before anything is bound.
+        times: Times of decisions.
+        wake: Called with attempts for which something has changed.
+
+    Args:
+        api: The API server.
+        clock: Source of time.
+        config: Settings.
+        faults: Fault points.
+        tell: Called to write an Event: object, reason, message.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        config: BinderConfig,
+        *,
+        faults: FaultPoints | None = None,
+        tell: Callable[[Involved, str, str], None] = say_nothing,
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._tell = tell
+        self._binding = PodBinding(api, at_once=config.binds_at_once, faults=faults or FaultPoints())
+        self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
+        self._members = Members()
+        self._turns = Turns()
+        self._progress: dict[AttemptKey, _Progress] = {}
+        self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
+        self.nodes = NodeBook()
+        self.times = PredicateTimes()
+        self.wake: Callable[[list[AttemptKey]], None] = wake_nobody
+
+    def take_members(self, fact: MembersSeen) -> None:
+        """Take a fact of members."""
+        self._members.take(fact)
+
+    def take_pods(self, fact: PodsSeen) -> None:
+        """Take a fact of pods."""
+        self._free(self._turns.take(fact))
+
+    def forget(self, key: AttemptKey) -> None:
+        """An attempt is over."""
+        self._progress.pop(key, None)
+        self._free(self._turns.forget(*key))
+
+    async def bind(self, gang: Gang) -> GangBound:
+        """See :meth:`Cluster.bind`.
+
+        Raises:
+            NotYetError: Some pods do not exist yet, or wait for their turn on a node.
+            TransientError: The API server did not answer.
+            PoisonError: Placement or members are damaged.
+        """
+        try:
+            progress = self._progress_of(gang)
+            crew = self._members.of(gang.namespace, gang.name, gang.uid)
+            members = crew.rows if crew is not None else {}
+        except ValueError as error:
+            raise PoisonError(str(error)) from error
+        settled = progress.done.union(gang.gone)
+        todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
+        self._await_members(progress, [rank for rank in todo if rank not in members])
+        if crew is not None and not self._gives_up(progress):
+            ready, wait_s = self._ready(gang, progress, members, todo)
+            await self._bind_all(gang, progress, crew, ready)
+            if wait_s is not None and not self._gives_up(progress):
+                raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
+        del self._progress[gang.key]
+        return self._result(progress, todo)
+
+    def _progress_of(self, gang: Gang) -> _Progress:
+        found = self._progress.get(gang.key)
+        if found is None:
+            placement = gang.placement
+            found = _Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank())
+            self._progress[gang.key] = found
+        return found
+
+    def _gives_up(self, progress: _Progress) -> bool:
+        """Whether no more pods are to be bound."""
+        return bool(progress.failures) and self._config.partial == "undo"
+
+    def _await_members(self, progress: _Progress, missing: list[int]) -> None:
+        """Fail ranks for which there is no pod for too long.
+
+        Raises:
+            NotYetError: It is not that long.
+        """
+        if not missing or self._gives_up(progress):
+            return
+        left_s = progress.began_s + self._config.members_wait_s - self._clock.monotonic_s()
+        if left_s > 0:
+            raise NotYetError(f"{len(missing)} ranks have no pod yet", retry_after_s=left_s)
+        for rank in missing:
+            progress.failures[rank] = f"no pod has stood for this rank for {self._config.members_wait_s:g} s"
+
+    def _ready(
+        self, gang: Gang, progress: _Progress, members: Mapping[int, Member], todo: Iterable[int]
+    ) -> tuple[list[_Pod], float | None]:
+        """Pods that may be bound now, and how long the others may wait for their turn; None when no pod waits."""
+        ready: list[_Pod] = []
+        wait_s: float | None = None
+        for rank in todo:
+            if rank in progress.failures:
+                continue
+            card = self.nodes.get(progress.nodes[rank])
+            if card is None:
+                progress.failures[rank] = f"node {progress.nodes[rank]} is not there any more"
+                continue
+            pod = _Pod(rank, members[rank], card, card.devices())
+            slot = self._slot(gang, progress.chips[rank], pod)
+            if slot is None or self._turns.claim(slot, (*gang.key, rank)):
+                progress.turns.pop(rank, None)
+                ready.append(pod)
+                continue
+            left_s = self._wait_for(slot, gang, progress, rank)
+            if left_s > 0:
+                wait_s = left_s if wait_s is None else min(wait_s, left_s)
+        return ready, wait_s
+
+    def _slot(self, gang: Gang, chips: tuple[int, ...], pod: _Pod) -> Slot | None:
+        """Slot that a pod needs; None when it may be bound whoever else waits for chips."""
+        if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
+            return None
+        return Slot(pod.card.name, gang.placement.resource, len(chips))
+
+    def _wait_for(self, slot: Slot, gang: Gang, progress: _Progress, rank: int) -> float:
+        """Note that a rank waits for a slot; returns how many seconds more it may, 0 when it has failed."""
+        now_s = self._clock.monotonic_s()
+        left_s = progress.turns.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
+        if left_s > 0:
+            self._waiting.setdefault(slot, {})[gang.key] = None
+            return left_s
+        uid, attempt, other = self._turns.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
+        progress.failures[rank] = (
+            f"on node {slot.node} another pod with {slot.chips} chips (rank {other} of {uid}, attempt {attempt}) has not"
+            f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
+        )
+        return 0.0
+
+    async def _bind_all(self, gang: Gang, progress: _Progress, crew: Crew, ready: list[_Pod]) -> None:
+        """Bind pods that may be bound, all at once.
+
+        Raises:
+            TransientError: The API server did not answer for at least one of them.
+        """
+        errors: list[TransientError] = []
+        async with asyncio.TaskGroup() as group:
+            for pod in ready:
+                group.create_task(self._bind_one(gang, progress, crew, pod, errors), name="bind pod")
+        if errors and not self._gives_up(progress):
+            raise errors[0]
+
+    async def _bind_one(
+        self, gang: Gang, progress: _Progress, crew: Crew, pod: _Pod, errors: list[TransientError]
+    ) -> None:
+        rank = pod.rank
+        try:
+            verdict = await self._binding.bind(self._wish(gang, progress, crew, pod, pod.member))
+            if verdict.state == "replaced" and (now := self._member_now(gang, rank)) is not None:
+                crew, member = now
+                if member.uid != pod.member.uid:
+                    verdict = await self._binding.bind(self._wish(gang, progress, crew, pod, member))
+        except TransientError as error:
+            errors.append(error)  # it may be bound: the slot stays taken
+            return
+        except PoisonError as error:
+            verdict = Verdict("failed", f"pod {pod.member.pod}: {error.reason}")
+        metrics.PODS.labels(verdict.state).inc()
+        key = (*gang.key, rank)
+        if verdict.state != "bound":
+            progress.failures[rank] = verdict.reason
+            self._free(self._turns.let_go(key))
+            return
+        progress.done.add(rank)
+        if verdict.pod is not None:
+            self._note_time(verdict.pod)
+            if not verdict.pod.awaits_chips:
+                self._free(self._turns.let_go(key))
+
+    def _member_now(self, gang: Gang, rank: int) -> tuple[Crew, Member] | None:
+        crew = self._members.of(gang.namespace, gang.name, gang.uid)
+        member = crew.rows.get(rank) if crew is not None else None
+        return (crew, member) if crew is not None and member is not None else None
+
+    def _wish(self, gang: Gang, progress: _Progress, crew: Crew, pod: _Pod, member: Member) -> Wish:
+        described = BoundPod(
+            name=member.pod,
+            uid=member.uid,
+            resource=gang.placement.resource,
+            chips=progress.chips[pod.rank],
+            predicate_ns=self.times.next(pod.card.name, self._clock.now_ms()),
+            distributed=crew.fact.distributed,
+            rank_index=member.rank_index,
+            writes_real=crew.fact.writes_real,
+            share=gang.placement.share,
+            job=gang.name,
+            job_uid=gang.uid,
+            attempt=gang.attempt,
+            rank=pod.rank,
+        )
+        written = annotations(described, pod.card, pod.devices)
+        return Wish(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
+
+    def _result(self, progress: _Progress, todo: Iterable[int]) -> GangBound:
+        failures = [RankFailure(rank, progress.failures[rank]) for rank in sorted(progress.failures)]
+        if failures:
+            rest = [rank for rank in todo if rank not in progress.done and rank not in progress.failures]
+            failures += [RankFailure(rank, _LEFT_OUT) for rank in rest]
+        return GangBound(len(progress.done), failures)
+
+    async def evict(self, gang: Gang, *, reason: str) -> None:
+        """See :meth:`Cluster.evict`.
+
+        Raises:
+            TransientError: The API server did not answer.
+            PoisonError: It does not let us, or the placement is damaged.
+        """
+        self._progress.pop(gang.key, None)
+        crew = self._members.of(gang.namespace, gang.name, gang.uid)
+        try:
+            pods = await self._eviction.evict(gang, crew.rows if crew is not None else {})
+        except ValueError as error:
+            raise PoisonError(str(error)) from error
+        for pod in pods:
+            self._tell(involved_pod(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid), "Evicted", reason)
+        if not pods:
+            self._free(self._turns.forget(*gang.key))
+
+    async def recover(self, gangs: Iterable[Gang]) -> None:
+        """After a start: find pods that an earlier run bound and of which no fact speaks yet.
+
+        Args:
+            gangs: All live attempts of our own.
+
+        Raises:
+            TransientError: The API server did not answer.
+        """
+        errors: list[TransientError | PoisonError] = []
+        async with asyncio.TaskGroup() as group:
+            for gang in gangs:
+                crew = self._members.of(gang.namespace, gang.name, gang.uid)
+                chips = gang.placement.chips_by_rank()
+                for rank, member in crew.rows.items() if crew is not None else ():
+                    if rank >= len(chips) or self._turns.knows(gang.namespace, gang.name, (*gang.key, rank)):
+                        continue
+                    slot = Slot("", gang.placement.resource, len(chips[rank]))
+                    group.create_task(self._recover_one(gang, rank, member, slot, errors), name="look at pod")
+        if errors:
+            raise TransientError(errors[0].reason) from errors[0]
+
+    async def _recover_one(
+        self, gang: Gang, rank: int, member: Member, slot: Slot, errors: list[TransientError | PoisonError]
+    ) -> None:
+        try:
+            pod = await self._binding.look(gang.namespace, member.pod)
+        except (TransientError, PoisonError) as error:
+            errors.append(error)
+            return
+        if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
+            self._note_time(pod)
+            if slot.chips and pod.awaits_chips:
+                self._turns.hold(slot._replace(node=pod.spec.node_name), (*gang.key, rank))
+
+    def _note_time(self, pod: PodLean) -> None:
+        text = pod.metadata.annotation(PREDICATE_TIME)
+        if text != CONSUMED and text.isascii() and text.isdigit():
+            self.times.note(pod.spec.node_name, int(text))
+
+    def _free(self, slots: Iterable[Slot]) -> None:
+        """Wake those who wait for slots."""
+        keys: dict[AttemptKey, None] = {}
+        for slot in slots:
+            keys.update(self._waiting.pop(slot, {}))
+        if keys:
+            self.wake(list(keys))
+
+
+def involved_pod(namespace: str, name: str, uid: str) -> Involved:
+    """A pod as the object of an Event."""
+    return Involved(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)

@@ -1,0 +1,61 @@
+"""Which pod stands for which rank of a job. Pure."""
+
+from typing import NamedTuple
+
+from schemas.columns import unpack
+from schemas.facts import MembersSeen
+
+
+class Member(NamedTuple):
+    """A pod that stands for a rank."""
+
+    pod: str
+    uid: str
+    rank_index: str
+    is_stale: bool
+
+
+class Crew:
+    """Pods of one job request, decoded when first asked for."""
+
+    __slots__ = ("_rows", "fact")
+
+    def __init__(self, fact: MembersSeen) -> None:
+        self.fact = fact
+        self._rows: dict[int, Member] | None = None
+
+    @property
+    def rows(self) -> dict[int, Member]:
+        """Pods by rank, ascending.
+
+        Raises:
+            ValueError: The columns of the fact do not agree with one another.
+        """
+        if self._rows is None:
+            fact = self.fact
+            ranks = unpack(fact.rank, 4)
+            indexes = fact.rank_index or [""] * len(ranks)
+            stale = set(fact.stale)
+            columns = zip(ranks, fact.pods, fact.pod_uids, indexes, strict=True)
+            self._rows = {rank: Member(pod, uid, index, rank in stale) for rank, pod, uid, index in columns}
+        return self._rows
+
+
+class Members:
+    """Crews by job."""
+
+    def __init__(self) -> None:
+        self._crews: dict[tuple[str, str], Crew] = {}
+
+    def take(self, fact: MembersSeen) -> None:
+        """Take a fact, in place of the one before."""
+        name = (fact.namespace, fact.job)
+        if fact.rank or fact.hold:
+            self._crews[name] = Crew(fact)
+        else:
+            self._crews.pop(name, None)
+
+    def of(self, namespace: str, job: str, uid: str) -> Crew | None:
+        """Pods of a job request; None while there are none for the request with this uid."""
+        crew = self._crews.get((namespace, job))
+        return crew if crew is not None and crew.fact.uid == uid else None

@@ -1,0 +1,64 @@
+"""Nodes of the cluster, as far as annotations of pods speak of them."""
+
+from berth.formats.bind_annotations import NodeCard
+from berth.formats.kube_objects import Lean, Meta, NodeAddress
+from berth.formats.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
+from berth.runtime.kube_port import Change
+
+LABEL_CHIP_NAME = "node.kubernetes.io/npu.chip.name"
+
+
+class NodeStatusLean(Lean, frozen=True):
+    """Addresses of a node."""
+
+    addresses: list[NodeAddress] | None = None
+
+
+class NodeLean(Lean, frozen=True):
+    """The parts of a node that are read here."""
+
+    metadata: Meta = Meta()
+    status: NodeStatusLean = NodeStatusLean()
+
+
+class NodeBook:
+    """Cards of all nodes; takes what a reflection sees."""
+
+    def __init__(self) -> None:
+        self._cards: dict[str, NodeCard] = {}
+
+    def __len__(self) -> int:
+        return len(self._cards)
+
+    def get(self, name: str) -> NodeCard | None:
+        """Card of a node; None when there is no such node."""
+        return self._cards.get(name)
+
+    def replace(self, objects: list[NodeLean]) -> None:
+        """All nodes that there are."""
+        self._cards = {node.metadata.name: card_of(node) for node in objects}
+
+    def change(self, changes: list[tuple[Change, NodeLean]]) -> None:
+        """Changes, oldest first. The kubelet touches every node all the time: what says the same is kept."""
+        for change, node in changes:
+            if change == "DELETED":
+                self._cards.pop(node.metadata.name, None)
+                continue
+            card = card_of(node)
+            if self._cards.get(card.name) != card:
+                self._cards[card.name] = card
+
+
+def card_of(node: NodeLean) -> NodeCard:
+    """What is kept of a node."""
+    meta = node.metadata
+    addresses = node.status.addresses or ()
+    return NodeCard(
+        name=meta.name,
+        address=next((item.address for item in addresses if item.type == "InternalIP"), ""),
+        base_device_infos=meta.annotation(BASE_DEVICE_INFOS),
+        superpod_id=meta.annotation(SUPERPOD_ID),
+        server_index=meta.annotation(SERVER_INDEX),
+        rack_id=meta.annotation(RACK_ID),
+        chip_name=meta.label(LABEL_CHIP_NAME),
+    )

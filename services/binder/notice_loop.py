@@ -1,0 +1,191 @@
+"""Writes notices into the cluster: Events of gangs, conditions of their pods, Events of what else happens to pods.
+
+Nobody waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
+"""
+
+import asyncio
+import math
+from collections import deque
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.formats.kube_events import EventType, Involved, events_path, new_event, repeated, rfc3339
+from berth.formats.kube_objects import Lean, Meta
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.logs import logger
+from schemas.facts import MembersSeen
+from schemas.status import JobStatus
+from services.binder import metrics
+from services.binder.config import BinderConfig
+from services.binder.notices import Kind, Notices, Told
+from services.binder.pod_binding import pod_path
+
+_PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
+_EVENTS_MAX: Final = 10_000
+"""Events of pods that wait to be written; beyond, the oldest is dropped."""
+_TRIES: Final = 2
+_REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
+    "waiting": ("FailedScheduling", "Warning"),
+    "held": ("FailedScheduling", "Warning"),
+    "rejected": ("JobRejected", "Warning"),
+    "placed": ("Scheduled", "Normal"),
+}
+_UNSCHEDULABLE: Final = "Unschedulable"
+
+
+class _Named(Lean, frozen=True):
+    metadata: Meta = Meta()
+
+
+class _Counted(msgspec.Struct):
+    count: int = 0
+
+
+class NoticeLoop:
+    """The writer.
+
+    Args:
+        api: The API server.
+        clock: Source of time.
+        config: Settings.
+    """
+
+    def __init__(self, api: Api, clock: Clock, config: BinderConfig) -> None:
+        self._api = api
+        self._clock = clock
+        self._pause_s = 1 / config.notices_per_s if config.notices_per_s > 0 else math.inf
+        self._notices = Notices(again_s=config.notice_again_s, begun_ms=clock.now_ms())
+        self._events: deque[tuple[Involved, str, str]] = deque(maxlen=_EVENTS_MAX)
+        self._woken = asyncio.Event()
+        self._log = logger()
+
+    def take_members(self, fact: MembersSeen) -> None:
+        """Take a fact of members."""
+        self._notices.take_members(fact, self._clock.monotonic_s())
+        self._woken.set()
+
+    def take_status(self, status: JobStatus) -> None:
+        """Take a status."""
+        self._notices.take_status(status, self._clock.monotonic_s())
+        self._woken.set()
+
+    def tell(self, involved: Involved, reason: str, message: str) -> None:
+        """Write an Event, soon."""
+        if len(self._events) == _EVENTS_MAX:
+            metrics.NOTICES.labels("dropped").inc()
+        self._events.append((involved, reason, message))
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while math.isfinite(self._pause_s):
+            if self._events:
+                involved, reason, message = self._events.popleft()
+                await self._try(_Event(involved, reason, message, "Warning"))
+            elif (told := self._notices.next(self._clock.monotonic_s())) is not None:
+                await self._try(told)
+            else:
+                await self._wait()
+                continue
+            await asyncio.sleep(self._pause_s)
+
+    async def _wait(self) -> None:
+        self._woken.clear()
+        try:
+            async with asyncio.timeout(self._notices.wait_s(self._clock.monotonic_s())):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    async def _try(self, what: "_Event | Told") -> None:
+        """Write something, or count that it could not be written."""
+        for tries in range(1, _TRIES + 1):
+            try:
+                if isinstance(what, _Event):
+                    await self._event(what)
+                elif what.pod_uid:
+                    await self._condition(what)
+                else:
+                    reason, kind = _REASONS[what.word.kind]
+                    await self._event(_Event(await self._involved(what), reason, what.word.sentence, kind))
+            except TransientError as error:
+                if tries < _TRIES:
+                    await asyncio.sleep(max(error.retry_after_s, self._pause_s))
+                    continue
+                self._failed(what, error.reason)
+            except RefusedError as error:
+                if error.is_absent or error.is_conflict:  # who was to be told is gone
+                    metrics.NOTICES.labels("dropped").inc()
+                else:
+                    self._failed(what, error.reason)
+            except PoisonError as error:
+                self._failed(what, error.reason)
+            else:
+                metrics.NOTICES.labels("written").inc()
+            return
+
+    def _failed(self, what: "_Event | Told", reason: str) -> None:
+        metrics.NOTICES.labels("failed").inc()
+        about = what.involved.name if isinstance(what, _Event) else "/".join(what.job)
+        self._log.warning("notice not written", about=about, reason=reason)
+
+    async def _condition(self, told: Told) -> None:
+        now = rfc3339(self._clock.now_ms())
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": _UNSCHEDULABLE,
+            "message": told.word.sentence,
+            "lastTransitionTime": now,
+        }
+        body = {"metadata": {"uid": told.pod_uid}, "status": {"conditions": [condition]}}
+        await self._api.patch(f"{pod_path(told.job[0], told.pod)}/status", body, how="strategic")
+
+    async def _event(self, event: "_Event") -> None:
+        now_ms = self._clock.now_ms()
+        body = new_event(
+            event.involved,
+            reason=event.reason,
+            message=event.message,
+            kind=event.kind,
+            first_ms=now_ms,
+            last_ms=now_ms,
+        )
+        path = events_path(event.involved)
+        try:
+            await self._api.create(path, body)
+        except RefusedError as error:
+            if not error.is_conflict:
+                raise
+            one = f"{path}/{body.metadata.name}"
+            said = await self._api.get(one, _Counted)
+            await self._api.patch(one, repeated(said.count + 1, now_ms))
+
+    async def _involved(self, told: Told) -> Involved:
+        """Whom an Event of a gang is about: its PodGroup, else its controller, else its first pod."""
+        namespace, members = told.job[0], told.members
+        if members.podgroup:
+            path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"
+            try:
+                uid = (await self._api.get(path, _Named)).metadata.uid
+            except RefusedError as error:
+                self._log.debug("podgroup not found", podgroup=members.podgroup, reason=error.reason)
+            else:
+                return Involved(
+                    api_version=_PODGROUPS, kind="PodGroup", namespace=namespace, name=members.podgroup, uid=uid
+                )
+        owner = members.owner
+        if owner.name and owner.uid:
+            return Involved(kind=owner.kind, namespace=namespace, name=owner.name, uid=owner.uid)
+        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (told.job[1], "")
+        return Involved(api_version="v1", kind="Pod", namespace=namespace, name=pod, uid=uid)
+
+
+class _Event(NamedTuple):
+    involved: Involved
+    reason: str
+    message: str
+    kind: EventType

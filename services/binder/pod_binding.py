@@ -1,0 +1,249 @@
+"""One pod and one request: bind it, and find out what became of a request that was not simply taken.
+
+A Binding carries the annotations with it, so the API server sets node and annotations in one step. The pod's uid goes along
+as well, but older servers do not look at it: after every answer that leaves a doubt, the pod itself is read and compared.
+
+Source: specification, Kubernetes contracts, sections B.4 (7) and H4.
+"""
+
+import asyncio
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from berth.formats.bind_annotations import STALE
+from berth.formats.kube_objects import Lean, Meta
+from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
+from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.faults import FaultPoints
+from berth.runtime.kube_port import Api, RefusedError
+
+_TRIES: Final = 4
+"""Requests for one pod before the whole gang is taken up again later."""
+_AGAIN_S: Final = 0.05
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class PodSpecLean(Lean, frozen=True):
+    """Where a pod is."""
+
+    node_name: str = ""
+
+
+class PodStatusLean(Lean, frozen=True):
+    """How a pod is."""
+
+    phase: str = ""
+
+
+class PodLean(Lean, frozen=True):
+    """The parts of a pod that are read here."""
+
+    metadata: Meta = Meta()
+    spec: PodSpecLean = PodSpecLean()
+    status: PodStatusLean = PodStatusLean()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its containers have ended for good."""
+        return self.status.phase in _ENDED
+
+    @property
+    def awaits_chips(self) -> bool:
+        """Whether it is bound, and the device plug-in has not served it yet."""
+        meta = self.metadata
+        return (
+            bool(self.spec.node_name)
+            and self.status.phase in {"", "Pending"}
+            and meta.deletion_timestamp is None
+            and meta.annotation(PREDICATE_TIME) != CONSUMED
+        )
+
+    def belongs_to(self, uid: str, attempt: int) -> bool:
+        """Whether it was bound by an attempt of a job."""
+        meta = self.metadata
+        return bool(self.spec.node_name) and (meta.annotation(JOB_UID), meta.annotation(ATTEMPT)) == (uid, str(attempt))
+
+
+class Wish(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is to run on a node, with the annotations that say so.
+
+    Attributes:
+        is_stale: It bears annotations of an attempt that was rolled back; they go first.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    annotations: dict[str, str]
+    is_stale: bool = False
+
+    @property
+    def path(self) -> str:
+        """Path of the pod."""
+        return pod_path(self.namespace, self.pod)
+
+
+class Verdict(NamedTuple):
+    """What became of a wish: bound, failed for good, or another pod has the name (``replaced``).
+
+    ``pod`` is what the server showed, where it had to be asked.
+    """
+
+    state: Literal["bound", "failed", "replaced"]
+    reason: str = ""
+    pod: PodLean | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str]
+
+
+class _Target(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    kind: str = "Node"
+    api_version: str = "v1"
+
+
+class _Binding(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: _Meta
+    target: _Target
+    kind: str = "Binding"
+    api_version: str = "v1"
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """Path of a pod."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def binding_of(wish: Wish) -> bytes:
+    """Body of the request."""
+    meta = _Meta(wish.pod, wish.namespace, wish.uid, wish.annotations)
+    return msgspec.json.encode(_Binding(meta, _Target(wish.node)))
+
+
+def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
+    """What a pod says of a wish; None when nothing stands in its way, so it may be tried again."""
+    if pod is None:
+        return Verdict("failed", f"pod {wish.pod} is gone")
+    meta = pod.metadata
+    if meta.uid != wish.uid:
+        return Verdict("replaced", f"pod {wish.pod} was replaced: its uid is {meta.uid}, not {wish.uid}", pod)
+    if pod.spec.node_name == wish.node and all(
+        meta.annotation(key) == wish.annotations[key] for key in (JOB_UID, ATTEMPT, RANK)
+    ):
+        return Verdict("bound", pod=pod)
+    obstacle = ""
+    if pod.spec.node_name:
+        obstacle = f"is on node {pod.spec.node_name} already, bound by {_owner(meta)}"
+    elif meta.deletion_timestamp is not None:
+        obstacle = "is being deleted"
+    elif pod.has_ended:
+        obstacle = f"has ended: {pod.status.phase}"
+    return Verdict("failed", f"pod {wish.pod} {obstacle}", pod) if obstacle else None
+
+
+def _owner(meta: Meta) -> str:
+    if not meta.annotation(JOB_UID):
+        return "another scheduler"
+    return f"{meta.annotation(JOB)} ({meta.annotation(JOB_UID)}), attempt {meta.annotation(ATTEMPT)}"
+
+
+class PodBinding:
+    """Binds pods, a bounded number at a time.
+
+    Args:
+        api: The API server.
+        at_once: Requests under way at the same time.
+        faults: Fault points ``bind.before`` and ``bind.after``.
+    """
+
+    def __init__(self, api: Api, *, at_once: int, faults: FaultPoints) -> None:
+        self._api = api
+        self._gate = asyncio.Semaphore(at_once)
+        self._faults = faults
+
+    async def bind(self, wish: Wish) -> Verdict:
+        """Carry out a wish.
+
+        Raises:
+            TransientError: The server did not answer often enough; the pod may be bound or not.
+        """
+        if wish.is_stale and (verdict := await self._clean(wish)) is not None:
+            return verdict
+        path, body = f"{wish.path}/binding", binding_of(wish)
+        error: TransientError | RefusedError
+        for _ in range(_TRIES):
+            try:
+                async with self._gate:
+                    self._faults.hit("bind.before")
+                    await self._api.create(path, body)
+                    self._faults.hit("bind.after")
+                return Verdict("bound")
+            except RefusedError as refused:
+                error = refused
+            except AmbiguousError as unclear:
+                error = unclear
+            except TransientError as busy:
+                error = busy
+                await asyncio.sleep(busy.retry_after_s)  # nothing was changed: the same request again
+                continue
+            verdict = await self._after(wish, error)
+            if verdict is not None:
+                return verdict
+            await asyncio.sleep(_AGAIN_S)
+        raise TransientError(f"binding of pod {wish.pod}: {error.reason}") from error
+
+    async def _after(self, wish: Wish, error: TransientError | RefusedError) -> Verdict | None:
+        if not isinstance(error, RefusedError) or error.is_conflict:
+            return judge(await self.look(wish.namespace, wish.pod), wish)
+        if error.is_absent:
+            return Verdict("failed", f"pod {wish.pod} is gone")
+        return Verdict("failed", f"pod {wish.pod} is refused: {error.reason}")
+
+    async def _clean(self, wish: Wish) -> Verdict | None:
+        """Remove what an attempt that was rolled back left; a verdict when the pod cannot be bound any more.
+
+        The version of the pod goes along: a binding that an earlier run sent may land at any moment, and must keep its
+        annotations.
+
+        Raises:
+            TransientError: The server did not answer, or the pod changes all the time.
+        """
+        for _ in range(_TRIES):
+            pod = await self.look(wish.namespace, wish.pod)
+            verdict = judge(pod, wish)
+            if verdict is not None or pod is None:
+                return verdict
+            left = {key: None for key in STALE if key in (pod.metadata.annotations or {})}
+            if not left:
+                return None
+            meta = {"uid": wish.uid, "resourceVersion": pod.metadata.resource_version, "annotations": left}
+            try:
+                async with self._gate:
+                    await self._api.patch(wish.path, {"metadata": meta})
+            except RefusedError as error:
+                if not error.is_conflict and not error.is_absent:
+                    return Verdict("failed", f"old annotations of pod {wish.pod} cannot be removed: {error.reason}")
+            else:
+                return None
+        raise TransientError(f"pod {wish.pod} changes all the time")
+
+    async def look(self, namespace: str, name: str) -> PodLean | None:
+        """A pod as it is now; None when there is none.
+
+        Raises:
+            RefusedError: The server does not let us.
+        """
+        try:
+            async with self._gate:
+                return await self._api.get(pod_path(namespace, name), PodLean)
+        except RefusedError as error:
+            if error.is_absent:
+                return None
+            raise

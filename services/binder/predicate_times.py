@@ -1,0 +1,41 @@
+"""Times of decisions that pods carry: strictly increasing on each node. Pure.
+
+The device plug-in serves the pod with the smallest time first, so two pods of one node must never share one, and a later
+decision must never look like an earlier one: not within a millisecond of the clock, not when the clock is set back, and not
+after a restart.
+
+Source: specification, node and chip, section 10; Kubernetes contracts, sections B.2 and H4.
+"""
+
+from typing import Final
+
+from schemas.units import UnixMs
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class PredicateTimes:
+    """The last time of each node."""
+
+    def __init__(self) -> None:
+        self._floor_ns = 0
+        self._last_ns: dict[str, int] = {}
+
+    def begin_after(self, at_ms: UnixMs) -> None:
+        """Give no time at or before the end of a millisecond: an earlier run may have given it."""
+        self._floor_ns = max(self._floor_ns, (at_ms + 1) * _NS_PER_MS)
+
+    def note(self, node: str, predicate_ns: int) -> None:
+        """A pod of a node bears this time."""
+        self._last_ns[node] = max(self._last_ns.get(node, 0), predicate_ns)
+
+    def next(self, node: str, now_ms: UnixMs) -> int:
+        """Time for the next pod of a node, in ns since 1970: that of the clock, or the first one that is free."""
+        found = max(now_ms * _NS_PER_MS, self._floor_ns, self._last_ns.get(node, 0) + 1)
+        self._last_ns[node] = found
+        return found
+
+    def forget(self, node: str) -> None:
+        """A node has left: what returns under its name has no pods of ours, and no time below the floor."""
+        last_ns = self._last_ns.pop(node, 0)
+        self._floor_ns = max(self._floor_ns, last_ns + 1)
