@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import structlog
 from berth.runtime import life, logs
 from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.errors import FatalError
+from berth.runtime.server import free_ports
 
 
 @pytest.fixture(autouse=True)
@@ -229,6 +232,32 @@ def test_a_process_that_finds_no_bus_exits_1_and_says_where_it_looked(tmp_path: 
     _, err = (process := started(tmp_path, settings)).communicate(timeout=30)
     assert process.returncode == 1
     assert "127.0.0.1:1" in err.splitlines()[-1]
+
+
+def test_probes_answer_while_the_bus_is_looked_for(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    process = started(tmp_path, f'[bus]\nurl = "nats://127.0.0.1:1"\n[probes]\nport = {port}\n')
+    assert process.stderr is not None
+    listening = json.loads(process.stderr.readline())
+    assert (listening["event"], listening["port"]) == ("probes answer", port)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
+        assert answer.status == 200
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
+    assert (caught.value.code, caught.value.read()) == (503, b"the bus has not been reached yet\n")
+    caught.value.close()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_process_whose_secret_is_not_there_exits_2_and_names_it(tmp_path: Path) -> None:
+    settings = '[bus]\nuser = "berth"\npassword_file = "/nowhere/secret"\n'
+    _, err = (process := started(tmp_path, settings)).communicate(timeout=30)
+    assert process.returncode == 2
+    assert json.loads(err.splitlines()[-1])["reason"] == (
+        "setting bus.password_file is '/nowhere/secret': a file that can be read (No such file or directory)"
+    )
 
 
 def test_a_process_that_is_asked_to_stop_while_it_connects_exits_0(tmp_path: Path) -> None:
