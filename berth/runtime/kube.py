@@ -104,7 +104,10 @@ class KubeApi:
         return await self._http.request("POST", path, body=_encoded(body))
 
     async def update(self, path: str, body: Body) -> bytes:
-        """PUT; the server's answer."""
+        """PUT; the server's answer.
+
+        One whose connection broke is sent again, once: a 409 may then speak of what we wrote ourselves.
+        """
         return await self._http.request("PUT", path, body=_encoded(body))
 
     async def patch(self, path: str, body: Body, *, how: PatchKind = "merge", field_manager: str = "") -> bytes:
@@ -216,7 +219,10 @@ async def _way(
     if address:
         account = _ServiceAccount(service_account / "token")
         endpoint = Endpoint(f"https://{address}", _tls(service_account / "ca.crt", "kube"))
-        await account.authorization(afresh=True)
+        try:
+            await account.authorization(afresh=True)
+        except TransientError as error:
+            raise ConfigError(field="kube", expected=f"the token of a service account ({error})") from error
         return endpoint, account
     if files:
         return await _Kubeconfig(files, config.context, "KUBECONFIG").read()
