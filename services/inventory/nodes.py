@@ -179,19 +179,19 @@ class Nodes:
         """Facts that differ from what was said."""
         self._settle()
         parts = leaving(self._said_names, self._domains)
-        first: list[NodesSeen] = []
+        first: dict[str, NodesSeen] = {}
         for domain, names in parts.items():
             stay = set(names)
             rows = [node for node in unpack_nodes(self._said[domain]) if node.name in stay]
-            first.append(pack_nodes(domain, rows, at_ms=at_ms))
+            first[domain] = pack_nodes(domain, rows, at_ms=at_ms)
         rest: list[NodesSeen] = []
         for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
             fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
-            if fact.names and (domain in parts or not _is_same(self._said.get(domain), fact)):
+            if fact.names and not _is_same(first.get(domain) or self._said.get(domain), fact):
                 rest.append(fact)
-            else:
+            elif domain not in first:
                 self._stale.discard(domain)
-        return Due(first, rest)
+        return Due(list(first.values()), rest)
 
     def say(self, fact: NodesSeen) -> None:
         """Note that a fact was said."""

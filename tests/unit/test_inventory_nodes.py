@@ -1,0 +1,188 @@
+import msgspec
+
+from berth.core.packing import unpack_nodes
+from berth.formats.kube_objects import Node
+from berth.formats.tor_config import TorConfig, read_tor_config
+from schemas.facts import NodesSeen
+from services.inventory.nodes import Due, Nodes, Use
+
+TOR = {
+    "tor_info": '{"server_list": [{"tor_ip": "sw1", "server": [{"server_ip": "ip-a"}, {"server_ip": "ip-b"}]},'
+    ' {"tor_ip": "sw2", "server": [{"server_ip": "ip-c", "slice_id": 4}]}]}',
+    "tor_level": "single_layer",
+}
+
+
+def node(name: str, *, address: str = "", chips: int = 8, cpu: str = "100", version: str = "1") -> Node:
+    infos: dict[str, object] = {f"Ascend910-{chip}": {} for chip in range(chips)}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "resourceVersion": version,
+                "annotations": {"baseDeviceInfos": msgspec.json.encode(infos).decode()} if chips else {},
+            },
+            "status": {
+                "allocatable": {"cpu": cpu, "memory": "1Gi", **({"huawei.com/Ascend910": str(chips)} if chips else {})},
+                "addresses": [{"type": "InternalIP", "address": address or f"ip-{name}"}],
+                "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": version}],
+            },
+        },
+        Node,
+    )
+
+
+def said(nodes: Nodes, at_ms: int = 1) -> dict[str, list[str]]:
+    """Say what is due; names in each fact, with ``-`` before the domain of those that come first."""
+    due = nodes.due(at_ms)
+    found: dict[str, list[str]] = {}
+    for mark, facts in (("-", due.leaving), ("", due.rest)):
+        for fact in facts:
+            found[mark + fact.domain] = [one.name for one in unpack_nodes(fact)]
+            nodes.say(fact)
+    return found
+
+
+def test_nodes_are_said_once() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a"), node("b")])
+    assert said(nodes) == {"bucket-all": ["a", "b"]}
+    assert said(nodes) == {}
+
+
+def test_a_node_that_only_lives_on_says_nothing() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a")])
+    said(nodes)
+    assert not nodes.put(node("a", version="2"))
+    assert not nodes.is_changed
+    assert nodes.due(2) == Due([], [])
+
+
+def test_what_could_not_be_said_is_due_again() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a")])
+    assert len(nodes.due(1).rest) == 1
+    assert len(nodes.due(2).rest) == 1
+
+
+def test_a_node_leaves_its_old_domain_before_it_joins_another() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a"), node("b"), node("c"), node("d")])
+    said(nodes)
+    nodes.place(read_tor_config(TOR))
+    assert said(nodes) == {"-bucket-all": ["d"], "leaf-sw1": ["a", "b"], "leaf-sw2": ["c"]}
+    assert said(nodes) == {}
+    nodes.remove("c")
+    assert said(nodes) == {"-leaf-sw2": []}
+    assert said(nodes) == {}
+
+
+def test_switches_are_said_with_their_nodes_in_order() -> None:
+    nodes = Nodes()
+    nodes.replace([node("c"), node("a"), node("b")])
+    nodes.place(read_tor_config(TOR))
+    said(nodes)
+    fact = nodes.switches_due(1)
+    assert fact is not None
+    assert [(leaf.name, leaf.address, leaf.nodes, leaf.positions) for leaf in fact.leaves] == [
+        ("sw1", "sw1", ["a", "b"], [0, 1]),
+        ("sw2", "sw2", ["c"], [4]),
+    ]
+    assert fact.level == "single_layer"
+    nodes.say_switches(fact)
+    assert nodes.switches_due(2) is None
+    nodes.place(TorConfig())
+    said(nodes)
+    gone = nodes.switches_due(3)
+    assert gone is not None
+    assert gone.leaves == []
+
+
+def test_without_switches_nothing_is_said_of_them() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a")])
+    said(nodes)
+    assert nodes.switches_due(1) is None
+
+
+def test_two_nodes_with_one_address_have_no_place_and_are_used_all_the_same() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a"), node("x", address="ip-a"), node("b")])
+    nodes.place(read_tor_config(TOR))
+    assert said(nodes) == {"bucket-all": ["a", "x"], "leaf-sw1": ["b"]}
+    reasons = nodes.address_reasons()
+    assert sorted(reasons) == ["a", "x"]
+    assert reasons["a"].startswith("node a: status.addresses InternalIP is 'ip-a', as on x")
+    nodes.remove("x")
+    assert said(nodes) == {"-bucket-all": [], "leaf-sw1": ["a", "b"]}
+    assert nodes.address_reasons() == {}
+
+
+def test_cpu_and_memory_of_others_are_taken_off() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a")])
+    use = Use("a", 0, 30_000, 24, counted=False)
+    nodes.use(None, use)
+    nodes.use(None, Use("a", 8, 10_000, 100, counted=True))
+    assert (nodes.free().chips, nodes.free().cpu_milli) == ({"huawei.com/Ascend910": 0}, 60_000)
+    fact = nodes.due(1).rest[0]
+    (found,) = unpack_nodes(fact)
+    assert (found.cpu_milli, found.memory_mib) == (70_000, 1000)
+    nodes.say(fact)
+    nodes.use(use, use._replace(cpu_milli=200_000))
+    assert unpack_nodes(nodes.due(2).rest[0])[0].cpu_milli == 0
+    nodes.use(use._replace(cpu_milli=200_000), None)
+    assert unpack_nodes(nodes.due(3).rest[0])[0].cpu_milli == 100_000
+
+
+def test_a_restart_says_only_what_has_changed_meanwhile() -> None:
+    first = Nodes()
+    first.replace([node("a"), node("b"), node("c"), node("d")])
+    first.place(read_tor_config(TOR))
+    due = first.due(1)
+    switches = first.switches_due(1)
+    facts: list[NodesSeen] = due.rest
+
+    again = Nodes()
+    again.restore(facts, switches)
+    again.replace([node("a"), node("b", cpu="7"), node("c"), node("d")])
+    assert said(again, 5) == {"leaf-sw1": ["a", "b"]}
+    assert again.switches_due(5) is None
+
+
+def test_places_of_an_earlier_run_hold_until_others_are_read() -> None:
+    first = Nodes()
+    first.replace([node("a"), node("c")])
+    first.place(read_tor_config(TOR))
+    due = first.due(1)
+    again = Nodes()
+    again.restore(due.rest, first.switches_due(1))
+    assert again.knows_switches
+    again.replace([node("a"), node("c")])
+    assert said(again) == {}
+    again.place(TorConfig())
+    assert said(again) == {"-leaf-sw1": [], "-leaf-sw2": [], "bucket-all": ["a", "c"]}
+
+
+def test_nodes_that_others_hold_up_give_nothing_free() -> None:
+    nodes = Nodes()
+    cordoned = msgspec.convert(
+        {
+            "metadata": {"name": "b"},
+            "spec": {"unschedulable": True},
+            "status": {"allocatable": {"cpu": "5"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        },
+        Node,
+    )
+    nodes.replace([node("a"), cordoned])
+    assert nodes.free().cpu_milli == 100_000
+
+
+def test_chips_that_come_late_are_noticed() -> None:
+    nodes = Nodes()
+    assert nodes.replace([node("a", chips=0), node("b")]) == {"a", "b"}
+    assert nodes.mask("a") == 0
+    assert nodes.mask("z") is None
+    assert nodes.put(node("a"))
+    assert nodes.replace([node("a")]) == {"b"}

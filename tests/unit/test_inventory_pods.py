@@ -1,0 +1,385 @@
+from typing import Any
+
+import msgspec
+
+from berth.formats.kube_objects import Node, Pod
+from berth.formats.kube_pods import PodAsks
+from schemas.columns import unpack, unpack_names
+from schemas.facts import JobSeen, PodPhase, PodsSeen
+from schemas.intake import JobRequest, Task
+from schemas.status import JobStatus
+from services.inventory.nodes import Nodes
+from services.inventory.pods import Pods
+from services.inventory.rows import Claim, read_row
+
+ASKS = PodAsks()
+RESOURCE = "huawei.com/Ascend910"
+P, R, T, S, F, G = (
+    PodPhase.PENDING,
+    PodPhase.RUNNING,
+    PodPhase.TERMINATING,
+    PodPhase.SUCCEEDED,
+    PodPhase.FAILED,
+    PodPhase.GONE,
+)
+
+
+def a_node(name: str, chips: int = 8) -> Node:
+    infos: dict[str, object] = {f"Ascend910-{chip}": {} for chip in range(chips)}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "annotations": {"baseDeviceInfos": msgspec.json.encode(infos).decode()}},
+            "status": {
+                "allocatable": {"cpu": "100", "memory": "100Gi", RESOURCE: str(chips)},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+        Node,
+    )
+
+
+def a_pod(name: str, **changes: Any) -> Pod:  # noqa: ANN401  # a builder for tests
+    """A running pod on node n1 with two chips; ``job`` gives it the annotations of a placement."""
+    asked = changes.get("asked", 2)
+    annotations = dict(changes.get("annotations", {}))
+    if "chips" in changes:
+        annotations[RESOURCE] = changes["chips"]
+    if "job" in changes:
+        job, uid, attempt, rank = changes["job"]
+        annotations |= {"berth/job": job, "berth/uid": uid, "berth/attempt": str(attempt), "berth/rank": str(rank)}
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "team",
+                "uid": changes.get("uid", f"uid-{name}"),
+                "annotations": annotations,
+                "creationTimestamp": changes.get("created", "2026-11-20T08:00:00Z"),
+                "deletionTimestamp": "2026-11-20T09:00:00Z" if changes.get("ending") else None,
+            },
+            "spec": {
+                "nodeName": changes.get("node", "n1"),
+                "containers": [
+                    {
+                        "name": "main",
+                        "resources": {
+                            "requests": {
+                                "cpu": "2",
+                                "memory": "1Gi",
+                                **({RESOURCE: str(asked)} if asked else {}),
+                            },
+                            "limits": {RESOURCE: str(asked)} if asked else {},
+                        },
+                    }
+                ],
+            },
+            "status": {"phase": changes.get("phase", "Running")},
+        },
+        Pod,
+    )
+
+
+def accepted(name: str, uid: str, pods: int, state: str = "accepted") -> JobSeen:
+    request = JobRequest("team", name, uid, RESOURCE, [Task("t", pods, 2)])
+    return JobSeen("team", name, uid, state, 1, request=request)  # type: ignore[arg-type]  # one of the states
+
+
+def status(name: str, uid: str, attempt: int, phase: str) -> JobStatus:
+    return JobStatus("team", name, uid, phase, 0, 0, attempt=attempt)  # type: ignore[arg-type]  # one of the phases
+
+
+class World:
+    """Two nodes, and what was said of the pods on them."""
+
+    def __init__(self, restored: list[PodsSeen] | None = None) -> None:
+        self.nodes = Nodes()
+        self.nodes.replace([a_node("n1"), a_node("n2")])
+        self.pods = Pods(self.nodes, stranger_ms=1000)
+        self.now_ms = 0
+        for seen in restored or []:
+            self.pods.restore(seen)
+
+    def put(self, *pods: Pod) -> None:
+        for pod in pods:
+            row = read_row(pod, ASKS)
+            assert row is not None
+            self.pods.put(row, self.now_ms)
+
+    def facts(self) -> list[PodsSeen]:
+        found: list[PodsSeen] = []
+        self.pods.wake(self.now_ms)
+        while facts := self.pods.due(self.now_ms):
+            assert len(found) < 20, "it never ends"
+            for fact in facts:
+                self.pods.say(fact)
+            found += facts
+        return found
+
+    def said(self) -> list[tuple[str, str, int, dict[int, tuple[str, PodPhase, int]]]]:
+        return [(fact.gang, fact.uid, fact.attempt, rows(fact)) for fact in self.facts()]
+
+
+def rows(fact: PodsSeen) -> dict[int, tuple[str, PodPhase, int]]:
+    names = unpack_names(fact.nodes)
+    columns = zip(unpack(fact.rank, 4), unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True)
+    return {rank: (names[index], PodPhase(phase), chips) for rank, index, phase, chips in columns}
+
+
+def test_a_pod_that_is_not_bound_is_no_row() -> None:
+    assert read_row(a_pod("a", node=""), ASKS) is None
+
+
+def test_a_bound_pod_as_a_row() -> None:
+    pod = a_pod("a", chips="Ascend910-1,Ascend910-0", job=("j", "u", 3, 7), phase="Pending")
+    row = read_row(pod, ASKS)
+    assert row is not None
+    assert (row.claim, row.phase, row.chips, row.asked) == (Claim("j", "u", 3, 7), P, 0b11, 2)
+    assert (row.cpu_milli, row.memory_mib, row.taken, row.reason) == (2000, 1024, False, "")
+
+
+def test_phases() -> None:
+    phases: list[tuple[dict[str, Any], PodPhase]] = [
+        ({"phase": "Pending"}, P),
+        ({"phase": "Unknown"}, R),
+        ({"phase": "Running", "ending": True}, T),
+        ({"phase": "Pending", "ending": True}, T),
+        ({"phase": "Failed", "ending": True}, F),
+        ({"phase": "Succeeded"}, S),
+    ]
+    for changes, phase in phases:
+        row = read_row(a_pod("a", **changes), ASKS)
+        assert row is not None
+        assert row.phase == phase
+
+
+def test_chips_really_mounted_outrank_those_decided() -> None:
+    pod = a_pod("a", chips="Ascend910-0,Ascend910-1", annotations={"huawei.com/AscendReal": "Ascend910-4,Ascend910-5"})
+    row = read_row(pod, ASKS)
+    assert row is not None
+    assert row.chips == 0b110000
+
+
+def test_bad_annotations_are_told_and_what_is_sure_counts() -> None:
+    cases = {
+        "Ascend910-0,Ascend910-x": (1, "names 'Ascend910-x'"),
+        "Ascend910-0,Ascend310P-1": (1, "names 'Ascend310P-1'"),
+        "Ascend910-0,Ascend910-0": (1, "each once"),
+        "Ascend910-64,Ascend910-2": (4, "names 'Ascend910-64'"),
+        ",".join(["Ascend910-0"] * 101): (0, "at most 100 chips, it has 101"),
+    }
+    for text, (chips, words) in cases.items():
+        row = read_row(a_pod("a", chips=text), ASKS)
+        assert row is not None
+        assert row.chips == chips
+        assert words in row.reason
+    row = read_row(a_pod("a", annotations={"berth/job": "j", "berth/uid": "u", "berth/attempt": "0"}), ASKS)
+    assert row is not None
+    assert row.claim is None
+    assert "berth/attempt is '0': expected a whole number from 1" in row.reason
+    assert "berth/rank is ''" in row.reason
+
+
+def test_a_gang_is_told_rank_by_rank_and_once() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 2))
+    world.put(a_pod("b", job=("j", "u", 1, 1), node="n2", chips="Ascend910-0,Ascend910-1", phase="Pending"))
+    world.put(a_pod("a", job=("j", "u", 1, 0), chips="Ascend910-2,Ascend910-3"))
+    (fact,) = world.facts()
+    assert (fact.gang, fact.uid, fact.attempt, fact.foreign, fact.resource) == ("j", "u", 1, False, RESOURCE)
+    assert rows(fact) == {0: ("n1", R, 0b1100), 1: ("n2", P, 0b11)}
+    assert unpack(fact.consumed, 1) == [1, 0]
+    assert (fact.cpu_milli, fact.memory_mib) == (2000, 1024)
+    assert world.facts() == []
+    consumed = {"predicate-time": "18446744073709551615"}
+    world.put(
+        a_pod(
+            "b", job=("j", "u", 1, 1), node="n2", chips="Ascend910-0,Ascend910-1", phase="Pending", annotations=consumed
+        )
+    )
+    assert unpack(world.facts()[0].consumed, 1) == [1, 1]
+
+
+def test_a_pod_with_all_chips_of_its_node_waits_for_nobody() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 1))
+    everything = ",".join(f"Ascend910-{chip}" for chip in range(8))
+    world.put(a_pod("a", job=("j", "u", 1, 0), chips=everything, asked=8, phase="Pending"))
+    assert unpack(world.facts()[0].consumed, 1) == [1]
+
+
+def test_a_pod_that_vanished_stays_as_gone_while_others_live() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 2))
+    world.put(a_pod("a", job=("j", "u", 1, 0)), a_pod("b", job=("j", "u", 1, 1)))
+    world.facts()
+    world.pods.remove("uid-a")
+    assert world.said() == [("j", "u", 1, {0: ("n1", G, 0), 1: ("n1", R, 0)})]
+    world.put(a_pod("b", job=("j", "u", 1, 1), phase="Succeeded"))
+    assert world.said() == [("j", "u", 1, {0: ("n1", G, 0), 1: ("n1", S, 0)})]
+    world.pods.remove("uid-b")
+    assert world.said() == []
+
+
+def test_when_the_last_of_an_incomplete_gang_is_gone_no_rank_is_left() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 3))
+    world.put(a_pod("a", job=("j", "u", 1, 0)), a_pod("b", job=("j", "u", 1, 1), ending=True))
+    world.facts()
+    world.pods.remove("uid-b")
+    world.pods.remove("uid-a")
+    assert world.said() == [("j", "u", 1, {})]
+    world.put(a_pod("c", job=("j", "u", 2, 0)))
+    assert world.said() == [("j", "u", 2, {0: ("n1", R, 0)})]
+
+
+def test_a_restart_goes_on_where_the_last_run_ended() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 2))
+    world.put(a_pod("a", job=("j", "u", 1, 0)), a_pod("b", job=("j", "u", 1, 1)))
+    world.put(a_pod("f", chips="Ascend910-7"), a_pod("g", chips="Ascend910-6", node="n2"))
+    facts = world.facts()
+    assert [fact.gang for fact in facts] == ["j", "pod/f", "pod/g"]
+
+    again = World(facts)
+    again.pods.note_job(accepted("j", "u", 2))
+    again.put(a_pod("b", job=("j", "u", 1, 1)), a_pod("f", chips="Ascend910-7"))
+    assert again.said() == [("j", "u", 1, {0: ("n1", G, 0), 1: ("n1", R, 0)}), ("pod/g", "uid-g", 0, {})]
+
+    third = World([*facts, *again.pods.due(0)])
+    third.pods.note_job(accepted("j", "u", 2))
+    assert third.said() == [("j", "u", 1, {0: ("n1", G, 0), 1: ("n1", G, 0)}), ("pod/f", "uid-f", 0, {}), ("pod/g", "uid-g", 0, {})]  # fmt: skip
+
+
+def test_a_restart_after_the_end_says_nothing() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 2))
+    world.put(a_pod("a", job=("j", "u", 1, 0)), a_pod("b", job=("j", "u", 1, 1)))
+    world.facts()
+    world.pods.remove("uid-a")
+    world.put(a_pod("b", job=("j", "u", 1, 1), phase="Succeeded"))
+    (last,) = world.facts()
+    again = World([last])
+    again.pods.note_job(accepted("j", "u", 2))
+    again.put(a_pod("b", job=("j", "u", 1, 1), phase="Succeeded"))
+    assert again.said() == []
+    without = World([last])
+    without.pods.note_job(accepted("j", "u", 2))
+    assert without.said() == []
+
+
+def test_pods_of_others_are_foreign_once_their_chips_are_known() -> None:
+    world = World()
+    world.put(a_pod("f", asked=2), a_pod("plain", asked=0))
+    assert world.said() == []
+    assert world.nodes.free().cpu_milli == 196_000
+    world.put(a_pod("f", asked=2, annotations={"huawei.com/AscendReal": "Ascend910-0,Ascend910-1"}))
+    (fact,) = world.facts()
+    assert (fact.gang, fact.uid, fact.attempt, fact.foreign) == ("pod/f", "uid-f", 0, True)
+    assert rows(fact) == {0: ("n1", R, 0b11)}
+    world.put(a_pod("f", phase="Succeeded", annotations={"huawei.com/AscendReal": "Ascend910-0,Ascend910-1"}))
+    assert world.said() == [("pod/f", "uid-f", 0, {})]
+    world.pods.remove("uid-f")
+    assert world.said() == []
+
+
+def test_what_pods_without_chips_use_is_taken_off_once() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 1))
+
+    def left() -> int:
+        due = world.nodes.due(1)
+        for fact in due.rest:
+            world.nodes.say(fact)
+        return unpack(due.rest[0].cpu_milli, 4)[0] if due.rest else -1
+
+    assert left() == 100_000
+    world.put(a_pod("plain", asked=0))
+    assert left() == 98_000
+    world.put(a_pod("f", chips="Ascend910-0"), a_pod("own", job=("j", "u", 1, 0), asked=0))
+    assert left() == -1
+    world.put(a_pod("plain", asked=0, phase="Succeeded"))
+    assert left() == 100_000
+    world.pods.remove("uid-plain")
+    assert left() == -1
+
+
+def test_a_name_that_another_pod_has_just_had_is_told_apart() -> None:
+    world = World()
+    world.put(a_pod("f", chips="Ascend910-0"))
+    world.facts()
+    world.pods.remove("uid-f")
+    world.put(a_pod("f", uid="second", chips="Ascend910-1"))
+    assert world.said() == [("pod/f/second", "second", 0, {0: ("n1", R, 2)}), ("pod/f", "uid-f", 0, {})]
+    world.pods.remove("second")
+    world.facts()
+    world.now_ms = 700_000
+    world.put(a_pod("f", uid="third", chips="Ascend910-1"))
+    assert [gang for gang, *_ in world.said()] == ["pod/f"]
+
+
+def test_pods_of_an_unknown_job_wait_for_word_of_it_and_are_adopted_then() -> None:
+    world = World()
+    world.put(a_pod("a", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    assert world.said() == []
+    assert world.pods.next_due_ms() == 1000
+    world.now_ms = 1000
+    assert world.said() == [("pod/a", "uid-a", 0, {0: ("n1", R, 1)})]
+    assert world.pods.next_due_ms() is None
+    world.pods.note_job(accepted("j", "u", 1))
+    assert world.said() == [("j", "u", 1, {0: ("n1", R, 1)}), ("pod/a", "uid-a", 0, {})]
+
+
+def test_pods_of_an_attempt_that_is_over_are_adopted() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 2))
+    world.pods.note_status(status("j", "u", 2, "waiting"))
+    world.put(a_pod("late", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    assert world.said() == [("pod/late", "uid-late", 0, {0: ("n1", R, 1)})]
+    world.put(a_pod("new", job=("j", "u", 2, 0), chips="Ascend910-1"))
+    assert world.said() == [("j", "u", 2, {0: ("n1", R, 2)})]
+    world.pods.note_status(status("j", "u", 2, "failed"))
+    assert world.said() == [("pod/new", "uid-new", 0, {0: ("n1", R, 2)})]
+
+
+def test_an_attempt_keeps_the_subject_while_its_pods_live() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "old", 1))
+    world.put(a_pod("a", job=("j", "old", 1, 0)))
+    world.facts()
+    world.pods.note_job(accepted("j", "new", 1))
+    world.put(a_pod("a", job=("j", "old", 1, 0), ending=True), a_pod("b", job=("j", "new", 1, 0), node="n2"))
+    assert world.said() == [("j", "old", 1, {0: ("n1", T, 0)})]
+    world.pods.remove("uid-a")
+    assert world.said() == [("j", "old", 1, {}), ("j", "new", 1, {0: ("n2", R, 0)})]
+
+
+def test_of_two_pods_with_one_rank_the_living_one_counts() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 1))
+    world.put(a_pod("a", job=("j", "u", 1, 0), phase="Failed", created="2026-11-20T09:00:00Z"))
+    world.put(a_pod("b", job=("j", "u", 1, 0), node="n2"))
+    assert world.said() == [("j", "u", 1, {0: ("n2", R, 0)})]
+
+
+def test_chips_that_the_node_does_not_have_are_told_and_not_counted() -> None:
+    world = World()
+    world.put(a_pod("f", chips="Ascend910-0,Ascend910-9"))
+    assert world.said() == [("pod/f", "uid-f", 0, {0: ("n1", R, 1)})]
+    assert list(world.pods.reasons) == ["uid-f"]
+    assert world.pods.reasons["uid-f"].startswith("pod team/f: its chips 9 are none of node n1")
+    world.nodes.put(a_node("n1", chips=16))
+    world.pods.touch_nodes(["n1"])
+    assert world.said() == [("pod/f", "uid-f", 0, {0: ("n1", R, 0x201)})]
+    assert world.pods.reasons == {}
+
+
+def test_a_large_gang_is_told_in_one_piece() -> None:
+    world = World()
+    world.nodes.replace([a_node(f"n{index}") for index in range(5000)])
+    world.pods.note_job(accepted("j", "u", 5000))
+    world.put(*(a_pod(f"p{index}", job=("j", "u", 1, index), node=f"n{index}") for index in range(5000)))
+    (fact,) = world.facts()
+    assert unpack(fact.rank, 4) == list(range(5000))
+    world.put(a_pod("p7", job=("j", "u", 1, 7), node="n7", phase="Succeeded"))
+    (fact,) = world.facts()
+    assert fact.phase[7] == S
