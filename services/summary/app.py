@@ -1,0 +1,169 @@
+"""Wiring of the summary writer: reflect pods, PodGroups, nodes and summaries, take up what is there, then write."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.kube import KubeApi
+from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus
+from berth.runtime.probes import readiness
+from services.summary.book import Book
+from services.summary.config import SummaryConfig
+from services.summary.loop import Loop
+from services.summary.store import Store
+from services.summary.views import LABEL
+
+T = TypeVar("T")
+
+
+async def serve(bus: Bus, clock: Clock, config: SummaryConfig, stop: asyncio.Event) -> None:
+    """Write summaries until ``stop`` is set.
+
+    Raises:
+        ConfigError: There is no way to an API server.
+        TransientError: The bus did not answer at the start.
+    """
+    await bus.ensure_streams(replicas=config.bus.replicas)
+    async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-summary") as api:
+        await write_on(api, bus, clock, config, stop)
+
+
+async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop: asyncio.Event) -> None:
+    """Write summaries through ``api`` until ``stop`` is set.
+
+    Raises:
+        TransientError: The bus did not answer at the start.
+    """
+    book = Book(kept_s=config.kept_s)
+    store = Store(api, bus, clock)
+    loop = Loop(book, store, clock, config)
+    await store.load_events()
+    dirty = loop.dirty.set
+    pods = _Handler[Pod](
+        book.set_pod,
+        lambda pod: book.drop_pod(pod.metadata.uid),
+        lambda all_: book.keep_pods(pod.metadata.uid for pod in all_),
+        dirty,
+    )
+    groups = _Handler[PodGroup](
+        book.set_group,
+        lambda group: book.drop_group((group.metadata.namespace, group.metadata.name)),
+        lambda all_: book.keep_groups((group.metadata.namespace, group.metadata.name) for group in all_),
+        dirty,
+    )
+    nodes = _Handler[Node](book.set_node, lambda _: None, lambda _: None, dirty)
+    reflections = [
+        api.reflect("/api/v1/nodes", Node, nodes),
+        api.reflect(
+            "/api/v1/configmaps", ConfigMap, _Summaries(store, dirty), params={"labelSelector": f"{LABEL}=true"}
+        ),
+        api.reflect("/api/v1/pods", Pod, pods),
+    ]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(item.run(), name="reflect") for item in reflections]
+        tasks.append(group.create_task(_groups(api, groups, config), name="reflect PodGroups"))
+        working = group.create_task(_work(reflections, groups, book, store, loop, stop), name="write")
+        working.add_done_callback(lambda _: [task.cancel() for task in tasks])
+
+
+async def _work(
+    reflections: list[Reflection],
+    groups: "_Handler[PodGroup]",
+    book: Book,
+    store: Store,
+    loop: Loop,
+    stop: asyncio.Event,
+) -> None:
+    readiness.wait("pods, nodes and summaries are listed")
+    async with asyncio.TaskGroup() as group:
+        listed = group.create_task(_all_listed(reflections, groups), name="wait for lists")
+        asked = group.create_task(stop.wait(), name="wait for stop")
+        await asyncio.wait({listed, asked}, return_when=asyncio.FIRST_COMPLETED)
+        listed.cancel()
+        asked.cancel()
+    if stop.is_set():
+        return
+    book.restore(store.found)
+    store.found = []
+    readiness.ready()
+    logger().info("ready", summaries=len(store.there))
+    await loop.run(stop)
+
+
+async def _all_listed(reflections: list[Reflection], groups: "_Handler[PodGroup]") -> None:
+    for item in reflections:
+        await item.synced.wait()
+    await groups.known.wait()
+
+
+async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig) -> None:
+    """Reflect PodGroups as soon as the server serves them."""
+    while True:
+        try:
+            if await api.serves("scheduling.volcano.sh/v1beta1", "podgroups"):
+                break
+            handler.known.set()
+            wait_s = config.kinds_retry_s
+        except TransientError as error:
+            wait_s = max(error.retry_after_s, config.retry_wait_s)
+        await asyncio.sleep(wait_s)
+    await api.reflect("/apis/scheduling.volcano.sh/v1beta1/podgroups", PodGroup, handler).run()
+
+
+class _Handler(Generic[T]):
+    """Puts what a reflection sees into the book."""
+
+    def __init__(
+        self,
+        put: Callable[[T], None],
+        drop: Callable[[T], None],
+        keep: Callable[[list[T]], None],
+        dirty: Callable[[], None],
+    ) -> None:
+        self._put = put
+        self._drop = drop
+        self._keep = keep
+        self._dirty = dirty
+        self.known = asyncio.Event()
+        """Set once it is known which objects there are, or that the server has none of the kind."""
+
+    def replace(self, objects: list[T]) -> None:
+        """All objects that there are."""
+        self._keep(objects)
+        for item in objects:
+            self._put(item)
+        self.known.set()
+        self._dirty()
+
+    def change(self, changes: list[tuple[Change, T]]) -> None:
+        """Changes, oldest first."""
+        for what, item in changes:
+            if what == "DELETED":
+                self._drop(item)
+            else:
+                self._put(item)
+        self._dirty()
+
+
+class _Summaries:
+    """Lets the store see what becomes of the ConfigMaps."""
+
+    def __init__(self, store: Store, dirty: Callable[[], None]) -> None:
+        self._store = store
+        self._dirty = dirty
+
+    def replace(self, objects: list[ConfigMap]) -> None:
+        """All summaries that there are."""
+        self._store.replace(objects)
+        self._dirty()
+
+    def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        """Summaries that changed."""
+        self._store.change(changes)
+        if self._store.strayed:
+            self._dirty()

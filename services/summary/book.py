@@ -1,0 +1,238 @@
+"""All summaries: which jobs there are, what each one's ConfigMaps should be, and when the next one goes. Pure.
+
+Two jobs of different kinds with one name in a namespace want the same ConfigMap; the one that was seen first has it.
+
+Source: specification, Kubernetes contracts, sections C.1 and C.3.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.pod_annotations import SERIAL_NUMBER
+from berth.formats.rank_table import INITIALIZING
+from services.summary.record import STATUSES, Chunk, JobStatus, NodeView, Operator, Record, Seen, advance, chunks
+from services.summary.views import RING, GroupView, JobName, PodView, group_view, is_summary, pod_view
+
+_NPU: Final = "huawei.com/npu"
+Place = tuple[str, str]
+"""(namespace, name of a ConfigMap)"""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What the ConfigMaps of a job should be from now on."""
+
+    job: JobName
+    chunks: list[Chunk]
+    """In order; none: they are to be deleted."""
+
+
+class Book:
+    """Jobs and their summaries.
+
+    Args:
+        kept_s: How long the summary of a job that is gone is kept.
+    """
+
+    def __init__(self, *, kept_s: int) -> None:
+        self._kept_s = kept_s
+        self._pods: dict[str, PodView] = {}
+        self._groups: dict[Place, GroupView] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._pods_of: dict[str, dict[str, PodView]] = {}
+        self._groups_of: dict[str, dict[Place, GroupView]] = {}
+        self._records: dict[str, Record] = {}
+        self._holders: dict[Place, str] = {}
+        """Job (uid) that has the name of a summary."""
+        self._touched: dict[str, None] = {}
+        self._said: dict[str, list[Chunk]] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def set_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now."""
+        view = pod_view(pod)
+        before = self._pods.get(pod.metadata.uid)
+        if view == before:
+            return
+        self.drop_pod(pod.metadata.uid)
+        if view is not None:
+            self._pods[view.uid] = view
+            self._pods_of.setdefault(view.job.uid, {})[view.uid] = view
+            self._touched[view.job.uid] = None
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        view = self._pods.pop(uid, None)
+        if view is not None:
+            _remove(self._pods_of, view.job.uid, uid)
+            self._touched[view.job.uid] = None
+
+    def keep_pods(self, uids: Iterable[str]) -> None:
+        """Only these pods are there."""
+        for uid in sorted(self._pods.keys() - set(uids)):
+            self.drop_pod(uid)
+
+    def set_group(self, group: PodGroup) -> None:
+        """Take a PodGroup as it is now."""
+        place = (group.metadata.namespace, group.metadata.name)
+        view = group_view(group)
+        if view == self._groups.get(place):
+            return
+        self.drop_group(place)
+        if view is not None:
+            self._groups[place] = view
+            self._groups_of.setdefault(view.job.uid, {})[place] = view
+            self._touched[view.job.uid] = None
+
+    def drop_group(self, place: Place) -> None:
+        """A PodGroup is gone."""
+        view = self._groups.pop(place, None)
+        if view is not None:
+            _remove(self._groups_of, view.job.uid, place)
+            self._touched[view.job.uid] = None
+
+    def keep_groups(self, places: Iterable[Place]) -> None:
+        """Only these PodGroups are there."""
+        for place in sorted(self._groups.keys() - set(places)):
+            self.drop_group(place)
+
+    def set_node(self, node: Node) -> None:
+        """Take a node as it is now; what its running jobs say of it follows with their next change."""
+        self._nodes[node.metadata.name] = NodeView(node.metadata.annotation(SERIAL_NUMBER))
+
+    def restore(self, found: Iterable[ConfigMap]) -> None:
+        """Take up the summaries that an earlier run wrote, before the first :meth:`settle`."""
+        parts: dict[tuple[str, str], dict[int, ConfigMap]] = {}
+        for item in found:
+            if is_summary(item):
+                data = item.data or {}
+                index = _number(data.get("cm_index", ""))
+                parts.setdefault((item.metadata.namespace, data["job_id"]), {})[index] = item
+        for (namespace, uid), chunks_found in sorted(parts.items()):
+            if 0 in chunks_found and uid not in self._records:
+                self._restore(namespace, uid, chunks_found)
+
+    def _restore(self, namespace: str, uid: str, found: dict[int, ConfigMap]) -> None:
+        data = found[0].data or {}
+        labels = found[0].metadata.labels or {}
+        status: JobStatus = next((word for word in STATUSES if word == data.get("job_status")), "pending")
+        total = max(_number(data.get("total", "")), 1)
+        tables = [(found[index].data or {}).get("hccl.json", "") for index in range(total) if index in found]
+        job = JobName(namespace, "", data.get("job_name", ""), uid)
+        self._records[uid] = Record(
+            job=job,
+            time_s=_number(data.get("time", "")),
+            status=status,
+            operator=Operator.DELETE if data.get("operator") == Operator.DELETE else Operator.ADD,
+            delete_s=_number(data.get("deleteTime", "")),
+            framework=data.get("framework", ""),
+            sid=data.get("sid", ""),
+            resource="" if RING[0] in labels else _NPU,
+            tables=[table or INITIALIZING for table in tables],
+            shared=data.get("sharedTorIp", ""),
+            master=data.get("masterAddr", ""),
+        )
+        self._holders.setdefault((namespace, job.name), uid)
+        self._touched[uid] = None
+
+    def settle(self, now_s: int) -> list[Change]:
+        """What changed for the jobs that something happened to, in order of namespace, name and uid."""
+        for uid, record in self._records.items():
+            if record.operator == Operator.DELETE and record.delete_s + self._kept_s <= now_s:
+                self._touched[uid] = None
+        found: dict[str, Change] = {}
+        while self._touched:  # the end of one job may give its name to another
+            touched, self._touched = sorted(self._touched), {}
+            for uid in touched:
+                found.update({change.job.uid: change for change in self._settle(uid, now_s)})
+        return sorted(
+            found.values(),
+            key=lambda change: (change.job.namespace, change.job.name, bool(change.chunks), change.job.uid),
+        )
+
+    def next_due_s(self) -> int | None:
+        """When the next summary is to be deleted; None for never."""
+        due = [item.delete_s + self._kept_s for item in self._records.values() if item.operator == Operator.DELETE]
+        return min(due, default=None)
+
+    def wanted(self, uid: str) -> list[Chunk]:
+        """ConfigMaps that a job should have; none when it should have none."""
+        return self._said.get(uid, [])
+
+    def _settle(self, uid: str, now_s: int) -> list[Change]:
+        seen = Seen(
+            sorted(self._pods_of.get(uid, {}).values(), key=lambda pod: pod.name),
+            next((view for _, view in sorted(self._groups_of.get(uid, {}).items())), None),
+        )
+        job = seen.pods[0].job if seen.pods else seen.group.job if seen.group is not None else None
+        record = self._records.get(uid)
+        gone: list[Change] = []
+        if record is None:
+            if job is None or not self._is_told(seen):
+                return []
+            holder = self._holders.get((job.namespace, job.name), uid)
+            if holder != uid:
+                if holder in self._pods_of or holder in self._groups_of:
+                    return []  # that one lives: two kinds of jobs with one name
+                gone = [self._forget(self._records[holder])]
+            self._holders[job.namespace, job.name] = uid
+            record = self._records[uid] = Record(job=job, time_s=now_s)
+        elif job is not None:
+            record.job = job
+        was = record.operator
+        advance(record, seen, self._nodes, now_s)
+        if record.operator != was and record.operator == Operator.DELETE:
+            self._touched.update(dict.fromkeys(self._namesakes(record.job)))
+        if record.operator == Operator.DELETE and record.delete_s + self._kept_s <= now_s:
+            return [*gone, self._forget(record)]
+        wanted = chunks(record)
+        if wanted == self._said.get(uid):
+            return gone
+        self._said[uid] = wanted
+        return [*gone, Change(record.job, wanted)]
+
+    @staticmethod
+    def _is_told(seen: Seen) -> bool:
+        """Whether a job gets a summary: it has a PodGroup or asks for chips, and shares none."""
+        if any(pod.is_shared for pod in seen.pods) or (seen.group is not None and seen.group.is_shared):
+            return False
+        return seen.group is not None or any(pod.resource for pod in seen.pods)
+
+    def _namesakes(self, job: JobName) -> list[str]:
+        """Other jobs (uid) of the same name that are there."""
+        views = [view.job for view in self._pods.values()] + [view.job for view in self._groups.values()]
+        return sorted(
+            {
+                other.uid
+                for other in views
+                if (other.namespace, other.name) == (job.namespace, job.name) and other.uid != job.uid
+            }
+        )
+
+    def _forget(self, record: Record) -> Change:
+        job = record.job
+        place = (job.namespace, job.name)
+        del self._records[job.uid]
+        self._said.pop(job.uid, None)
+        if self._holders.get(place) == job.uid:
+            del self._holders[place]
+            self._touched.update(dict.fromkeys(self._namesakes(job)))
+        return Change(job, [])
+
+
+def _number(text: str) -> int:
+    """A whole number, as summaries hold it; 0 for any other text."""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _remove(
+    index: dict[str, dict[str, PodView]] | dict[str, dict[Place, GroupView]], uid: str, key: str | Place
+) -> None:
+    found = index[uid]
+    del found[key]  # type: ignore[arg-type]  # the key is of the index's own type
+    if not found:
+        del index[uid]

@@ -1,0 +1,26 @@
+"""Settings of the summary writer."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from berth.runtime.config import ServiceConfig
+from berth.runtime.kube_config import KubeConfig
+
+
+class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the summary writer."""
+
+    kube: KubeConfig = KubeConfig()
+    settle_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
+    """How long changes are gathered before summaries are made of them."""
+    kept_s: Annotated[int, Meta(ge=0, le=86_400)] = 60
+    """How long the summary of a job that is gone says so before it is deleted."""
+    writes_at_once: Annotated[int, Meta(ge=1, le=256)] = 8
+    """ConfigMaps that are written at the same time."""
+    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
+    """First pause after a write that failed; it doubles ..."""
+    retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
+    """... up to this."""
+    kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
+    """Pause between two looks for PodGroups where the server does not serve them."""

@@ -1,0 +1,145 @@
+"""The writer at work: changes are gathered, jobs are brought up to date a few at a time, each by one hand only."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from berth.runtime.clock import Clock
+from berth.runtime.errors import ShellError
+from berth.runtime.logs import logger
+from services.summary import metrics
+from services.summary.book import Book
+from services.summary.config import SummaryConfig
+from services.summary.store import Store
+from services.summary.views import JobName
+
+_IDLE_S: Final = 3_600.0
+_TRIES_QUIET: Final = 2
+"""Tries that fail without a warning."""
+
+
+class Loop:
+    """Brings ConfigMaps and events in line with the book.
+
+    Args:
+        book: What should be.
+        store: What is.
+        clock: Source of time.
+        config: Settings.
+    """
+
+    def __init__(self, book: Book, store: Store, clock: Clock, config: SummaryConfig) -> None:
+        self._book = book
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self.dirty = asyncio.Event()
+        self._jobs: dict[str, JobName] = {}
+        self._ready: dict[str, None] = {}
+        self._busy: dict[str, None] = {}
+        self._tries: dict[str, int] = {}
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
+        self._woken = asyncio.Event()
+        self._stopping = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set, then finish what is in hand."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._config.writes_at_once):
+                group.create_task(self._hand(), name=f"hand {number}")
+            stopping = group.create_task(self._end(stop), name="wait for stop")
+            while not stop.is_set():
+                self.dirty.clear()
+                self._settle()
+                await self._rest(stop)
+            await stopping
+        for timer in self._waiting.values():
+            timer.cancel()
+
+    async def _end(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._stopping = True
+        self.dirty.set()
+        self._woken.set()
+
+    async def _rest(self, stop: asyncio.Event) -> None:
+        """Wait for a change or for a deletion that is due, then gather what comes with it."""
+        due_s = self._book.next_due_s()
+        wait_s = _IDLE_S if due_s is None else max(due_s - self._clock.now_ms() / 1000, 0.0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s + self._config.settle_s):
+                await self.dirty.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._config.settle_s):
+                await stop.wait()
+
+    def _settle(self) -> None:
+        for change in self._book.settle(self._clock.now_ms() // 1000):
+            self._jobs[change.job.uid] = change.job
+            self._wake(change.job.uid)
+        for uid in self._store.strayed:
+            if uid in self._jobs:
+                self._wake(uid)
+        self._store.strayed.clear()
+        metrics.JOBS.set(len(self._book))
+
+    def _wake(self, uid: str) -> None:
+        self._ready[uid] = None
+        self._woken.set()
+
+    async def _hand(self) -> None:
+        while True:
+            while (uid := next((one for one in self._ready if one not in self._busy), None)) is None:
+                if self._stopping:
+                    return
+                self._woken.clear()
+                await self._woken.wait()
+            if self._stopping and uid in self._tries:
+                del self._ready[uid]
+                continue
+            del self._ready[uid]
+            self._busy[uid] = None
+            try:
+                await self._write(self._jobs[uid])
+            finally:
+                del self._busy[uid]
+                if self._ready:
+                    self._woken.set()
+
+    async def _write(self, job: JobName) -> None:
+        wanted = self._book.wanted(job.uid)
+        try:
+            count = await self._store.become(job, wanted)
+        except ShellError as error:
+            self._later(job, error)
+            return
+        self._tries.pop(job.uid, None)
+        metrics.WRITES.inc(count)
+        if count:
+            state = wanted[0].data["job_status"] if wanted else "gone"
+            logger().info("summary written", namespace=job.namespace, job=job.name, state=state, chunks=len(wanted))
+        if not wanted and job.uid not in self._ready:
+            self._jobs.pop(job.uid, None)
+
+    def _later(self, job: JobName, error: ShellError) -> None:
+        metrics.FAILURES.inc()
+        tries = self._tries[job.uid] = self._tries.get(job.uid, 0) + 1
+        wait_s = min(self._config.retry_wait_s * 2 ** min(tries - 1, 20), self._config.retry_wait_max_s)
+        if tries > _TRIES_QUIET:
+            logger().warning(
+                "summary not written",
+                namespace=job.namespace,
+                job=job.name,
+                tries=tries,
+                reason=str(error),
+                wait_s=wait_s,
+            )
+        previous = self._waiting.pop(job.uid, None)
+        if previous is not None:
+            previous.cancel()
+        self._waiting[job.uid] = asyncio.get_running_loop().call_later(wait_s, self._again, job.uid)
+
+    def _again(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        if uid in self._jobs:
+            self._wake(uid)

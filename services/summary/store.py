@@ -1,0 +1,193 @@
+"""Summaries on the API server and on the bus: what is there, and how it becomes what should be there."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from berth.formats.kube_objects import ConfigMap
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.subjects import StreamName
+from schemas.summary import JobSummary
+from services.summary.book import Place
+from services.summary.record import Chunk
+from services.summary.views import JobName, is_summary
+
+_FORBIDDEN: Final = 403
+_DIGEST_BYTES: Final = 16
+
+
+class There(msgspec.Struct, frozen=True):
+    """A ConfigMap that is there."""
+
+    job_uid: str
+    digest: bytes
+
+
+class Store:
+    """The ConfigMaps that are there, and the events that were published.
+
+    Args:
+        api: The API server.
+        bus: Where events go.
+        clock: Source of time.
+    """
+
+    def __init__(self, api: Api, bus: Bus, clock: Clock) -> None:
+        self._api = api
+        self._bus = bus
+        self._clock = clock
+        self.there: dict[Place, There] = {}
+        self.found: list[ConfigMap] = []
+        """The first list, until it was taken up."""
+        self.strayed: dict[str, None] = {}
+        """Jobs (uid) of which somebody else changed a ConfigMap."""
+        self._told: dict[str, bytes] = {}
+        """Digest of the last event of each subject."""
+
+    async def load_events(self) -> None:
+        """Learn which events were published already."""
+        for stored in await self._bus.read(StreamName.SUMMARY):
+            try:
+                event = decode(stored.data, JobSummary)
+            except DecodeError as error:
+                logger().warning("summary event unreadable", subject=stored.subject, reason=error.reason)
+                continue
+            self._told[stored.subject] = _digest({}, event.data)
+
+    def replace(self, objects: list[ConfigMap]) -> None:
+        """All summaries that there are."""
+        self.found = objects
+        before, self.there = self.there, {}
+        for item in objects:
+            self._take(item)
+        for place in before.keys() - self.there.keys():
+            self.strayed[before[place].job_uid] = None
+
+    def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        """Summaries that were written or deleted, by us or by others."""
+        for what, item in changes:
+            place = (item.metadata.namespace, item.metadata.name)
+            before = self.there.get(place)
+            if what == "DELETED":
+                self.there.pop(place, None)
+            else:
+                self._take(item)
+            if before is not None and before != self.there.get(place):
+                self.strayed[before.job_uid] = None
+
+    def _take(self, item: ConfigMap) -> None:
+        if not is_summary(item):
+            return
+        data = item.data or {}
+        self.there[item.metadata.namespace, item.metadata.name] = There(
+            data["job_id"], _digest(item.metadata.labels or {}, data)
+        )
+
+    async def become(self, job: JobName, wanted: list[Chunk]) -> int:
+        """Make the ConfigMaps of a job what they should be; returns how many were written or deleted.
+
+        The first chunk is written last: who waits for it finds the others. Surplus ones go at the end.
+
+        Raises:
+            TransientError: The server or the bus did not answer; what was done is done.
+            RefusedError: The server will not have it.
+        """
+        count = 0
+        for index in reversed(range(len(wanted))):
+            count += await self._write(wanted[index])
+        keep = {(chunk.namespace, chunk.name) for chunk in wanted}
+        surplus = [place for place, item in self.there.items() if item.job_uid == job.uid and place not in keep]
+        for namespace, name in sorted(surplus):
+            await self._api.delete(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+            self.there.pop((namespace, name), None)
+            count += 1
+        await self._tell(job, wanted)
+        return count
+
+    async def _write(self, chunk: Chunk) -> int:
+        place = (chunk.namespace, chunk.name)
+        digest = _digest(chunk.labels, chunk.data)
+        before = self.there.get(place)
+        if before is not None and before.digest == digest:
+            return 0
+        folder = f"/api/v1/namespaces/{chunk.namespace}/configmaps"
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"namespace": chunk.namespace, "name": chunk.name, "labels": chunk.labels},
+            "data": chunk.data,
+        }
+        try:
+            if before is None:
+                await self._api.create(folder, body)
+            else:
+                await self._api.update(f"{folder}/{chunk.name}", body)
+        except RefusedError as error:
+            if before is None and error.cause == "AlreadyExists":
+                await self._api.update(f"{folder}/{chunk.name}", body)
+            elif before is not None and error.is_absent:
+                await self._api.create(folder, body)
+            elif error.status == _FORBIDDEN and "being terminated" in str(error):
+                return 0  # the namespace goes, and all of it
+            else:
+                raise
+        self.there[place] = There(chunk.data["job_id"], digest)
+        return 1
+
+    async def _tell(self, job: JobName, wanted: list[Chunk]) -> None:
+        """Publish what differs from the last events.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        subjects = self._bus.subjects
+        for index, chunk in enumerate(wanted):
+            event = JobSummary(
+                namespace=job.namespace,
+                name=chunk.name,
+                job=job.name,
+                job_uid=job.uid,
+                chunk=index,
+                total=len(wanted),
+                data=chunk.data,
+                at_ms=self._clock.now_ms(),
+            )
+            await self._publish(subjects.summary(job.namespace, job.uid, index), event)
+        index = len(wanted)
+        while (subject := subjects.summary(job.namespace, job.uid, index)) in self._told:
+            event = JobSummary(
+                namespace=job.namespace,
+                name="",
+                job=job.name,
+                job_uid=job.uid,
+                chunk=index,
+                total=len(wanted),
+                deleted=True,
+                at_ms=self._clock.now_ms(),
+            )
+            await self._publish(subject, event)
+            index += 1
+
+    async def _publish(self, subject: str, event: JobSummary) -> None:
+        digest = _digest({}, event.data)
+        if self._told.get(subject) == digest:
+            return
+        try:
+            await self._bus.publish(subject, encode(event))
+        except TransientError:
+            self._told.pop(subject, None)
+            raise
+        self._told[subject] = digest
+
+
+def _digest(labels: Mapping[str, str], data: Mapping[str, str]) -> bytes:
+    """Mark of a ConfigMap's labels and data; equal marks mean equal content."""
+    text = msgspec.json.encode([sorted(labels.items()), sorted(data.items())])
+    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()

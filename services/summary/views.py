@@ -1,0 +1,150 @@
+"""What a summary needs of pods, PodGroups and ConfigMaps, read from the lean objects. Pure.
+
+Source: specification, Kubernetes contracts, sections B.2, B.3 and C.
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.formats.kube_objects import ConfigMap, Container, Pod, PodGroup
+from berth.formats.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
+from berth.formats.rank_table import Configuration, read_configuration
+
+LABEL: Final = "outside-job-info"
+"""Label of every summary; the fabric controller selects by it."""
+RING: Final = ("ring-controller.atlas", "ascend-910")
+"""Second label, except for jobs of the resource ``huawei.com/npu``."""
+PREFIX: Final = "job-summary-"
+MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
+SCHEDULE_POLICY: Final = "huawei.com/schedule_policy"
+SOFT_SHARE: Final = "chip1-softShareDev"
+CUSTOM_KEY: Final = "custom-job-key"
+CUSTOM_ID: Final = "custom-job-id"
+FRAMEWORK: Final = "framework"
+APP: Final = "app"
+_MASTER: Final = "MASTER_ADDR"
+_NPU: Final = "huawei.com/npu"
+_SHARED: Final = "1"
+_COUNT_MAX: Final = 1_000_000
+
+
+class JobName(msgspec.Struct, frozen=True, gc=False):
+    """Whose summary it is: the controller of pods and of their PodGroup."""
+
+    namespace: str
+    kind: str
+    name: str
+    uid: str
+
+
+class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod, as far as summaries read it."""
+
+    job: JobName
+    name: str
+    uid: str
+    phase: str
+    is_ending: bool
+    node: str
+    host_ip: str
+    resource: str
+    """Resource name of its chips; empty for a pod without."""
+    rank: int | None
+    configuration: Configuration | None
+    shared_switch: str
+    """Address of the leaf switch that it shares with other jobs; empty when it shares none."""
+    master: str
+    minimum: int
+    labels: dict[str, str]
+    """Only those that stand in a summary."""
+    is_shared: bool
+    container_ids: dict[str, str]
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A PodGroup, as far as summaries read it."""
+
+    job: JobName
+    name: str
+    minimum: int
+    labels: dict[str, str]
+    is_shared: bool
+
+
+def pod_view(pod: Pod) -> PodView | None:
+    """View of a pod; None for one that nothing controls: it belongs to no job."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    owner = meta.controller
+    if owner is None:
+        return None
+    containers = spec.containers or []
+    resource = next(filter(None, (_resource(container) for container in containers)), "")
+    rank = meta.annotation(RANK_INDEX)
+    return PodView(
+        job=JobName(meta.namespace, owner.kind, owner.name, owner.uid),
+        name=meta.name,
+        uid=meta.uid,
+        phase=status.phase,
+        is_ending=bool(meta.deletion_timestamp),
+        node=spec.node_name,
+        host_ip=status.host_ip,
+        resource=resource,
+        rank=_number(rank),
+        configuration=read_configuration(meta.annotation(configuration_key(resource))) if resource else None,
+        shared_switch=meta.annotation("sharedTorIp") if meta.annotation("isSharedTor") == _SHARED else "",
+        master=next((item.value for box in containers for item in box.env or () if item.name == _MASTER), ""),
+        minimum=_number(meta.annotation(MIN_AVAILABLE)) or 0,
+        labels=_told(meta.labels),
+        is_shared=meta.annotation(SCHEDULE_POLICY) == SOFT_SHARE,
+        container_ids={item.name: item.container_id for item in status.container_statuses or () if item.container_id},
+    )
+
+
+def group_view(group: PodGroup) -> GroupView | None:
+    """View of a PodGroup; None for one that nothing controls."""
+    meta = group.metadata
+    owner = meta.controller
+    if owner is None:
+        return None
+    return GroupView(
+        job=JobName(meta.namespace, owner.kind, owner.name, owner.uid),
+        name=meta.name,
+        minimum=max(group.spec.min_member or 0, _number(meta.annotation(MIN_AVAILABLE)) or 0),
+        labels=_told(meta.labels),
+        is_shared=meta.annotation(SCHEDULE_POLICY) == SOFT_SHARE,
+    )
+
+
+def labels_of(resource: str) -> dict[str, str]:
+    """Labels of a job's summary."""
+    labels = {LABEL: "true"}
+    if resource != _NPU:
+        labels[RING[0]] = RING[1]
+    return labels
+
+
+def is_summary(found: ConfigMap) -> bool:
+    """Whether a ConfigMap with the label is a summary, and not something else that bears it."""
+    return found.metadata.name.startswith(PREFIX) and bool((found.data or {}).get("job_id"))
+
+
+def _told(labels: dict[str, str] | None) -> dict[str, str]:
+    """Labels that a summary may show: the framework, and the user's own name of the job."""
+    if not labels:
+        return {}
+    key = labels.get(CUSTOM_KEY, "")
+    names = (FRAMEWORK, APP, CUSTOM_KEY, CUSTOM_ID, key)
+    return {name: labels[name] for name in names if name in labels}
+
+
+def _resource(container: Container) -> str:
+    asked = container.resources.requests if container.resources is not None else None
+    return next((name for name in sorted(asked or ()) if name.startswith(RESOURCE_PREFIX)), "")
+
+
+def _number(text: str) -> int | None:
+    """A whole number of at least 0, as annotations hold it; None for any other text."""
+    if not (text.isascii() and text.isdigit()) or int(text[:10]) > _COUNT_MAX:
+        return None
+    return int(text)

@@ -1,0 +1,183 @@
+"""The summary writer on an API server and a bus in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.kube_port import RefusedError
+from schemas.envelope import decode
+from schemas.subjects import StreamName
+from schemas.summary import JobSummary
+from services.summary.app import write_on
+from services.summary.config import SummaryConfig
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.fake_kube import FakeKube
+from tests.support.waiting import until
+
+MAPS = "/api/v1/namespaces/team-a/configmaps"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/team-a/podgroups"
+OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "llm", "uid": "u-llm", "controller": True}
+GROUP = {
+    "metadata": {"name": "llm-u", "ownerReferences": [OWNER], "labels": {"framework": "pytorch"}},
+    "spec": {"minMember": 1},
+}
+CONFIGURATION = (
+    '{"pod_name":"llm-0","host_ip":"192.0.2.1","super_pod_id":-2,"devices":[{"device_id":"0","device_ip":"10.0.0.1"}]}'
+)
+
+
+class Desk:
+    """An API server and a bus that outlive the service."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.kube = FakeKube(clock=self.clock)
+        self.server = FakeServer(self.clock)
+        self.bus = FakeBus(self.server, "c")
+        self.config = SummaryConfig(settle_s=0.01, retry_wait_s=0.01, kept_s=60)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        await self.bus.ensure_streams()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write_on(self.kube, self.bus, self.clock, self.config, stop))
+            try:
+                yield
+            finally:
+                stop.set()
+
+    def group(self) -> None:
+        self.kube.put(GROUPS, GROUP)
+
+    def pod(self, phase: str) -> None:
+        annotations = {
+            "hccl/rankIndex": "0",
+            "ascend.kubectl.kubernetes.io/ascend-910-configuration": CONFIGURATION,
+        }
+        requests = {"requests": {"huawei.com/Ascend910": "1"}}
+        self.kube.put(
+            "/api/v1/namespaces/team-a/pods",
+            {
+                "metadata": {"name": "llm-0", "uid": "p0", "annotations": annotations, "ownerReferences": [OWNER]},
+                "spec": {"nodeName": "n", "containers": [{"name": "main", "resources": requests}]},
+                "status": {"phase": phase, "hostIP": "192.0.2.1"},
+            },
+        )
+
+    def data(self, name: str = "job-summary-llm") -> dict[str, str]:
+        found: dict[str, str] = self.kube.object(f"{MAPS}/{name}")["data"]
+        return found
+
+    def names(self) -> list[str]:
+        return [item["metadata"]["name"] for item in self.kube.objects(MAPS)]
+
+    def status(self) -> str:
+        return self.data()["job_status"] if "job-summary-llm" in self.names() else ""
+
+    async def until_status(self, status: str) -> None:
+        await until(lambda: self.status() == status, deadline_s=5, what=f"the summary says {status}")
+
+    def writes(self) -> int:
+        return sum(call.method in {"POST", "PUT", "DELETE"} and "configmaps" in call.path for call in self.kube.calls)
+
+    async def events(self) -> list[JobSummary]:
+        return [decode(stored.data, JobSummary) for stored in await self.bus.read(StreamName.SUMMARY)]
+
+
+async def test_a_job_is_told_from_its_group_until_it_is_gone() -> None:
+    desk = Desk()
+    desk.group()
+    async with desk.running():
+        await desk.until_status("pending")
+        desk.pod("Running")
+        await desk.until_status("running")
+        assert desk.data()["masterAddr"] == "192.0.2.1"
+        desk.pod("Succeeded")
+        await desk.until_status("complete")
+        desk.kube.confirm("/api/v1/namespaces/team-a/pods/llm-0")
+        desk.kube.confirm(f"{GROUPS}/llm-u")
+        await until(lambda: desk.data()["operator"] == "delete", deadline_s=5, what="the summary says delete")
+        (event,) = await desk.events()
+        assert (event.data, event.name, event.total) == (desk.data(), "job-summary-llm", 1)
+        desk.clock.advance(61)
+        desk.kube.put("/api/v1/nodes", {"metadata": {"name": "n"}})  # an event lets it look at the clock
+        await until(lambda: desk.names() == [], deadline_s=5, what="the summary is deleted")
+    (event,) = await desk.events()
+    assert (event.deleted, event.data) == (True, {})
+
+
+async def test_a_restart_writes_nothing_and_mends_what_changed_meanwhile() -> None:
+    desk = Desk()
+    desk.group()
+    desk.pod("Running")
+    async with desk.running():
+        await desk.until_status("running")
+    told = desk.writes()
+    async with desk.running():
+        desk.kube.put(
+            "/api/v1/namespaces/team-b/configmaps",
+            {"metadata": {"name": "other", "labels": {"outside-job-info": "true"}}},
+        )
+        desk.kube.put(
+            MAPS,
+            {
+                "metadata": {"name": "job-summary-llm-1", "labels": {"outside-job-info": "true"}},
+                "data": {**desk.data(), "cm_index": "1"},
+            },
+        )
+        await until(lambda: desk.names() == ["job-summary-llm"], deadline_s=5, what="a surplus chunk is deleted")
+    assert desk.writes() == told + 1
+    assert len(await desk.events()) == 1
+    desk.pod("Failed")
+    async with desk.running():
+        await desk.until_status("failed")
+
+
+async def test_a_summary_that_somebody_deletes_or_changes_is_written_again() -> None:
+    desk = Desk()
+    desk.group()
+    async with desk.running():
+        await desk.until_status("pending")
+        desk.kube.confirm(f"{MAPS}/job-summary-llm")
+        await until(lambda: "job-summary-llm" in desk.names(), deadline_s=5, what="it is there again")
+        desk.kube.put(
+            MAPS,
+            {
+                "metadata": {"name": "job-summary-llm", "labels": {"outside-job-info": "true"}},
+                "data": {"job_id": "u-llm", "job_status": "odd"},
+            },
+        )
+        await desk.until_status("pending")
+
+
+async def test_failures_are_tried_again_until_the_summary_stands() -> None:
+    desk = Desk()
+    desk.kube.fail(TransientError("busy"), method="POST", part="configmaps", times=3)
+    desk.kube.fail(AmbiguousError("broke off"), method="POST", part="configmaps", landed=True)
+    desk.group()
+    async with desk.running():
+        await desk.until_status("pending")
+        desk.kube.fail(RefusedError("forbidden", status=403, cause="Forbidden"), method="PUT", part="configmaps")
+        desk.pod("Running")
+        await desk.until_status("running")
+        await until(lambda: len(desk.server.streams) > 0, deadline_s=5, what="events")
+    (event,) = await desk.events()
+    assert event.data["job_status"] == "running"
+
+
+async def test_a_server_without_pod_groups_has_summaries_too() -> None:
+    desk = Desk()
+    desk.kube = FakeKube(clock=desk.clock, unserved={"podgroups"})
+    desk.pod("Running")
+    async with desk.running():
+        await desk.until_status("running")
+
+
+async def test_a_stop_before_the_first_list_ends_it() -> None:
+    desk = Desk()
+    desk.kube.fail(TransientError("not there"), method="GET", part="podgroups", times=100)
+    async with desk.running():
+        pass
