@@ -5,7 +5,6 @@ import asyncio
 import structlog
 
 from berth.runtime.clock import Clock
-from berth.runtime.config import ConfigError
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from services.scorer.config import ScorerConfig
@@ -16,17 +15,16 @@ async def serve(bus: Bus, clock: Clock, config: ScorerConfig, stop: asyncio.Even
     """Answer score requests of one shard until asked to stop.
 
     Raises:
-        ConfigError: ``shard`` is not below ``shards``.
+        ConfigError: The number of the shard is not below ``shards``, or its name has none.
     """
-    if config.shard >= config.shards:
-        raise ConfigError(field="shard", value=str(config.shard), expected=f"below shards, which is {config.shards}")
+    number = config.number()
     await bus.ensure_streams(replicas=config.bus.replicas)
-    shard = Shard(bus, clock, shard=config.shard, shards=config.shards)
+    shard = Shard(bus, clock, shard=number, shards=config.shards)
     await shard.start()
-    answering = await bus.serve(bus.subjects.score(config.shard), shard.answer, queue=f"shard-{config.shard}")
+    answering = await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
     advancing = await bus.serve(bus.subjects.advance, shard.advance)
     readiness.ready()
-    structlog.get_logger().info("ready", shard=config.shard, shards=config.shards, nodes=len(shard.state.table))
+    structlog.get_logger().info("ready", shard=number, shards=config.shards, nodes=len(shard.state.table))
     await stop.wait()
     await answering.stop()
     await advancing.stop()
