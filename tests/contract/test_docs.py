@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from berth.runtime.config import ServiceConfig
+from berth.runtime.kube_config import KubeConfig
 from schemas.subjects import StreamName, Subjects
 
 ROOT = Path(__file__).parents[2]
@@ -87,10 +88,15 @@ def test_settings_of_every_service_are_documented_with_their_defaults() -> None:
     agree(rows("Every service"), fields(ServiceConfig, ""))
 
 
+def test_settings_of_every_service_on_kubernetes_are_documented_with_their_defaults() -> None:
+    agree(rows("Every service on Kubernetes"), fields(KubeConfig, "kube."))
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_settings_of_a_service_are_documented_with_their_defaults(service: str) -> None:
     own = fields(settings_of(service), "")
-    agree(rows(service), {name: value for name, value in own.items() if name not in fields(ServiceConfig, "")})
+    shared = {"kube", *fields(ServiceConfig, ""), *fields(KubeConfig, "kube.")}
+    agree(rows(service), {name: value for name, value in own.items() if name not in shared})
 
 
 def test_every_stream_is_documented_with_its_limits() -> None:
