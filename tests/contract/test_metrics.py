@@ -17,7 +17,19 @@ TABLE = dict(
         re.MULTILINE,
     )
 )
-UNITS = ("_seconds", "_bytes", "_total", "_sequence", "_gangs", "_pods", "_chips", "_nodes", "_allocations", "_ready")
+UNITS = (
+    "_seconds",
+    "_bytes",
+    "_jobs",
+    "_total",
+    "_sequence",
+    "_gangs",
+    "_pods",
+    "_chips",
+    "_nodes",
+    "_allocations",
+    "_ready",
+)
 BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
 
 
