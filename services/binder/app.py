@@ -225,6 +225,9 @@ class _Intake:
             for key in self.work.over:
                 self.kube.forget(key)
         self.work.over.clear()
+        if self.notices is not None:
+            for attempt in filter(None, map(self.work.attempts.get, touched)):
+                self.notices.hush(attempt.namespace, attempt.name)
         self._wake(touched)
 
     def take_fact(self, stored: Stored) -> None:

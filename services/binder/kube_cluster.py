@@ -305,7 +305,7 @@ class KubeCluster:
             self._free(self._turns.forget(*gang.key))
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
-        """After a start: find pods that an earlier run bound and of which no fact speaks yet.
+        """After a start: look at pods that an earlier run may have bound, unless facts say that they have their chips.
 
         Args:
             gangs: All live attempts of our own.
@@ -319,7 +319,7 @@ class KubeCluster:
                 crew = self._members.of(gang.namespace, gang.name, gang.uid)
                 chips = gang.placement.chips_by_rank()
                 for rank, member in crew.rows.items() if crew is not None else ():
-                    if rank >= len(chips) or self._turns.knows(gang.namespace, gang.name, (*gang.key, rank)):
+                    if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
                         continue
                     slot = Slot("", gang.placement.resource, len(chips[rank]))
                     group.create_task(self._recover_one(gang, rank, member, slot, errors), name="look at pod")

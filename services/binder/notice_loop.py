@@ -33,6 +33,8 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "rejected": ("JobRejected", "Warning"),
     "placed": ("Scheduled", "Normal"),
 }
+_GONE: Final = frozenset({404, 409, 422})
+"""Answers when who was to be told is gone, or another object has the name: absent, conflict, uid cannot change."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 
 
@@ -71,6 +73,10 @@ class NoticeLoop:
         """Take a status."""
         self._notices.take_status(status, self._clock.monotonic_s())
         self._woken.set()
+
+    def hush(self, namespace: str, job: str) -> None:
+        """A gang was placed: it does not wait any more."""
+        self._notices.hush((namespace, job))
 
     def tell(self, involved: Involved, reason: str, message: str) -> None:
         """Write an Event, soon."""
@@ -117,7 +123,7 @@ class NoticeLoop:
                     continue
                 self._failed(what, error.reason)
             except RefusedError as error:
-                if error.is_absent or error.is_conflict:  # who was to be told is gone
+                if error.status in _GONE:
                     metrics.NOTICES.labels("dropped").inc()
                 else:
                     self._failed(what, error.reason)

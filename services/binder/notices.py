@@ -104,6 +104,13 @@ class Notices:
             job.word, job.at_s = self._word(name, job), now_s
         self._judge(name, now_s)
 
+    def hush(self, name: JobName) -> None:
+        """A gang was placed: what is still to be written of its waiting would come too late."""
+        job = self._jobs.get(name)
+        if job is not None and job.word is not None and job.word.kind != "placed":
+            job.event = False
+            job.pods.clear()
+
     def _word(self, name: JobName, job: _Job) -> Word | None:
         if job.members.hold:
             return Word("held", job.members.hold)

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from berth.formats.bind_annotations import STALE
-from berth.formats.kube_objects import Lean, Meta
+from berth.formats.kube_objects import Lean, Meta, SchedulingGate
 from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.faults import FaultPoints
@@ -28,6 +28,7 @@ class PodSpecLean(Lean, frozen=True):
     """Where a pod is."""
 
     node_name: str = ""
+    scheduling_gates: list[SchedulingGate] | None = None
 
 
 class PodStatusLean(Lean, frozen=True):
@@ -143,6 +144,8 @@ def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
         obstacle = f"is on node {pod.spec.node_name} already, bound by {_owner(meta)}"
     elif meta.deletion_timestamp is not None:
         obstacle = "is being deleted"
+    elif pod.spec.scheduling_gates:
+        obstacle = f"has the scheduling gate {pod.spec.scheduling_gates[0].name}"
     elif pod.has_ended:
         obstacle = f"has ended: {pod.status.phase}"
     return Verdict("failed", f"pod {wish.pod} {obstacle}", pod) if obstacle else None

@@ -34,8 +34,3 @@ class PredicateTimes:
         found = max(now_ms * _NS_PER_MS, self._floor_ns, self._last_ns.get(node, 0) + 1)
         self._last_ns[node] = found
         return found
-
-    def forget(self, node: str) -> None:
-        """A node has left: what returns under its name has no pods of ours, and no time below the floor."""
-        last_ns = self._last_ns.pop(node, 0)
-        self._floor_ns = max(self._floor_ns, last_ns + 1)

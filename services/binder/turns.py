@@ -71,9 +71,10 @@ class Turns:
             slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.let_go((uid, attempt, rank))
         ]
 
-    def knows(self, namespace: str, gang: str, key: PodKey) -> bool:
-        """Whether facts speak of a pod."""
-        return key in self._seen.get((namespace, gang), ())
+    def is_served(self, namespace: str, gang: str, key: PodKey) -> bool:
+        """Whether facts say that a pod waits for no chips: it has them, needs none, or has ended."""
+        rows = self._seen.get((namespace, gang), {})
+        return key in rows and rows[key] is None
 
     def take(self, fact: PodsSeen) -> list[Slot]:
         """Take a fact; returns the slots that are free now."""
