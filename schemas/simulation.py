@@ -48,6 +48,10 @@ class SimCounts(Message, frozen=True):
     """Chips that were to be given to a second pod. More than 0 is a fault of whoever placed."""
     overcommits: int = 0
     """Pods for which a node had no cpu or memory left. Likewise."""
+    swapped: int = 0
+    """Pods that got other chips than those of their own annotation. More than 0 is a fault of whoever bound."""
+    admission_errors: int = 0
+    """Pods that failed since the device plug-in found no annotation for them. Likewise."""
 
 
 class EvictGang(Message, frozen=True):

@@ -8,6 +8,7 @@ from berth.formats.job_file import SHARE_LABEL
 from berth.formats.topology_file import Cluster, TopologyError, parse_cluster
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.kube import KubeApi
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
@@ -17,6 +18,7 @@ from schemas.placement import Share
 from schemas.subjects import StreamName
 from services.nodesim.config import NodesimConfig
 from services.nodesim.ground import Ground
+from services.nodesim.kube_app import play
 from services.nodesim.loop import Loop
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
@@ -27,9 +29,13 @@ async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Eve
 
     Raises:
         FatalError: The topology file cannot be read or does not describe a cluster.
+        RefusedError: The API server does not let nodes be registered.
         TransientError: The bus did not answer at the start.
     """
     cluster = read_cluster(config)
+    if config.kube is not None:
+        async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-nodesim") as api:
+            return await play(api, bus, clock, config, cluster, stop)
     ground = Ground(cluster, start_ms=clock.now_ms())
     loop = Loop(bus, clock, config, ground)
     await bus.ensure_streams(replicas=config.bus.replicas)

@@ -1,16 +1,56 @@
 """Settings of the simulated cluster."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
+from berth.runtime.kube_config import KubeConfig
+
+
+class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the agents of the nodes behave on an API server; without section ``kube`` nothing of it counts."""
+
+    report_s: Annotated[float, Meta(gt=0, le=3_600)] = 1.0
+    """Period of the device plug-ins: what has changed is told at most so late."""
+    unchanged_s: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
+    """How often a device plug-in repeats a report that says the same."""
+    admit_s: Annotated[float, Meta(ge=0, le=600)] = 0.1
+    """From a pod's binding to its kubelet's look at it; pods bound meanwhile are looked at together."""
+    start_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5
+    """From kubelet's look to running containers."""
+    run_for_ever: bool = False
+    """Pods that do not say how long they run never end."""
+    shuffle_allocate: bool = True
+    """Kubelet looks at pods that came together in any order, as a real one may; otherwise in that of their binding."""
+    seed: int = 0
+    """Of all choices that nobody prescribes: kubelet's ids and order, ClusterD's chunks."""
+    preset_virtual_devices: bool = True
+    """A container that gets all chips of its node is given them without a look at annotations, as by default on real nodes."""
+    reversed_device_ids: bool = False
+    """Chips of ``huawei.com/npu`` nodes have device ids that differ from their numbers."""
+    lease_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
+    """How often the Leases of the nodes are renewed; 0 for never."""
+    clusterd: bool = False
+    """Also write what ClusterD makes of the reports, ``cluster-info-*``."""
+    clusterd_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    """How often ClusterD writes when nothing has changed."""
+    controllers: list[Literal["volcano", "ascend", "podgroup"]] = []
+    """Controllers to play: Volcano's of Jobs, the Ascend operator, Volcano's of PodGroups for other pods."""
+    scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["berth", "volcano"])
+    """Pods of these schedulers get a PodGroup from controller ``podgroup``."""
+    writes_at_once: Annotated[int, Meta(ge=1, le=1_000)] = 32
+    """Most writes to the API server at the same time."""
 
 
 class NodesimConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of nodesim."""
 
+    kube: KubeConfig | None = None
+    """Play the cluster on this API server; without the section its facts are told on the bus instead."""
+    agents: AgentsConfig = AgentsConfig()
     topology_file: Path
     """YAML file that describes the cluster; see :mod:`berth.formats.topology_file`."""
     run_default_s: Annotated[float, Meta(gt=0, le=31_536_000)] = 30.0

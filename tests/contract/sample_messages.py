@@ -50,6 +50,7 @@ _LINE: Final = 96
 _AFTER_V01: Final = {
     HealthSeen.KIND: {"withheld", "reasons", "reason_index", "updated_ms"},
     PodsSeen.KIND: {"consumed"},
+    SimCounts.KIND: {"swapped", "admission_errors"},
 }
 """Fields that messages got after release v0.1."""
 
@@ -376,6 +377,8 @@ def _simulation() -> tuple[Message, ...]:
             pods_ended=28,
             double_allocations=1,
             overcommits=2,
+            swapped=3,
+            admission_errors=4,
         ),
         EvictGang(namespace="team-a", name="llm-7b.pretrain", uid="0b7c", attempt=1, reason="cancelled"),
         GangEvicted(pods=3),

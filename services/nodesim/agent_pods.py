@@ -1,0 +1,148 @@
+"""Pods as the agents of a node read them. Pure."""
+
+from typing import Final
+
+from berth.formats.device_list import CHIPS_MAX
+from berth.formats.gang_request import RUN_FOR
+from berth.formats.kube_objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
+from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX
+from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
+from schemas.units import UnixMs
+from services.nodesim.stamps import moment_ms
+
+FOR_EVER: Final = "forever"
+"""Value of the annotation ``berth/run-for`` of a pod that never ends."""
+ENDED: Final = frozenset({"Failed", "Succeeded"})
+UINT64_MAX: Final = (1 << 64) - 1
+_SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
+"""Controllers whose pods run until somebody ends them."""
+_ID_MAX: Final = 63
+_DIGITS_MAX: Final = 20
+
+
+class AgentPodStatus(PodStatus, frozen=True):
+    """How a pod is, with what only its kubelet asks for."""
+
+    start_time: str | None = None
+    container_statuses: list[ContainerStatus] | None = None
+
+
+class AgentPod(Lean, frozen=True):
+    """A pod that has a node."""
+
+    metadata: Meta = Meta()
+    spec: PodSpec = PodSpec()
+    status: AgentPodStatus = AgentPodStatus()
+
+    @property
+    def key(self) -> str:
+        """Namespace and name, for people."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its containers have ended."""
+        return self.status.phase in ENDED
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether somebody asked for its end."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def path(self) -> str:
+        """Path of the object in the API."""
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+
+def chips_asked(pod: AgentPod, resource: str) -> list[int]:
+    """Chips that each container asks for, in order, without those that ask for none."""
+    found = [_amount(container, resource) for container in pod.spec.containers or ()]
+    return [count for count in found if count]
+
+
+def other_chips(pod: AgentPod, resource: str) -> str:
+    """Name of a resource of chips that a pod asks for and a node with ``resource`` does not have; empty without one."""
+    for container in pod.spec.containers or ():
+        for name in sorted({**_of(container, "limits"), **_of(container, "requests")}):
+            if name.startswith(RESOURCE_PREFIX) and name != resource and _amount(container, name):
+                return name
+    return ""
+
+
+def cpu_and_memory(pod: AgentPod) -> tuple[int, int]:
+    """Thousandths of a CPU and mebibytes that the containers request; what is no quantity counts as nothing."""
+    cpu = memory = 0
+    for container in pod.spec.containers or ():
+        asked = {**(_of(container, "limits")), **(_of(container, "requests"))}
+        try:
+            cpu += cpu_milli(asked.get("cpu", 0))
+            memory += memory_mib(asked.get("memory", 0))
+        except QuantityError:
+            continue
+    return cpu, memory
+
+
+def predicate_time(pod: AgentPod) -> int:
+    """The decision's time; the largest number where it is missing or cannot be read.
+
+    Source: specification, Kubernetes contracts, section B.4, step 11.
+    """
+    text = pod.metadata.annotation(PREDICATE_TIME)
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        return UINT64_MAX
+    return min(int(text), UINT64_MAX)
+
+
+def is_consumed(pod: AgentPod) -> bool:
+    """Whether the device plug-in has given away the pod's annotation."""
+    return pod.metadata.annotation(PREDICATE_TIME) == CONSUMED
+
+
+def chip_ids(text: str) -> tuple[int, ...] | None:
+    """Ids of chip names ``<type>-<id>`` in the order given; None when one is no chip, or there are too many."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    ids: list[int] = []
+    for name in names:
+        kind, _, number = name.rpartition("-")
+        if not (kind and number.isascii() and number.isdigit()) or int(number) > _ID_MAX:
+            return None
+        ids.append(int(number))
+    return tuple(ids) if len(ids) <= CHIPS_MAX else None
+
+
+def started_ms(pod: AgentPod) -> UnixMs | None:
+    """When the pod became ready, else when its kubelet took it; None when neither is known."""
+    ready = next((item for item in pod.status.conditions or () if item.type == "Ready"), None)
+    found = moment_ms(ready.last_transition_time) if ready is not None and ready.status == "True" else None
+    return moment_ms(pod.status.start_time) if found is None else found
+
+
+def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
+    """How long a pod runs; None for ever.
+
+    The annotation ``berth/run-for`` says so: a duration, or ``forever``. Without it, and with one that is no duration, pods
+    of a ReplicaSet, StatefulSet, DaemonSet or LeaderWorkerSet run for ever, all others for ``default_ms``.
+    """
+    text = pod.metadata.annotation(RUN_FOR)
+    if text == FOR_EVER:
+        return None
+    if text:
+        try:
+            return duration_ms(text)
+        except QuantityError:
+            pass
+    owner = pod.metadata.controller
+    return None if owner is not None and owner.kind in _SERVICES else default_ms
+
+
+def _amount(container: Container, resource: str) -> int:
+    asked = {**_of(container, "limits"), **_of(container, "requests")}
+    try:
+        return pieces(asked.get(resource, 0))
+    except QuantityError:
+        return 0
+
+
+def _of(container: Container, field: str) -> dict[str, str | int | float]:
+    return getattr(container.resources, field, None) or {}

@@ -1,0 +1,179 @@
+"""ClusterD's part: the reports of all nodes checked, merged, and spread over ConfigMaps of bounded size. Pure.
+
+Source: specification, Kubernetes contracts, section A.4.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
+
+import msgspec
+
+from berth.formats import cluster_info, device_info, node_info
+from berth.formats.check_code import GoValue, check_code, go_json
+from berth.formats.device_info import DeviceInfo, parse_switch_info
+from berth.formats.kube_objects import ConfigMap
+from berth.formats.node_info import NodeInfo, parse_node_info
+from berth.formats.report_error import ReportError, decoded
+from schemas.units import UnixMs
+
+CHUNK_BYTES_MAX: Final = 800 * 1024
+FOR_SCHEDULERS: Final = {"mx-consumer-volcano": "true"}
+"""Label of ConfigMaps that schedulers read."""
+_UNDECIDED: Final = "PreSeparate"
+
+
+class _Config(msgspec.Struct, frozen=True, rename="pascal"):
+    device_info: DeviceInfo
+    super_pod_id: int = msgspec.field(default=-2, name="SuperPodID")
+    server_index: int = -2
+    rack_id: int = msgspec.field(default=0, name="RackID")
+    check_code: str = ""
+
+
+_CONFIG: Final = msgspec.json.Decoder(_Config)
+
+
+class ClusterD:
+    """What is known of all nodes.
+
+    Args:
+        is_used: Whether some chip of a node is in use, by name of the node.
+        rng: Decides the order in which nodes fill the chunks; it is another one each time.
+        chunk_bytes: Most bytes of a chunk; a node that takes more stands alone.
+    """
+
+    def __init__(self, is_used: Callable[[str], bool], rng: Random, *, chunk_bytes: int = CHUNK_BYTES_MAX) -> None:
+        self._is_used = is_used
+        self._rng = rng
+        self._chunk_bytes = chunk_bytes
+        self._devices: dict[str, _Config] = {}
+        self._switches: dict[str, dict[str, GoValue]] = {}
+        self._nodes: dict[str, tuple[NodeInfo, UnixMs]] = {}
+        self._chunks: dict[str, int] = {}
+
+    def take(self, found: ConfigMap, now_ms: UnixMs) -> str:
+        """Take a report; why it is dropped, or nothing. A node keeps what it said before."""
+        name, data = found.metadata.name, found.data or {}
+        try:
+            if name.startswith(device_info.NAME_PREFIX):
+                self._take_devices(name.removeprefix(device_info.NAME_PREFIX), data)
+            elif name.startswith(node_info.NAME_PREFIX):
+                info = parse_node_info(data.get(node_info.KEY, ""))
+                self._nodes[name.removeprefix(node_info.NAME_PREFIX)] = (info, now_ms)
+        except ReportError as error:
+            return f"{name}: {error}"
+        return ""
+
+    def drop(self, name: str) -> None:
+        """Take that a ConfigMap is gone: a node without NodeD's is healthy."""
+        if name.startswith(node_info.NAME_PREFIX):
+            self._nodes.pop(name.removeprefix(node_info.NAME_PREFIX), None)
+        elif name.startswith(device_info.NAME_PREFIX):
+            node = name.removeprefix(device_info.NAME_PREFIX)
+            self._devices.pop(node, None)
+            self._switches.pop(node, None)
+
+    def names(self) -> list[str]:
+        """Names of the ConfigMaps of which something is known, sorted."""
+        return sorted(
+            [
+                *(device_info.NAME_PREFIX + node for node in self._devices),
+                *(node_info.NAME_PREFIX + node for node in self._nodes),
+            ]
+        )
+
+    def written(self) -> dict[str, str]:
+        """Text of each ConfigMap by its name; chunks that are not needed any more are empty."""
+        devices = {device_info.NAME_PREFIX + node: self._device(node, found) for node, found in self._devices.items()}
+        switches = {
+            cluster_info.SWITCH_ENTRY_PREFIX + node: self._switch(node, found) for node, found in self._switches.items()
+        }
+        nodes = {
+            node_info.NAME_PREFIX + node: self._node(node, info, at_ms)
+            for node, (info, at_ms) in sorted(self._nodes.items())
+        }
+        whole = _joined([_member(key, value) for key, value in nodes.items()]) if nodes else ""
+        return {
+            **self._spread(cluster_info.DEVICE_PREFIX, devices),
+            **self._spread(cluster_info.SWITCH_PREFIX, switches),
+            cluster_info.NODE_NAME: whole,
+        }
+
+    def _take_devices(self, node: str, data: Mapping[str, str]) -> None:
+        """Take what a device plug-in says.
+
+        Raises:
+            ReportError: It cannot be read, or its sum is wrong.
+        """
+        config = decoded(data.get(device_info.KEY, ""), _CONFIG, field=device_info.KEY)
+        right = check_code(config.device_info)
+        if config.check_code != right:
+            raise ReportError(field=f"{device_info.KEY}.CheckCode", value=config.check_code, expected=repr(right))
+        self._devices[node] = config
+        text = data.get(device_info.SWITCH_KEY)
+        if text:
+            parse_switch_info(text)
+            self._switches[node] = msgspec.json.decode(text, type=dict[str, object])
+
+    def _device(self, node: str, found: _Config) -> str:
+        info = found.device_info
+        return _joined(
+            [
+                _member("DeviceList", go_json(info.device_list)),
+                _member("UpdateTime", str(info.update_time)),
+                _member("CmName", go_json(device_info.NAME_PREFIX + node)),
+                _member("SuperPodID", str(found.super_pod_id)),
+                _member("RackID", str(found.rack_id)),
+                _member("ServerIndex", str(found.server_index)),
+            ]
+        )
+
+    def _switch(self, node: str, found: dict[str, GoValue]) -> str:
+        name = cluster_info.SWITCH_ENTRY_PREFIX + node
+        status = self._decided(node, str(found.get("NodeStatus", "")))
+        return _joined(
+            [_member(key, go_json(value)) for key, value in {**found, "NodeStatus": status, "CmName": name}.items()]
+        )
+
+    def _node(self, node: str, info: NodeInfo, at_ms: UnixMs) -> str:
+        return _joined(
+            [
+                _member("FaultDevList", go_json(tuple(info.fault_dev_list or ()))),
+                _member("NodeStatus", go_json(self._decided(node, info.node_status))),
+                _member("CmName", go_json(node_info.NAME_PREFIX + node)),
+                _member("UpdateTime", str(at_ms)),
+            ]
+        )
+
+    def _decided(self, node: str, status: str) -> str:
+        """State of a node; one that is to be left when idle is healthy while it is in use."""
+        if status != _UNDECIDED:
+            return status
+        return "Healthy" if self._is_used(node) else "UnHealthy"
+
+    def _spread(self, prefix: str, entries: Mapping[str, str]) -> dict[str, str]:
+        """Entries as texts of at most ``chunk_bytes``, each as full as can be, in an order of chance."""
+        order = sorted(entries)
+        self._rng.shuffle(order)
+        chunks: list[list[str]] = []
+        size = 0
+        for key in order:
+            member = _member(key, entries[key])
+            more = len(member.encode()) + 1
+            if not chunks or size + more > self._chunk_bytes:
+                chunks.append([])
+                size = 1  # two brackets, and a comma less than members
+            chunks[-1].append(member)
+            size += more
+        count = max(len(chunks), self._chunks.get(prefix, 0))
+        self._chunks[prefix] = count
+        return {f"{prefix}{index}": _joined(chunks[index]) if index < len(chunks) else "" for index in range(count)}
+
+
+def _member(key: str, text: str) -> str:
+    return f'"{key}":{text}'
+
+
+def _joined(members: list[str]) -> str:
+    return f"{{{','.join(members)}}}"

@@ -1,0 +1,264 @@
+"""What controllers of jobs make: PodGroups and pods of a template. Pure.
+
+Source: specification, Kubernetes contracts, sections B.2 and E.1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from berth.formats.gang_request import RUN_FOR
+from berth.formats.kube_objects import Meta, Pod, PodGroup
+from berth.formats.pod_annotations import GROUP_NAME, RESOURCE_PREFIX
+from berth.formats.quantities import QuantityError, cpu_milli, memory_mib, pieces
+
+GROUP_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+GROUPS: Final = "podgroups"
+PENDING: Final = "Pending"
+TASK_SPEC: Final = "volcano.sh/task-spec"
+DEFAULT_QUEUE: Final = "default"
+Template: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A pod that a job wants: a task, a place in it, and what it is made of."""
+
+    name: str
+    task: str
+    index: int
+    template: Template
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What there is of a job: its PodGroup, and its pods by name."""
+
+    group: PodGroup | None
+    pods: Mapping[str, Pod]
+
+    @property
+    def may_have_pods(self) -> bool:
+        """Whether the scheduler has let the group in."""
+        return self.group is not None and self.group.status.phase not in {"", PENDING}
+
+    def own(self, job: Meta) -> list[Pod]:
+        """Pods that this very job has made, not an earlier one of its name."""
+        return [pod for pod in self.pods.values() if _uid_of_owner(pod) == job.uid]
+
+
+@dataclass(frozen=True, slots=True)
+class MakeGroup:
+    """Make the PodGroup."""
+
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MakePods:
+    """Make pods."""
+
+    bodies: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Ask pods to end."""
+
+    pods: list[Pod]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Delete the PodGroup."""
+
+    group: PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class SetJobStatus:
+    """Write the status of the job."""
+
+    status: dict[str, Any]
+
+
+Action: TypeAlias = MakeGroup | MakePods | DeletePods | DeleteGroup | SetJobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Pods by phase; those that are asked to end count as terminating only."""
+
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+
+
+def owner_of(meta: Meta, *, api_version: str, kind: str) -> dict[str, Any]:
+    """Reference to a job that owns what it has made."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def group_body(
+    name: str,
+    namespace: str,
+    owner: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """PodGroup in phase Pending; fields of the spec that are empty are left out."""
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": dict(labels or {}),
+            "annotations": dict(annotations or {}),
+            "ownerReferences": [dict(owner)],
+        },
+        "spec": {key: value for key, value in spec.items() if value not in ("", None, {})},
+        "status": {"phase": PENDING},
+    }
+
+
+def pod_body(seat: Seat, job: Meta, owner: Mapping[str, Any], group: str, scheduler: str) -> dict[str, Any]:
+    """Pod for a seat.
+
+    Args:
+        seat: The seat.
+        job: Metadata of the job; its annotation ``berth/run-for`` holds for pods that have none.
+        owner: Reference to the job.
+        group: Name of its PodGroup.
+        scheduler: Scheduler of pods whose template names none; empty for the cluster's own.
+    """
+    metadata = seat.template.get("metadata") or {}
+    spec = dict(seat.template.get("spec") or {})
+    if scheduler and not spec.get("schedulerName"):
+        spec["schedulerName"] = scheduler
+    env = [{"name": name, "value": value} for name, value in seat.env.items()]
+    spec["containers"] = [
+        {**container, "env": [*(container.get("env") or ()), *env]} for container in spec.get("containers") or ()
+    ]
+    run_for = {RUN_FOR: job.annotation(RUN_FOR)} if job.annotation(RUN_FOR) else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": seat.name,
+            "namespace": job.namespace,
+            "labels": {**(metadata.get("labels") or {}), **seat.labels},
+            "annotations": {**run_for, **(metadata.get("annotations") or {}), **seat.annotations, GROUP_NAME: group},
+            "ownerReferences": [dict(owner)],
+        },
+        "spec": spec,
+    }
+
+
+def min_resources(templates: Iterable[tuple[Template, int]], pods: int) -> dict[str, str]:
+    """What the first ``pods`` pods request together: cpu, memory and chips.
+
+    Args:
+        templates: Template and number of pods of each task, in order.
+        pods: How many count.
+    """
+    cpu = memory = 0
+    chips: dict[str, int] = {}
+    for template, count in templates:
+        taken = min(count, pods)
+        pods -= taken
+        for container in (template.get("spec") or {}).get("containers") or ():
+            resources = container.get("resources") or {}
+            asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+            try:
+                cpu += taken * cpu_milli(asked.get("cpu", 0))
+                memory += taken * memory_mib(asked.get("memory", 0))
+                for name in sorted(asked):
+                    if name.startswith(RESOURCE_PREFIX):
+                        chips[name] = chips.get(name, 0) + taken * pieces(asked[name])
+            except QuantityError:
+                continue
+    found = {"cpu": f"{cpu}m"} if cpu else {}
+    if memory:
+        found["memory"] = f"{memory}Mi"
+    return {**found, **{name: str(count) for name, count in chips.items() if count}}
+
+
+class SaidStatuses:
+    """Statuses of jobs as last decided, until the API shows them: what it shows may be older."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, dict[str, Any]] = {}
+
+    def current(self, uid: str, shown: dict[str, Any]) -> dict[str, Any]:
+        """Status of a job: as decided, else as shown."""
+        known = self._said.get(uid, shown)
+        if known == shown:
+            self._said.pop(uid, None)
+        return known
+
+    def say(self, uid: str, status: dict[str, Any], shown: dict[str, Any]) -> list[Action]:
+        """What is to be done so that the API shows a status."""
+        if status == shown:
+            return []
+        self._said[uid] = status
+        return [SetJobStatus(status)]
+
+
+def counted(pods: Iterable[Pod]) -> Counted:
+    """Pods by phase."""
+    found = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Terminating": 0}
+    for pod in pods:
+        phase = "Terminating" if is_ending(pod) else pod.status.phase or "Pending"
+        found[phase] = found.get(phase, 0) + 1
+    return Counted(found["Pending"], found["Running"], found["Succeeded"], found["Failed"], found["Terminating"])
+
+
+def is_ending(pod: Pod) -> bool:
+    """Whether a pod that has not ended was asked to."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_live(pod: Pod) -> bool:
+    """Whether a pod has neither ended nor been asked to."""
+    return not is_ending(pod) and pod.status.phase not in {"Succeeded", "Failed"}
+
+
+def missing(seats: Sequence[Seat], pods: Mapping[str, Pod]) -> list[Seat]:
+    """Seats without a pod of their name."""
+    return [seat for seat in seats if seat.name not in pods]
+
+
+def strangers(children: Children, job: Meta) -> list[Pod]:
+    """Pods that an earlier job of the name has made; not those that end already."""
+    return [pod for pod in children.pods.values() if not is_ending(pod) and _uid_of_owner(pod) != job.uid]
+
+
+def farewell(children: Children) -> list[Action]:
+    """What is to be done when the job is gone: all that it made goes."""
+    actions: list[Action] = []
+    pods = [pod for pod in children.pods.values() if not is_ending(pod)]
+    if pods:
+        actions.append(DeletePods(pods))
+    if children.group is not None:
+        actions.append(DeleteGroup(children.group))
+    return actions
+
+
+def _uid_of_owner(pod: Pod) -> str:
+    owner = pod.metadata.controller
+    return "" if owner is None else owner.uid

@@ -1,0 +1,131 @@
+"""Writes to the API server: several at once, those about one object one after another, each until it is answered."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from berth.runtime.errors import TransientError
+from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.logs import logger
+
+Write: TypeAlias = Callable[[], Awaitable[None]]
+"""A write that may be done twice."""
+
+_STALE: Final = frozenset({404, 409})
+"""Answers that say that an object is gone, or is another one now."""
+
+
+class KubeWrites:
+    """Writes in hand.
+
+    Args:
+        at_once: Most writes at the same time.
+        retry_wait_s: First pause after the server did not answer; it doubles up to ``retry_wait_max_s``.
+        retry_wait_max_s: Longest pause.
+    """
+
+    def __init__(self, *, at_once: int, retry_wait_s: float, retry_wait_max_s: float) -> None:
+        self._at_once = at_once
+        self._wait_s = retry_wait_s
+        self._wait_max_s = retry_wait_max_s
+        self._waiting: dict[str, deque[Write]] = {}
+        self._ready: asyncio.Queue[str] = asyncio.Queue()
+        self._log = logger()
+        self.done = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def put(self, key: str, write: Write, *, is_newest: bool = False) -> None:
+        """Add a write about an object.
+
+        Args:
+            key: The object.
+            write: The write.
+            is_newest: It makes those about the object that have not begun needless.
+        """
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = deque([write])
+            self._ready.put_nowait(key)
+            return
+        while is_newest and len(waiting) > 1:
+            waiting.pop()
+        waiting.append(write)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._at_once):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._ready.get()
+            waiting = self._waiting[key]
+            try:
+                await insist(waiting[0], wait_s=self._wait_s, wait_max_s=self._wait_max_s)
+                self.done += 1
+            except RefusedError as error:
+                self.refused += 1
+                if error.status not in _STALE:
+                    self._log.error("write refused", object=key, status=error.status, reason=str(error))
+            waiting.popleft()
+            if waiting:
+                self._ready.put_nowait(key)
+            else:
+                del self._waiting[key]
+
+
+async def insist(write: Write, *, wait_s: float, wait_max_s: float) -> None:
+    """Do a write again and again until the server answers it.
+
+    Raises:
+        RefusedError: The server says no.
+    """
+    while True:
+        try:
+            return await write()
+        except TransientError as error:
+            logger().warning("server did not answer", reason=error.reason, wait_s=wait_s)
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, wait_max_s)
+
+
+async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:
+    """Write an object over what there is, or make it.
+
+    Raises:
+        RefusedError: The server says no to both.
+        TransientError: It did not answer.
+    """
+    path = f"{collection}/{body['metadata']['name']}"
+    try:
+        await api.update(path, body)
+    except RefusedError as error:
+        if not error.is_absent:
+            raise
+        try:
+            await api.create(collection, body)
+        except RefusedError as other:
+            if other.cause != "AlreadyExists":
+                raise
+            await api.update(path, body)
+
+
+async def make_object(api: Api, collection: str, body: dict[str, Any]) -> bool:
+    """Make an object unless there is one of the name; whether it was made.
+
+    Raises:
+        RefusedError: The server says no.
+        TransientError: It did not answer.
+    """
+    try:
+        await api.create(collection, body)
+    except RefusedError as error:
+        if not error.is_conflict:
+            raise
+        return False
+    return True

@@ -1,0 +1,27 @@
+"""Moments as Kubernetes writes them."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from schemas.units import UnixMs
+
+_MS: Final = 1000
+
+
+def stamp(at_ms: UnixMs) -> str:
+    """RFC 3339 in UTC, whole seconds: ``2026-11-20T11:41:02Z``."""
+    return datetime.fromtimestamp(at_ms // _MS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_stamp(at_ms: UnixMs) -> str:
+    """The same with six digits after the point, as Leases have it."""
+    return datetime.fromtimestamp(at_ms / _MS, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def moment_ms(text: str | None) -> UnixMs | None:
+    """Milliseconds since 1970 of an RFC 3339 text; None for anything else."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return round(found.timestamp() * _MS) if found.tzinfo is not None else None
