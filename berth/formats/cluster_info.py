@@ -143,6 +143,10 @@ class Chunks(Generic[E]):
                     self._memory[node] = (old[node], now_ms)
         return [node for node in touched if self._settle(node)]
 
+    def held_by(self, name: str) -> list[str]:
+        """Nodes that a chunk holds now, sorted."""
+        return sorted(self._chunks.get(name, ()))
+
     def forget(self, *, now_ms: int, after_ms: int) -> list[str]:
         """Forget remembered entries that left their chunk ``after_ms`` ago or earlier; returns as :meth:`take`."""
         due = sorted(node for node, (_, left_ms) in self._memory.items() if now_ms - left_ms >= after_ms)

@@ -1,0 +1,124 @@
+"""Wiring of the health service: learn what was said, fold nodes and pods, read the sources, then judge."""
+
+import asyncio
+from collections.abc import Sequence
+
+from berth.core.packing import unpack_health
+from berth.runtime.clock import Clock
+from berth.runtime.errors import FatalError
+from berth.runtime.kube import KubeApi
+from berth.runtime.kube_port import Api, Reflection
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus, Gap
+from berth.runtime.probes import readiness
+from schemas.envelope import DecodeError, decode
+from schemas.facts import HealthSeen
+from schemas.subjects import StreamName
+from services.health.config import HealthConfig
+from services.health.loop import Loop
+from services.health.sources import Clusterd, Direct, Ears
+
+
+async def serve(bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Event) -> None:
+    """Judge the health of nodes until ``stop`` is set.
+
+    Raises:
+        ConfigError: There is no way to an API server.
+        TransientError: The bus did not answer at the start.
+        ExceptionGroup: As :func:`serve_on`.
+    """
+    await bus.ensure_streams(replicas=config.bus.replicas)
+    if config.source == "none":
+        await serve_on(None, bus, clock, config, stop)
+        return
+    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-health")
+    async with api:
+        await serve_on(api, bus, clock, config, stop)
+
+
+async def serve_on(api: Api | None, bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Event) -> None:
+    """Judge the health of nodes of the cluster behind ``api`` until ``stop`` is set; None: only agents report.
+
+    Raises:
+        TransientError: The bus did not answer at the start.
+        ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them anew.
+    """
+    loop = Loop(bus, clock, config)
+    ears = Ears(loop.words, loop.ground, clock, loop.touch)
+    facts = await bus.state(StreamName.FACTS)
+    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
+    subjects = bus.subjects
+    filters = (subjects.facts("node"), subjects.facts("pod"))
+    for stored in await bus.read(StreamName.LATEST, filters=filters):
+        loop.take(stored)
+    await _restore(bus, loop)
+    broken: asyncio.Future[Gap] = asyncio.get_running_loop().create_future()
+    follower = bus.follow(
+        StreamName.FACTS,
+        on_message=loop.take,
+        on_gap=lambda gap: None if broken.done() else broken.set_result(gap),
+        start_seq=facts.last_seq + 1,
+        filters=filters,
+        created=facts.created,
+    )
+    reports = await bus.serve(subjects.reports_health, loop.hear)
+    source = Clusterd(ears) if config.source == "clusterd" else Direct(ears)
+    reflections = source.reflections(api) if api is not None else []
+    try:
+        async with asyncio.TaskGroup() as group:
+            helpers = [
+                group.create_task(_fail(broken), name="watch for gaps"),
+                group.create_task(_open(loop, reflections), name="wait for sources"),
+                *(group.create_task(one.run(), name="reflect ConfigMaps") for one in reflections),
+            ]
+            if isinstance(source, Clusterd):
+                helpers.append(group.create_task(_forget(source, loop, config), name="forget"))
+            helpers.append(group.create_task(_wake_at(stop, loop), name="wait for stop"))
+            await loop.run(stop)
+            for helper in helpers:
+                helper.cancel()
+    finally:
+        await reports.stop()
+        await follower.stop()
+
+
+async def _restore(bus: Bus, loop: Loop) -> None:
+    """Learn what earlier runs said last."""
+    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
+        try:
+            fact = decode(stored.data, HealthSeen)
+            loop.restore(fact, unpack_health(fact))
+        except (DecodeError, ValueError, IndexError) as error:
+            logger().warning("health fact unreadable", subject=stored.subject, reason=str(error))
+
+
+async def _open(loop: Loop, reflections: Sequence[Reflection]) -> None:
+    """Begin to judge once everything was listed."""
+    readiness.wait("the ConfigMaps are listed")
+    for one in reflections:
+        await one.synced.wait()
+    loop.open()
+    readiness.ready()
+    logger().info("sources are read", reflections=len(reflections), nodes=len(loop.ground.nodes))
+
+
+async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:
+    """Forget, now and then, what no chunk holds any more."""
+    while True:
+        await asyncio.sleep(config.tick_s)
+        source.forget(after_ms=loop.rules.stale_ms)
+
+
+async def _wake_at(stop: asyncio.Event, loop: Loop) -> None:
+    await stop.wait()
+    loop.wake()
+
+
+async def _fail(broken: "asyncio.Future[Gap]") -> None:
+    """Wait for a gap.
+
+    Raises:
+        FatalError: There is one.
+    """
+    gap = await broken
+    raise FatalError(f"{gap.stream}: {gap.reason.value}, sequence {gap.wanted} was wanted")

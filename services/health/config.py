@@ -1,0 +1,33 @@
+"""Settings of the health service."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from berth.runtime.config import ServiceConfig
+from berth.runtime.kube_config import KubeConfig
+
+
+class HealthConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the health service."""
+
+    source: Literal["direct", "clusterd", "none"] = "direct"
+    """Where health is read: ConfigMaps of device plug-ins and of nodes' agents, those of ClusterD, or none at all."""
+    self_maintain_available_card: bool = True
+    """Free chips are a node's chips minus those of its pods; off: only what the device plug-in itself lists as free."""
+    stale_s: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
+    """A node whose report is older takes no new work. Device plug-ins write at least every 300 s."""
+    gap_s: Annotated[float, Meta(ge=0, le=10)] = 0.05
+    """Pause between two rounds of facts; what changes meanwhile is said together."""
+    refresh_s: Annotated[float, Meta(ge=1, le=3_600)] = 300.0
+    """Pause between two facts of a domain that differ only in when the sources last spoke."""
+    tick_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
+    """How often the clock is looked at."""
+    mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """How long the latest facts may take to be readable at the start."""
+    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25
+    """First pause after a fact that could not be stored; it doubles ..."""
+    retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
+    """... up to this."""
+    kube: KubeConfig = KubeConfig()
+    """The cluster whose ConfigMaps are read; not used with source ``none``."""

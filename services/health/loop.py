@@ -1,0 +1,249 @@
+"""Fold what comes in, judge the nodes that it concerns, say what changed.
+
+A domain is judged anew when something new is said of one of its nodes, and when time alone changes a verdict. A fact is
+stored only if it means something else than the one before; that the sources have spoken again is told now and then.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth.core.packing import pack_health
+from berth.formats.fault_levels import word_of
+from berth.formats.report_error import ReportError
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.logs import logger
+from berth.runtime.metrics import counter, gauge
+from berth.runtime.port import Bus, Stored
+from schemas.envelope import DecodeError, decode, encode, open_envelope
+from schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
+from schemas.nodes import NodeCondition
+from services.health.config import HealthConfig
+from services.health.ground import Ground
+from services.health.reports import answer, check_against, parse_report
+from services.health.sources import REFUSED, TAKEN
+from services.health.verdicts import Rules, is_own_list, judge, turns_ms
+from services.health.words import Words
+
+AGENT: Final = "agent"
+_MS: Final = 1000
+_FACTS: Final = counter("health_facts_total", "Health facts that were stored.")
+_NODES: Final = gauge("health_nodes", "Nodes by level.", ["level"])
+_SUSPECT: Final = gauge("health_suspect_nodes", "Nodes of which some newest report could not be read.")
+
+
+class Loop:
+    """The service at work.
+
+    Args:
+        bus: Where facts go.
+        clock: Source of time.
+        config: Settings.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, config: HealthConfig) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._config = config
+        self.rules = Rules(
+            source=config.source,
+            stale_ms=round(config.stale_s * _MS),
+            self_maintained=config.self_maintain_available_card,
+        )
+        self.ground = Ground()
+        self.words = Words()
+        self.said: dict[str, HealthSeen] = {}
+        """The last fact of each domain."""
+        self._is_open = False
+        self._started_ms = clock.now_ms()
+        self._dirty: set[str] = set()
+        self._turns: dict[str, int] = {}
+        """When time alone changes the verdict on a node."""
+        self._due_ms: int | None = None
+        self._levels: dict[str, list[int]] = {}
+        """Nodes of each level, by domain."""
+        self._refusal = ""
+        self._woken = asyncio.Event()
+        self._log = logger()
+
+    def restore(self, fact: HealthSeen, conditions: Iterable[NodeCondition]) -> None:
+        """Take a fact of an earlier run."""
+        self.said[fact.domain] = fact
+        for condition in conditions:
+            self.words.restore(condition)
+
+    def take(self, stored: Stored) -> None:
+        """Take a node or pod fact; one that cannot be read changes nothing."""
+        try:
+            if open_envelope(stored.data).kind == NodesSeen.KIND:
+                self._dirty.update(self.ground.apply_nodes(decode(stored.data, NodesSeen)))
+            else:
+                self._pods_changed(self.ground.apply_pods(stored.subject, decode(stored.data, PodsSeen)))
+        except (DecodeError, ValueError, IndexError) as error:
+            self._log.error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
+        self._woken.set()
+
+    def _pods_changed(self, nodes: list[str]) -> None:
+        for name in nodes:
+            node = self.ground.nodes.get(name)
+            if node is not None and is_own_list(node, self.words.of(name), self.rules):
+                self._look_again(name)
+                self.touch([name])
+
+    def touch(self, nodes: Iterable[str]) -> None:
+        """Judge the domains of some nodes anew, soon."""
+        for node in nodes:
+            domain = self.ground.domain_of.get(node)
+            if domain is not None:
+                self._dirty.add(domain)
+        if self._dirty:
+            self._woken.set()
+
+    def open(self) -> None:
+        """All sources have been read once: begin to say what they come to."""
+        if not self._is_open:
+            self._is_open = True
+            self._dirty.update(self.ground.domains, self.said)
+            self._woken.set()
+
+    async def hear(self, data: bytes) -> bytes:
+        """Take a report of an agent, and answer it."""
+        try:
+            self._hear(data)
+        except ReportError as error:
+            REFUSED.labels(AGENT).inc()
+            if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
+                self._refusal = str(error)
+                self._log.warning("report of an agent refused", reason=self._refusal)
+            return answer(error)
+        TAKEN.labels(AGENT).inc()
+        return answer()
+
+    def _hear(self, data: bytes) -> None:
+        """Take a report of an agent.
+
+        Raises:
+            ReportError: It cannot be taken. If it names a node that we know, the node is suspect.
+        """
+        report = parse_report(data)
+        try:
+            check_against(report, self.ground.nodes)
+        except ReportError as error:
+            if report.node in self.ground.nodes:
+                self.words.doubt(report.node, AGENT, str(error))
+                self.touch([report.node])
+            raise
+        self.words.trust(report.node, AGENT)
+        self.words.hear_agent(report, now_ms=self._clock.now_ms())
+        self.touch([report.node])
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Judge and say until ``stop`` is set."""
+        wait_s = self._config.retry_wait_s
+        while not stop.is_set():
+            self._woken.clear()
+            self._tick()
+            if not self._is_open or not self._dirty:
+                await _pause(self._woken, self._config.tick_s)
+                continue
+            try:
+                await self._round()
+            except TransientError as error:
+                self._log.warning("facts not stored", domains=len(self._dirty), reason=error.reason, wait_s=wait_s)
+                await _pause(stop, wait_s)
+                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
+                continue
+            wait_s = self._config.retry_wait_s
+            await _pause(stop, self._config.gap_s)
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._woken.set()
+
+    def _tick(self) -> None:
+        """Look at the clock."""
+        now_ms = self._clock.now_ms()
+        if not self._is_open and now_ms - self._started_ms > self.rules.stale_ms:
+            self._log.warning("sources cannot be read, judging without them", source=self.rules.source)
+            self.open()
+        for name in sorted(self.words.unsettled):
+            before = self.words.of(name).device
+            self._look_again(name)
+            if self.words.of(name).device != before:
+                self.touch([name])
+        if self._due_ms is not None and now_ms >= self._due_ms:
+            self.touch(name for name, turn_ms in self._turns.items() if turn_ms <= now_ms)
+            self._turns = {name: turn_ms for name, turn_ms in self._turns.items() if turn_ms > now_ms}
+            self._due_ms = min(self._turns.values(), default=None)
+
+    def _look_again(self, name: str) -> None:
+        self.words.look_again(name, now_ms=self._clock.now_ms(), idle=self.ground.idle(name))
+
+    async def _round(self) -> None:
+        """Store the facts of all domains that are due.
+
+        Raises:
+            TransientError: One could not be stored; it and those after it stay due.
+        """
+        for domain in sorted(self._dirty):
+            self._dirty.discard(domain)
+            fact = self._fact(domain)
+            if not self._is_news(fact):
+                continue
+            try:
+                await self._bus.publish(self._bus.subjects.fact_health(domain), encode(fact))
+            except TransientError:
+                self._dirty.add(domain)
+                raise
+            self.said[domain] = fact
+            _FACTS.inc()
+        for health in NodeHealth:
+            _NODES.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
+        _SUSPECT.set(self.words.doubted())
+
+    def _fact(self, domain: str) -> HealthSeen:
+        """Fact of a domain as it is now; without rows when the domain is gone."""
+        now_ms = self._clock.now_ms()
+        rows = []
+        counts = self._levels[domain] = [0] * len(NodeHealth)
+        for name in sorted(self.ground.domains.get(domain, ())):
+            node = self.ground.nodes[name]
+            word = self.words.of(name)
+            row = judge(node, word, self.rules, held=self.ground.held(name), now_ms=now_ms)
+            counts[row.level] += 1
+            if node.chips or row.level is not NodeHealth.OK or row.reason:
+                rows.append(row)
+            turn_ms = turns_ms(word, self.rules, now_ms=now_ms)
+            if turn_ms is not None:
+                self._turns[name] = turn_ms
+                self._due_ms = turn_ms if self._due_ms is None else min(self._due_ms, turn_ms)
+        if not any(counts):
+            del self._levels[domain]
+        return pack_health(domain, rows, source=self.rules.source, at_ms=now_ms)
+
+    def _is_news(self, fact: HealthSeen) -> bool:
+        """Whether a fact is worth a message."""
+        before = self.said.get(fact.domain)
+        if before is None:
+            return bool(fact.names)
+        if meaning(before) != meaning(fact):
+            return True
+        is_due = fact.at_ms - before.at_ms >= round(self._config.refresh_s * _MS)
+        return is_due and before.updated_ms != fact.updated_ms
+
+
+def meaning(fact: HealthSeen) -> HealthSeen:
+    """A fact without the times at which it was said and at which its sources spoke."""
+    return msgspec.structs.replace(fact, at_ms=0, updated_ms=b"")
+
+
+async def _pause(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, but not longer than this."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,106 @@
+"""Reports that agents on nodes send straight over the bus: read, checked against the node, answered.
+
+A report is a message of ours, or a JSON object with the same fields, for agents in any language. The answer is JSON in
+either case: ``{"ok": true}``, or ``{"ok": false, "error": "..."}`` with the field, the value and what would be right.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from berth.core.picking import ids_of
+from berth.formats.device_info import CHIP_ID_MAX
+from berth.formats.fault_levels import REPORT_LEVELS
+from berth.formats.report_error import ReportError, decoded
+from schemas.envelope import DecodeError, decode
+from schemas.nodes import NodeDescription
+from schemas.reports import HealthReport
+
+_TEXT_MAX: Final = 500
+_CHIP_FIELDS: Final = ("unhealthy", "recovering", "network_unhealthy")
+
+
+class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A report as a JSON object."""
+
+    node: str
+    unhealthy: list[int] = []
+    recovering: list[int] = []
+    network_unhealthy: list[int] = []
+    level: str = "ok"
+    reason: str = ""
+    updated_ms: int = 0
+    source: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the agent is told."""
+
+    ok: bool
+    error: str = ""
+
+
+_PLAIN: Final = msgspec.json.Decoder(_Plain)
+
+
+def parse_report(data: bytes) -> HealthReport:
+    """Report in the bytes of a message.
+
+    Raises:
+        ReportError: It is neither a JSON object nor a message of ours, or a field is not what it should be.
+    """
+    if data.lstrip()[:1] == b"{":
+        plain = decoded(data.decode(errors="replace"), _PLAIN, field="report")
+        report = HealthReport(**msgspec.structs.asdict(plain))
+    else:
+        try:
+            report = decode(data, HealthReport)
+        except DecodeError as error:
+            raise ReportError(
+                field="report", value=bytes(data[:40]), expected=f"a JSON object, or a message of Berth ({error})"
+            ) from error
+    _check(report)
+    return report
+
+
+def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) -> None:
+    """See that a report is of a node that we know, and of chips that it has.
+
+    Raises:
+        ReportError: It is not.
+    """
+    node = nodes.get(report.node)
+    if node is None:
+        raise ReportError(
+            field="node", value=report.node, expected="a node of the cluster (report again once it is one)"
+        )
+    for field in _CHIP_FIELDS:
+        for place, chip in enumerate(getattr(report, field)):
+            if not node.chips >> chip & 1:
+                has = ", ".join(map(str, ids_of(node.chips))) or "none"
+                raise ReportError(
+                    field=f"{field}[{place}]", value=chip, expected=f"a chip of the node, which has {has}"
+                )
+
+
+def answer(error: ReportError | None = None) -> bytes:
+    """Answer to an agent."""
+    return msgspec.json.encode(Answer(ok=True) if error is None else Answer(ok=False, error=str(error)))
+
+
+def _check(report: HealthReport) -> None:
+    if not report.node:
+        raise ReportError(field="node", value=report.node, expected="the name of the node")
+    if report.level not in REPORT_LEVELS:
+        raise ReportError(field="level", value=report.level, expected=f"one of {', '.join(REPORT_LEVELS)}")
+    if report.updated_ms < 0:
+        raise ReportError(field="updated_ms", value=report.updated_ms, expected="milliseconds since 1970, or 0")
+    for field in ("reason", "source"):
+        text = getattr(report, field)
+        if len(text) > _TEXT_MAX:
+            raise ReportError(field=field, value=text, expected=f"at most {_TEXT_MAX} characters")
+    for field in _CHIP_FIELDS:
+        for place, chip in enumerate(getattr(report, field)):
+            if not 0 <= chip <= CHIP_ID_MAX:
+                raise ReportError(field=f"{field}[{place}]", value=chip, expected=f"a chip's id, 0 to {CHIP_ID_MAX}")

@@ -1,0 +1,341 @@
+"""Sources: ConfigMaps as they come from the API server, turned into words.
+
+What cannot be read leaves the last good word in force, makes the node suspect, is counted, and is logged once for as long as
+it lasts. A report that is deleted leaves what it said to age.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from berth.formats import cluster_info, device_info, node_info
+from berth.formats.cluster_info import ChunkRead, Chunks, Entry
+from berth.formats.device_info import DeviceReport, SwitchInfo, parse_device_info, parse_switch_info
+from berth.formats.kube_objects import ConfigMap
+from berth.formats.node_info import NodeInfo, parse_node_info
+from berth.formats.report_error import ReportError
+from berth.runtime.clock import Clock
+from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.logs import logger
+from berth.runtime.metrics import counter
+from services.health.ground import Ground
+from services.health.words import Words
+
+E = TypeVar("E")
+
+DEVICE: Final = "device plug-in"
+NODED: Final = "NodeD"
+SWITCH: Final = "switch"
+_DIRECT_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
+_CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
+TAKEN: Final = counter("health_reports_total", "Reports that were read, by source.", ["source"])
+REFUSED: Final = counter("health_refused_total", "Reports, or chunks of them, that could not be read.", ["source"])
+
+
+class Ears:
+    """What all sources do with a word: keep it, judge it suspect or good, say whose it is.
+
+    Args:
+        words: Where words are kept.
+        ground: The nodes and pods.
+        clock: Source of time.
+        on_change: Told the nodes of which something new was said.
+    """
+
+    def __init__(self, words: Words, ground: Ground, clock: Clock, on_change: Callable[[list[str]], None]) -> None:
+        self.words = words
+        self.clock = clock
+        self.on_change = on_change
+        self._ground = ground
+        self._log = logger()
+
+    def device(self, node: str, report: DeviceReport, *, is_live: bool) -> None:
+        """Take a report of a device plug-in."""
+        self.words.hear_device(node, report, now_ms=self.clock.now_ms(), is_live=is_live, idle=self._ground.idle(node))
+
+    def good(self, node: str, source: str) -> None:
+        """A source's newest word on a node was read."""
+        TAKEN.labels(source).inc()
+        if self.words.trust(node, source):
+            self._log.info("report is good again", node=node, source=source)
+
+    def bad(self, node: str, source: str, error: ReportError) -> None:
+        """A source's newest word on a node cannot be read; the one before it holds."""
+        self.refused(source)
+        if self.words.doubt(node, source, str(error)):
+            self._log.warning("report refused, the last good one holds", node=node, source=source, reason=str(error))
+
+    def refused(self, source: str) -> None:
+        """Count something that cannot be read."""
+        REFUSED.labels(source).inc()
+
+
+class DirectMaps:
+    """ConfigMaps of one kind, one a node, written on the node.
+
+    Args:
+        ears: What is done with words.
+        prefix: What the names begin with; the node's name follows.
+        read: Takes a node, the data and whether they were watched live.
+        drop: Takes a node whose ConfigMap is gone.
+    """
+
+    def __init__(
+        self,
+        ears: Ears,
+        prefix: str,
+        read: Callable[[str, Mapping[str, str], bool], None],
+        drop: Callable[[str], None],
+    ) -> None:
+        self._ears = ears
+        self._prefix = prefix
+        self._read = read
+        self._drop = drop
+        self._versions: dict[str, str] = {}
+        """Resource versions of the ConfigMaps that were read, by node."""
+
+    def replace(self, objects: list[ConfigMap]) -> None:
+        """Take all ConfigMaps that there are."""
+        found = {node: one for one in objects if (node := self._node(one))}
+        changed = [node for node in sorted(found) if self._take(node, found[node], is_live=False)]
+        gone = sorted(set(self._versions) - set(found))
+        for node in gone:
+            self._lose(node)
+        self._ears.on_change([*changed, *gone])
+
+    def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        """Take changes."""
+        touched = []
+        for kind, one in changes:
+            node = self._node(one)
+            if not node:
+                continue
+            if kind == "DELETED":
+                self._lose(node)
+            else:
+                self._take(node, one, is_live=True)
+            touched.append(node)
+        self._ears.on_change(touched)
+
+    def _node(self, one: ConfigMap) -> str:
+        name = one.metadata.name
+        return name.removeprefix(self._prefix) if name.startswith(self._prefix) else ""
+
+    def _take(self, node: str, one: ConfigMap, *, is_live: bool) -> bool:
+        version = one.metadata.resource_version
+        if version and self._versions.get(node) == version:
+            return False
+        self._versions[node] = version
+        self._read(node, one.data or {}, is_live)
+        return True
+
+    def _lose(self, node: str) -> None:
+        self._versions.pop(node, None)
+        self._drop(node)
+
+
+class Direct:
+    """ConfigMaps that device plug-ins and NodeD write, one a node."""
+
+    def __init__(self, ears: Ears) -> None:
+        self._ears = ears
+        self.devices = DirectMaps(ears, device_info.NAME_PREFIX, self._device, self._no_device)
+        self.nodes = DirectMaps(ears, node_info.NAME_PREFIX, self._noded, self._no_noded)
+
+    def reflections(self, api: Api) -> list[Reflection]:
+        """Reflections of both kinds."""
+        return [
+            api.reflect(_maps(device_info.NAMESPACE), ConfigMap, self.devices, params=_DIRECT_LABEL),
+            api.reflect(_maps(node_info.NAMESPACE), ConfigMap, self.nodes, params=_DIRECT_LABEL),
+        ]
+
+    def _device(self, node: str, data: Mapping[str, str], is_live: bool) -> None:  # noqa: FBT001 - called by position
+        try:
+            report = parse_device_info(_value(data, device_info.KEY))
+        except ReportError as error:
+            self._ears.bad(node, DEVICE, error)
+        else:
+            self._ears.device(node, report, is_live=is_live)
+            self._ears.good(node, DEVICE)
+        self._switch(node, data.get(device_info.SWITCH_KEY, ""))
+
+    def _switch(self, node: str, text: str) -> None:
+        """Take the switch's part; most products have none."""
+        try:
+            info = parse_switch_info(text) if text.strip() else None
+        except ReportError as error:
+            self._ears.bad(node, SWITCH, error)
+            return
+        self._ears.words.hear_switch(node, info)
+        self._ears.good(node, SWITCH)
+
+    def _no_device(self, node: str) -> None:
+        """What it said ages; its switch is not known any more."""
+        self._ears.words.hear_switch(node, None)
+        for source in (DEVICE, SWITCH):
+            self._ears.words.trust(node, source)
+
+    def _noded(self, node: str, data: Mapping[str, str], is_live: bool) -> None:  # noqa: FBT001 - called by position
+        del is_live  # NodeD has no rhythm: it writes while there is a fault
+        try:
+            info = parse_node_info(_value(data, node_info.KEY))
+        except ReportError as error:
+            self._ears.bad(node, NODED, error)
+            return
+        self._ears.words.hear_node(node, info)
+        self._ears.good(node, NODED)
+
+    def _no_noded(self, node: str) -> None:
+        """NodeD deletes its ConfigMap when the node is well."""
+        self._ears.words.hear_node(node, None)
+        self._ears.words.trust(node, NODED)
+
+
+class Clusterd:
+    """ConfigMaps that ClusterD writes, each with many nodes."""
+
+    def __init__(self, ears: Ears) -> None:
+        self._ears = ears
+        self._devices: Chunks[DeviceReport] = Chunks()
+        self._switches: Chunks[SwitchInfo] = Chunks()
+        self._nodes: dict[str, Entry[NodeInfo]] = {}
+        self._versions: dict[str, str] = {}
+        self._refused: set[str] = set()
+        self._is_live = False
+        self._log = logger()
+
+    def reflections(self, api: Api) -> list[Reflection]:
+        """The one reflection."""
+        return [api.reflect(_maps(cluster_info.NAMESPACE), ConfigMap, self, params=_CLUSTERD_LABEL)]
+
+    def replace(self, objects: list[ConfigMap]) -> None:
+        """Take all ConfigMaps that there are."""
+        self._is_live = False
+        found = {one.metadata.name: one for one in objects}
+        for name in sorted(found):
+            self._take(name, found[name])
+        for name in sorted(set(self._versions) - set(found)):
+            self._lose(name)
+
+    def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        """Take changes."""
+        self._is_live = True
+        for kind, one in changes:
+            if kind == "DELETED":
+                self._lose(one.metadata.name)
+            else:
+                self._take(one.metadata.name, one)
+
+    def forget(self, *, after_ms: int) -> None:
+        """Forget what no chunk has held for ``after_ms``: a node's switch counts as well again."""
+        now_ms = self._ears.clock.now_ms()
+        self._devices.forget(now_ms=now_ms, after_ms=after_ms)
+        gone = self._switches.forget(now_ms=now_ms, after_ms=after_ms)
+        self._hear_switches(gone)
+        if gone:
+            self._ears.on_change(gone)
+
+    def _lose(self, name: str) -> None:
+        """A chunk that is deleted takes nothing away; the list of sick nodes that is deleted is empty."""
+        self._versions.pop(name, None)
+        self._take(name, ConfigMap(data={name: ""}))
+        self._versions.pop(name, None)
+
+    def _take(self, name: str, one: ConfigMap) -> None:
+        version = one.metadata.resource_version
+        if version and self._versions.get(name) == version:
+            return
+        self._versions[name] = version
+        try:
+            text = _value(one.data or {}, name)
+            if name.startswith(cluster_info.DEVICE_PREFIX):
+                changed = self._take_devices(name, text)
+            elif name.startswith(cluster_info.SWITCH_PREFIX):
+                changed = self._take_switches(name, text)
+            elif name == cluster_info.NODE_NAME:
+                changed = self._take_nodes(text)
+            else:
+                return
+        except ReportError as error:
+            self._refuse(name, error)
+            return
+        if name in self._refused:
+            self._refused.discard(name)
+            self._log.info("chunk is good again", chunk=name)
+        self._ears.on_change(changed)
+
+    def _refuse(self, name: str, error: ReportError) -> None:
+        """A chunk cannot be read as a whole: what it held stays in force, and its nodes grow stale by themselves."""
+        self._ears.refused("ClusterD")
+        if name not in self._refused:
+            self._refused.add(name)
+            self._log.warning("chunk refused, what it held stays", chunk=name, reason=str(error))
+        nodes = self._held_by(name)
+        for node in nodes:
+            self._ears.words.doubt(node, _source_of(name), str(error))
+        self._ears.on_change(nodes)
+
+    def _held_by(self, name: str) -> list[str]:
+        if name == cluster_info.NODE_NAME:
+            return sorted(self._nodes)
+        chunks = self._devices if name.startswith(cluster_info.DEVICE_PREFIX) else self._switches
+        return chunks.held_by(name)
+
+    def _take_devices(self, name: str, text: str) -> list[str]:
+        read = cluster_info.read_devices(text, self._devices.newest, name=name)
+        changed = self._devices.take(name, read.entries, now_ms=self._ears.clock.now_ms())
+        for node in changed:
+            self._ears.device(node, self._devices.newest[node].value, is_live=self._is_live)
+        return [*changed, *self._judge(read, DEVICE)]
+
+    def _take_switches(self, name: str, text: str) -> list[str]:
+        read = cluster_info.read_switches(text, self._switches.newest, name=name)
+        changed = self._switches.take(name, read.entries, now_ms=self._ears.clock.now_ms())
+        self._hear_switches(changed)
+        return [*changed, *self._judge(read, SWITCH)]
+
+    def _hear_switches(self, nodes: list[str]) -> None:
+        for node in nodes:
+            entry = self._switches.newest.get(node)
+            self._ears.words.hear_switch(node, entry.value if entry is not None else None)
+
+    def _take_nodes(self, text: str) -> list[str]:
+        read = cluster_info.read_nodes(text, self._nodes)
+        before, self._nodes = self._nodes, read.entries
+        changed = sorted(node for node in {*before, *read.entries} if before.get(node) is not read.entries.get(node))
+        for node in changed:
+            entry = read.entries.get(node)
+            self._ears.words.hear_node(node, entry.value if entry is not None else None)
+            if entry is None:
+                self._ears.words.trust(node, NODED)
+        return [*changed, *self._judge(read, NODED)]
+
+    def _judge(self, read: ChunkRead[E], source: str) -> list[str]:
+        """Note which entries were good and which were not; returns the nodes of which that changed anything."""
+        for node, error in read.errors.items():
+            self._ears.bad(node, source, error)
+        TAKEN.labels(source).inc(len(read.entries))
+        trusted = [node for node in read.entries if node not in read.errors and self._ears.words.trust(node, source)]
+        if trusted:
+            self._log.info("reports are good again", source=source, nodes=len(trusted), first=trusted[0])
+        return [*read.errors, *trusted]
+
+
+def _value(data: Mapping[str, str], key: str) -> str:
+    """Value of a key.
+
+    Raises:
+        ReportError: It is not there.
+    """
+    if key not in data:
+        raise ReportError(field=f"data.{key}", value=None, expected=f"a text; the keys are {sorted(data)}")
+    return data[key]
+
+
+def _source_of(chunk: str) -> str:
+    if chunk == cluster_info.NODE_NAME:
+        return NODED
+    return DEVICE if chunk.startswith(cluster_info.DEVICE_PREFIX) else SWITCH
+
+
+def _maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
