@@ -1,0 +1,37 @@
+"""Why nothing may be requested for a gang yet, whatever pods it has: each as a sentence, empty when nothing stands against."""
+
+from typing import Final
+
+from berth.formats.kube_objects import PodGroup
+from berth.formats.kube_owners import OwnerKey
+from berth.formats.workloads import GangKey
+
+NOT_LET_IN: Final = frozenset({"", "Pending"})
+"""Phases of a PodGroup that wait to be let in."""
+_MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
+
+
+def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
+    """Why a gang's Volcano PodGroup keeps its pods back."""
+    if key.kind != "podgroup":
+        return ""
+    if group is None:
+        return f"PodGroup {key.name} is not there"
+    return "PodGroup is Pending: not admitted yet" if group.status.phase in NOT_LET_IN else ""
+
+
+def taken_back(group: PodGroup | None) -> str:
+    """Why the requests of a PodGroup that wait are taken back."""
+    if group is None or group.status.phase not in NOT_LET_IN:
+        return ""
+    return "its PodGroup is Pending again"
+
+
+def unreadable(look: OwnerKey, group: PodGroup | None) -> str:
+    """Why an owner that could not be read holds its gang: nothing else tells how large it is."""
+    minimum = group.spec.min_member if group is not None else None
+    if look.kind in _MUST_BE_READ:
+        is_known = (minimum or 0) > 1
+    else:
+        is_known = group is not None or look.kind not in {"VolcanoJob", "AscendJob"}
+    return "" if is_known else f"{look.kind} {look.name} is not there, or cannot be read"
