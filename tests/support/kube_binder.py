@@ -35,7 +35,7 @@ def a_pod(name: str, *, chips: int = 1, node: str = "", **annotations: str) -> d
     if node:
         spec["nodeName"] = node
     marks = {key.replace("__", "/"): value for key, value in annotations.items()}
-    return {"metadata": {"name": name, "annotations": marks}, "spec": spec}
+    return {"metadata": {"name": name, "annotations": marks}, "spec": spec, "status": {"phase": "Pending"}}
 
 
 def a_placement(nodes: Sequence[str], chips: Sequence[tuple[int, ...]]) -> Placement:

@@ -319,7 +319,11 @@ async def test_damaged_members_fail_the_gang_and_no_more(world: World) -> None:
 
 async def test_annotations_of_an_attempt_that_was_rolled_back_are_removed_first(world: World) -> None:
     gang = a_gang("job", ["n0"], [(3,)])
-    old = {"huawei.com__AscendReal": "Ascend910-7", "predicate-time": "5", "huawei.com__schedule_policy": "x"}
+    old: dict[str, Any] = {
+        "huawei.com__AscendReal": "Ascend910-7",
+        "predicate-time": "5",
+        "huawei.com__schedule_policy": "x",
+    }
     uid = world.kube.put(PODS, a_pod("p0", **old))["metadata"]["uid"]
     world.cluster.take_members(members_of(gang, [(0, "p0", uid)], stale=[0]))
     assert await world.cluster.bind(gang) == bound(1)

@@ -1,0 +1,293 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from berth.formats.kube_events import Involved
+from berth.runtime.errors import TransientError
+from berth.runtime.kube_port import RefusedError
+from schemas.facts import MembersSeen, Owner, Rejection
+from schemas.refusal import Refusal
+from schemas.status import JobStatus, Phase
+from services.binder.config import BinderConfig
+from services.binder.notice_loop import NoticeLoop
+from services.binder.notices import Notices, Told, Word
+from tests.support.clock import ManualClock
+from tests.support.fake_kube import FakeKube
+from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of
+from tests.support.waiting import until
+
+GANG = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+PODS = [(0, "p0", "u0"), (1, "p1", "u1")]
+EVENTS = "/api/v1/namespaces/ns/events"
+BEGUN_MS = 1_000
+
+
+def status(phase: Phase, sentence: str = "", *, uid: str = "uid-job", at_ms: int = 2_000) -> JobStatus:
+    placement = a_placement(["n0", "n1"], [(0,), (0,)]) if phase in {"placed", "bound", "running"} else None
+    return JobStatus("ns", "job", uid, phase, 0, at_ms, sentence=sentence, placement=placement, pods=2)
+
+
+class Book:
+    """Notices, and what they say to be written."""
+
+    def __init__(self) -> None:
+        self.notices = Notices(again_s=300, begun_ms=BEGUN_MS)
+        self.now_s = 0.0
+        self.notices.take_members(members_of(GANG, PODS), 0)
+
+    def say(self, phase: Phase, sentence: str = "", **changes: object) -> None:
+        self.notices.take_status(status(phase, sentence, **changes), self.now_s)  # type: ignore[arg-type]  # fields
+
+    def members(self, **changes: object) -> None:
+        self.notices.take_members(members_of(GANG, PODS, **changes), self.now_s)  # type: ignore[arg-type]  # fields
+
+    def written(self) -> list[tuple[str, str, str]]:
+        """(pod or nothing, kind, sentence) of all that is due."""
+        found: list[Told] = []
+        while (told := self.notices.next(self.now_s)) is not None:
+            found.append(told)
+        return [(told.pod, *told.word) for told in found]
+
+
+def test_a_gang_that_waits_gets_one_event_and_a_condition_a_pod_once() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    assert book.written() == [("", "waiting", "no room"), ("p0", "waiting", "no room"), ("p1", "waiting", "no room")]
+    book.say("waiting", "no room")
+    book.members()
+    assert book.written() == []
+
+
+def test_a_new_sentence_of_the_same_kind_waits_and_only_the_last_is_written() -> None:
+    book = Book()
+    book.say("waiting", "7 of 8")
+    book.written()
+    book.now_s = 100
+    book.say("waiting", "6 of 8")
+    book.say("waiting", "5 of 8")
+    assert book.written() == []
+    assert book.notices.wait_s(100) == 200
+    book.now_s = 300
+    assert {sentence for _, _, sentence in book.written()} == {"5 of 8"}
+    assert book.notices.wait_s(300) is None
+
+
+def test_a_sentence_that_was_not_written_yet_is_replaced() -> None:
+    book = Book()
+    book.say("waiting", "7 of 8")
+    book.say("waiting", "6 of 8")
+    assert [sentence for _, _, sentence in book.written()] == ["6 of 8"] * 3
+
+
+def test_a_new_kind_is_written_at_once() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    book.written()
+    book.say("placed")
+    assert book.written() == [("", "placed", "placed 2 pods on 2 nodes")]
+    book.say("running")
+    assert book.written() == []
+    book.say("waiting", "no room")
+    assert len(book.written()) == 3
+
+
+def test_what_waits_to_be_written_of_a_gang_that_was_placed_is_dropped() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    book.notices.hush(("ns", "job"))
+    assert book.written() == []
+
+
+def test_a_gang_that_is_over_has_nothing_to_say() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    book.say("cancelled")
+    assert book.written() == []
+
+
+def test_a_held_gang_is_told_why_though_no_request_was_made() -> None:
+    book = Book()
+    book.members(uid="", hold="minMember is 8, and there are 2 pods")
+    assert book.written() == [(pod, "held", "minMember is 8, and there are 2 pods") for pod in ("", "p0", "p1")]
+
+
+def test_a_pod_that_comes_later_is_told_too() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    book.written()
+    later = members_of(GANG, [*PODS[:1], (1, "p9", "u9")])
+    book.notices.take_members(later, 1)
+    assert book.written() == [("p9", "waiting", "no room")]
+
+
+def test_statuses_of_other_requests_of_the_name_do_not_count() -> None:
+    book = Book()
+    book.say("waiting", "no room", uid="somebody else")
+    assert book.written() == []
+
+
+def test_a_request_that_was_turned_away_for_its_name_is_told() -> None:
+    book = Book()
+    rejection = Rejection("uid-job", 1, Refusal("name-in-use", value="u7"), 0)
+    other = JobStatus("ns", "job", "u7", "running", 0, 2_000, rejection=rejection)
+    book.notices.take_status(other, 0)
+    assert [kind for _, kind, _ in book.written()] == ["rejected"] * 3
+
+
+def test_what_was_placed_before_this_run_is_not_told_again() -> None:
+    book = Book()
+    book.say("running", at_ms=BEGUN_MS - 1)
+    assert book.written() == []
+    book.say("waiting", "no room")
+    assert len(book.written()) == 3
+
+
+def test_nothing_is_kept_of_gangs_without_pods() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    book.notices.take_members(MembersSeen("ns", "job", "uid-job"), 0)
+    assert len(book.notices) == 0
+    assert book.written() == []
+    for number in range(10_050):
+        book.notices.take_status(JobStatus("ns", f"j{number}", "u", "waiting", 0, 0, sentence="x"), 0)
+    assert len(book.notices._statuses) == 10_000
+
+
+def test_a_status_may_come_before_the_members() -> None:
+    notices = Notices(again_s=300, begun_ms=0)
+    notices.take_status(status("rejected", "no such policy"), 0)
+    notices.take_members(members_of(GANG, PODS), 0)
+    told = notices.next(0)
+    assert told is not None
+    assert told.word == Word("rejected", "no such policy")
+
+
+class World:
+    """A writer on an API server in memory."""
+
+    def __init__(self, **settings: float) -> None:
+        self.clock = ManualClock()
+        self.kube = FakeKube(clock=self.clock)
+        self.loop = NoticeLoop(self.kube, self.clock, BinderConfig(**{"notices_per_s": 1_000, **settings}))  # type: ignore[arg-type]  # fields
+        self.uids = [
+            str(self.kube.put("/api/v1/namespaces/ns/pods", a_pod(name))["metadata"]["uid"]) for name in ("p0", "p1")
+        ]
+
+    def members(self, **changes: object) -> None:
+        rows = [(rank, f"p{rank}", uid) for rank, uid in enumerate(self.uids)]
+        self.loop.take_members(members_of(GANG, rows, **changes))  # type: ignore[arg-type]  # fields of the fact
+
+    def say(self, phase: Phase, sentence: str = "") -> None:
+        self.loop.take_status(status(phase, sentence, at_ms=self.clock.now_ms()))
+
+    def events(self) -> list[tuple[str, str, str, str, int]]:
+        return [
+            (
+                found["involvedObject"]["kind"],
+                found["involvedObject"]["name"],
+                found["reason"],
+                found["message"],
+                found["count"],
+            )
+            for found in self.kube.objects(EVENTS)
+        ]
+
+    def conditions(self, pod: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = self.kube.object(f"/api/v1/namespaces/ns/pods/{pod}")["status"].get(
+            "conditions", []
+        )
+        return found
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self.loop.run(), name="write")
+            yield
+            task.cancel()
+
+
+async def test_conditions_and_events_stand_in_the_cluster() -> None:
+    world = World()
+    world.kube.put(
+        "/api/v1/namespaces/ns/pods", {**a_pod("p0"), "status": {"phase": "Pending", "qosClass": "Burstable"}}
+    )
+    world.members(owner=Owner("Job", "job", "u-job"))
+    async with world.writing():
+        world.say("waiting", "0 of 8 nodes fit")
+        await until(lambda: world.events() and world.conditions("p1"), deadline_s=5, what="all is written")
+        world.say("placed")
+        await until(lambda: len(world.events()) == 2, deadline_s=5, what="the placement is told")
+    (condition,) = world.conditions("p0")
+    assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
+        "PodScheduled",
+        "False",
+        "Unschedulable",
+        "0 of 8 nodes fit",
+    )
+    assert world.kube.object("/api/v1/namespaces/ns/pods/p0")["status"]["qosClass"] == "Burstable"
+    assert sorted(world.events()) == [
+        ("Job", "job", "FailedScheduling", "0 of 8 nodes fit", 1),
+        ("Job", "job", "Scheduled", "placed 2 pods on 2 nodes", 1),
+    ]
+
+
+async def test_the_event_is_of_the_podgroup_else_of_the_first_pod() -> None:
+    world = World()
+    world.kube.put(
+        "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups", {"metadata": {"name": "pg", "uid": "u-pg"}}
+    )
+    world.members(podgroup="pg")
+    async with world.writing():
+        world.say("waiting", "no room")
+        await until(world.events, deadline_s=5, what="an event")
+        assert world.events()[0][:2] == ("PodGroup", "pg")
+        world.members(podgroup="lost")
+        world.say("rejected", "no such policy")
+        await until(lambda: len(world.events()) == 2, deadline_s=5, what="another")
+    assert ("Pod", "p0", "JobRejected", "no such policy", 1) in world.events()
+
+
+async def test_an_event_that_was_written_by_an_earlier_run_counts_up() -> None:
+    world = World()
+    world.members()
+    pod = Involved(api_version="v1", kind="Pod", namespace="ns", name="p0", uid=world.uids[0])
+    async with world.writing():
+        world.loop.tell(pod, "Evicted", "cancelled")
+        world.loop.tell(pod, "Evicted", "cancelled")
+        await until(lambda: world.events() and world.events()[0][-1] == 2, deadline_s=5, what="it is counted")
+    assert world.events() == [("Pod", "p0", "Evicted", "cancelled", 2)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TransientError("away", retry_after_s=0.001), RefusedError("no", status=403), RefusedError("no", status=404)],
+)
+async def test_what_cannot_be_written_stops_nothing(error: Exception) -> None:
+    world = World()
+    world.members()
+    world.kube.fail(error, method="POST", part="/events", times=2)
+    world.kube.fail(error, method="PATCH", part="p0", times=2)
+    async with world.writing():
+        world.say("waiting", "no room")
+        await until(lambda: world.conditions("p1"), deadline_s=5, what="the other pod is told")
+    assert world.conditions("p0") == []
+
+
+async def test_a_pod_of_another_uid_is_not_told() -> None:
+    world = World()
+    world.uids[0] = "somebody else"
+    world.members()
+    async with world.writing():
+        world.say("waiting", "no room")
+        await until(lambda: world.conditions("p1"), deadline_s=5, what="the other pod is told")
+    assert world.conditions("p0") == []
+
+
+async def test_nothing_is_written_where_the_rate_is_nought() -> None:
+    world = World(notices_per_s=0)
+    world.members()
+    world.say("waiting", "no room")
+    await world.loop.run()
+    assert world.kube.calls == []
