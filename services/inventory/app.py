@@ -13,6 +13,7 @@ from berth.runtime.kube import KubeApi
 from berth.runtime.kube_port import Api, Change, Reflection
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Follower, Gap, Stored, StreamState
+from berth.runtime.probes import readiness
 from schemas.envelope import DecodeError, decode, open_envelope
 from schemas.facts import JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
 from schemas.message import Message
@@ -48,6 +49,7 @@ async def serve_on(bus: Bus, api: Api, clock: Clock, config: InventoryConfig, st
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start begins anew.
     """
+    readiness.wait("nodes, pods and groups are listed")
     await bus.ensure_streams(replicas=config.bus.replicas)
     loop = Loop(bus, api, clock, config)
     intake = _Intake(loop)
@@ -151,6 +153,7 @@ async def _serve(api: Api, config: InventoryConfig, loop: Loop, stop: asyncio.Ev
         calls = group.create_task(loop.chores.run(stop), name="calls")
         events = [groups_known, *(one.synced for one in always)]
         if await _all_set(events, stop):
+            readiness.ready()
             logger().info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
             await loop.run(stop)
         await calls

@@ -7,6 +7,7 @@ from typing import Final
 
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.logs import logger
+from services.inventory import metrics
 from services.inventory.config import InventoryConfig
 
 _DOUBLINGS_MAX: Final = 20
@@ -94,8 +95,10 @@ class Chores:
         try:
             await chore.do()
         except TransientError as error:
+            metrics.FAILURES.inc()
             self._later(chore, error)
         except PoisonError as error:
+            metrics.FAILURES.inc()
             self._log.warning("call refused", call=chore.what, reason=str(error))
             self._end(chore)
         else:

@@ -10,14 +10,11 @@ from berth.formats.kube_events import Involved, event_name, events_path, new_eve
 from berth.runtime.clock import Clock
 from berth.runtime.kube_port import Api, RefusedError
 from berth.runtime.logs import logger
-from berth.runtime.metrics import counter
 from schemas.units import UnixMs
+from services.inventory import metrics
 from services.inventory.chores import Chore, Chores
 from services.inventory.config import InventoryConfig
 
-_PROBLEMS: Final = counter(
-    "inventory_problems_total", "Things found wrong with objects of the cluster, by kind of object.", ["kind"]
-)
 _MS: Final = 1000
 
 
@@ -48,7 +45,6 @@ class Complaints:
         self._known: dict[str, str] = {}
         self._spoken_ms: dict[str, UnixMs] = {}
         self._log = logger()
-        self.problems = 0
 
     def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
         """Compare with what was wrong before; what is new is logged, counted and said in an event.
@@ -65,8 +61,7 @@ class Complaints:
             if self._known.get(key) == sentence:
                 continue
             found = involved(key)
-            self.problems += 1
-            _PROBLEMS.labels(kind=found.kind if found is not None else "").inc()
+            metrics.PROBLEMS.labels(found.kind if found is not None else "").inc()
             self._log.warning("object is wrong", about=key, reason=sentence)
             if found is not None and self._may_speak(key, now_ms):
                 self._spoken_ms[key] = now_ms

@@ -11,19 +11,21 @@ from typing import Final, assert_never
 from berth.core.packing import SWITCHES
 from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kube_owners import OWNER_TYPES, OwnerFacts, OwnerKey, owner_facts, paths
+from berth.formats.kube_owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kube_pods import PodAsks
+from berth.formats.owner_facts import OwnerFacts, owner_facts
 from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
 from berth.runtime.clock import Clock
 from berth.runtime.kube_port import Api, Change, RefusedError
-from berth.runtime.metrics import gauge
 from berth.runtime.port import Bus
 from schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from schemas.status import JobStatus
+from services.inventory import metrics
 from services.inventory.chores import Chore, Chores
 from services.inventory.complaints import Complaints
 from services.inventory.config import InventoryConfig
-from services.inventory.gangs import Capacity, Effect, Gangs, Look, Publish, SetGroup, Tell, Withdraw
+from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from services.inventory.gangs import Capacity, Gangs
 from services.inventory.nodes import Nodes
 from services.inventory.outlet import Letter, Outlet
 from services.inventory.pods import Pods
@@ -31,10 +33,6 @@ from services.inventory.rows import read_row
 from services.inventory.topology import Switches
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
-_NODES: Final = gauge("inventory_nodes", "Nodes of the cluster.")
-_PODS: Final = gauge("inventory_bound_pods", "Pods that are bound to a node.")
-_HELD: Final = gauge("inventory_gangs_held", "Gangs that are held with a reason.")
-_WAITING: Final = gauge("inventory_gangs_waiting", "Requests that wait for a placement.")
 _MS: Final = 1000
 
 
@@ -199,10 +197,10 @@ class Loop:
         self._resolve(now_ms)
         said = await self._post() and said
         self._complain()
-        _NODES.set(self.nodes.count)
-        _PODS.set(len(self.pods))
-        _HELD.set(self.gangs.held)
-        _WAITING.set(self.gangs.waiting)
+        metrics.NODES.set(self.nodes.count)
+        metrics.PODS.set(len(self.pods))
+        metrics.HELD.set(self.gangs.held)
+        metrics.WAITING.set(self.gangs.waiting)
         return said
 
     async def _say_nodes(self, now_ms: int) -> bool:
@@ -282,7 +280,7 @@ class Loop:
         found: OwnerFacts | None = None
         for path in paths(key):
             try:
-                found = owner_facts(await self._api.get(path, OWNER_TYPES[key.kind]))
+                found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
                 break
             except RefusedError:
                 continue

@@ -5,12 +5,11 @@ from typing import Final, NamedTuple
 
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.logs import logger
-from berth.runtime.metrics import counter
 from berth.runtime.port import Bus
 from schemas.envelope import encode
 from schemas.message import Message
+from services.inventory import metrics
 
-_STORED: Final = counter("inventory_messages_total", "Messages stored on the bus, by kind.", ["kind"])
 _AT_ONCE: Final = 256
 
 
@@ -31,7 +30,6 @@ class Outlet:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._log = logger()
-        self.refused = 0
 
     async def store(self, letters: Sequence[Letter]) -> int:
         """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
@@ -67,10 +65,10 @@ class Outlet:
                     self._log.warning("message not stored", subject=letter.subject, reason=error.reason)
                 broken = True
             except PoisonError as error:
-                self.refused += 1
+                metrics.REFUSED.inc()
                 self._log.error("message refused", subject=letter.subject, reason=error.reason)
                 settled += not broken
             else:
-                _STORED.labels(kind=letter.message.KIND).inc()
+                metrics.MESSAGES.labels(letter.message.KIND).inc()
                 settled += not broken
         return settled
