@@ -1,6 +1,5 @@
 """The rights that the page for operators gives to each service are enough, and do not reach to the ledger of others."""
 
-import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -11,60 +10,33 @@ import pytest
 from berth.runtime.bus import NatsBus
 from berth.runtime.bus_access import Access
 from berth.runtime.server import EmbeddedServer
-from schemas.subjects import Subjects
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
+from tests.support.nats_rights import PEOPLE, rights
 from tests.support.processes import ROOT, services
 from tests.support.waiting import pause, until
 
 CLUSTER: Final = ROOT / "docs" / "examples" / "cluster.yaml"
 CELL: Final = "guarded"
-PEOPLE: Final = "berth"
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "dispatcher": {"shards": 1},
     "scorer": {"shards": 1},
     "binder": {},
     "nodesim": {"topology_file": str(CLUSTER)},
 }
-ROW: Final = re.compile(
-    r"^\| (?P<who>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
-)
-
-
-def rights() -> dict[str, dict[str, list[str]]]:
-    """What each user may do, from the table for operators."""
-    page = (
-        (ROOT / "docs" / "operators.md").read_text("utf-8").partition("| who | may publish |")[2].partition("\n\n")[0]
-    )
-    rows = {row["who"]: row for row in ROW.finditer(page)}
-    every = rows.pop("every service")
-    root = Subjects(CELL).root
-
-    def subjects(row: re.Match[str], column: str, name: str) -> list[str]:
-        named = [subject.replace("<service>", name) for subject in re.findall(r"`([^`]+)`", row[column])]
-        return [subject if subject[0] in "$_" else root + subject for subject in named]
-
-    found = {}
-    for who, row in rows.items():
-        name, parts = (PEOPLE, [row]) if "`" in who else (who, [every, row])
-        found[name] = {
-            column: [subject for part in parts for subject in subjects(part, column, name)]
-            for column in ("publish", "subscribe")
-        }
-    return found
 
 
 def server_lines() -> str:
     users = [
         {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in rights().items()
+        for name, may in rights(CELL).items()
     ]
     return f"authorization {msgspec.json.encode({'users': users}).decode()}"
 
 
 @pytest.mark.timeout(60)
 async def test_services_with_these_rights_place_a_job(tmp_path: Path) -> None:
-    assert set(SETTINGS) <= set(rights())
+    assert set(SETTINGS) <= set(rights(CELL))
     async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
         with ExitStack() as stack:
             made = stack.enter_context(services(tmp_path, server.url))

@@ -1,0 +1,56 @@
+"""What each service may do on NATS, as the table in the page for operators says."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from schemas.subjects import Subjects
+
+PEOPLE: Final = "berth"
+_PAGE: Final = Path(__file__).parents[2] / "docs" / "operators.md"
+_ROW: Final = re.compile(
+    r"^\| (?P<who>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
+)
+
+
+def rights(cell: str) -> dict[str, dict[str, list[str]]]:
+    """Subjects that each user may ``publish`` and ``subscribe``, by the user's name, in the order of the page."""
+    table = _PAGE.read_text("utf-8").partition("| who | may publish |")[2].partition("\n\n")[0]
+    rows = {row["who"]: row for row in _ROW.finditer(table)}
+    every = rows.pop("every service")
+    root = Subjects(cell).root
+
+    def subjects(row: re.Match[str], column: str, name: str) -> list[str]:
+        named = [subject.replace("<service>", name) for subject in re.findall(r"`([^`]+)`", row[column])]
+        return [subject if subject[0] in "$_" else root + subject for subject in named]
+
+    found = {}
+    for who, row in rows.items():
+        name, parts = (PEOPLE, [row]) if "`" in who else (who, [every, row])
+        found[name] = {
+            column: [subject for part in parts for subject in subjects(part, column, name)]
+            for column in ("publish", "subscribe")
+        }
+    return found
+
+
+def access_conf(cell: str, users: list[str]) -> str:
+    """Section of a server's configuration that lets these users in; passwords are variables."""
+    found = rights(cell)
+    lines = ["authorization {", "  users: ["]
+    for user in users:
+        lines += [
+            "    {",
+            f"      user: {user}",
+            f"      password: $PASSWORD_{user.upper()}",
+            "      permissions: {",
+            "        allow_responses: true",
+        ]
+        for column in ("publish", "subscribe"):
+            lines += [
+                f"        {column}: [",
+                *(f'          "{subject}"' for subject in found[user][column]),
+                "        ]",
+            ]
+        lines += ["      }", "    }"]
+    return "\n".join([*lines, "  ]", "}", ""])
