@@ -199,6 +199,8 @@ class KubeCluster:
         """Slot that a pod needs; None when it may be bound whoever else waits for chips."""
         if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
             return None
+        if self._turns.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
+            return None  # an earlier run bound it
         return Slot(pod.card.name, gang.placement.resource, len(chips))
 
     def _wait_for(self, slot: Slot, gang: Gang, progress: _Progress, rank: int) -> float:

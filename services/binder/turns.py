@@ -84,7 +84,7 @@ class Turns:
         freed: list[Slot] = []
         if now:
             self._seen[name] = now
-        else:
+        if not fact.phase:
             freed += self.forget(fact.uid, fact.attempt)
         for key, slot in now.items():
             if slot is None:
@@ -122,6 +122,8 @@ def _rows(fact: PodsSeen) -> dict[PodKey, Slot | None]:
     found: dict[PodKey, Slot | None] = {}
     columns = zip(unpack(fact.rank, 4), unpack(fact.node_index, 4), unpack(fact.chips, 8), strict=True)
     for row, (rank, node, mask) in enumerate(columns):
+        if phases[row] == PodPhase.GONE:
+            continue
         waits = phases[row] == PodPhase.PENDING and not consumed[row] and mask
         slot = Slot(names[node], fact.resource, len(ids_of(mask))) if waits else None
         found[fact.uid, fact.attempt, rank] = slot

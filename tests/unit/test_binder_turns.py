@@ -110,15 +110,17 @@ def test_at_most_one_claim_is_granted_and_nothing_stays_for_ever(steps: list[tup
     gang = a_gang("a", ["n0"] * 4, [(0, 1)] * 4)
     waiting: set[int] = set()
     claimed: set[int] = set()
+    known: set[int] = set()
     for verb, what in steps:
         if verb == "see":
             assert isinstance(what, list)
             rows = {rank: (phase, consumed) for rank, phase, consumed in what}
             turns.take(pods_of(gang, [(rank, "n0", *_row(rows[rank])) for rank in sorted(rows)]))
-            old, waiting = waiting, {rank for rank, row in rows.items() if row == (PodPhase.PENDING, False)}
-            claimed -= {rank for rank in claimed if rank in rows and rank not in waiting}
-            claimed -= claimed if not rows else {rank for rank in old if rank not in rows}
-            claimed = {rank for rank in claimed if turns._claims.get(("uid-a", 1), {}).get(rank)}
+            there = {rank for rank, row in rows.items() if row[0] != PodPhase.GONE}
+            waiting = {rank for rank, row in rows.items() if row == (PodPhase.PENDING, False)}
+            claimed -= (there - waiting) | (known - there)
+            claimed = claimed if rows else set()
+            known = there
         else:
             assert isinstance(what, int)
             key = ("uid-a", 1, what)
