@@ -1,0 +1,271 @@
+"""The inventory on a real API server and a real bus."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.bus import NatsBus
+from berth.runtime.clock import SystemClock
+from berth.runtime.kube_server import KubeServer
+from schemas.envelope import decode
+from schemas.facts import MembersSeen, PodsSeen, TopologySeen
+from schemas.status import JobStatus
+from schemas.subjects import StreamName
+from services.dispatcher.app import serve as dispatch
+from services.dispatcher.config import DispatcherConfig
+from tests.support.inventories import (
+    DEADLINE_S,
+    Heard,
+    bind_pod,
+    inventory,
+    make_node,
+    pod_of,
+    set_phase,
+)
+from tests.support.kube_api import KubeApi, apply_crds, crds_in
+from tests.support.waiting import until_true
+
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
+CHIPS = {"huawei.com__Ascend910": "Ascend910-0,Ascend910-1"}
+
+
+@pytest.fixture
+def kubeconfig(kube_server: KubeServer, kube_prepared: object, tmp_path: Path) -> Path:
+    assert kube_prepared
+    return kube_server.write_kubeconfig(tmp_path / "kubeconfig")
+
+
+@asynccontextmanager
+async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
+    """A dispatcher that scores by itself."""
+    stop = asyncio.Event()
+    config = DispatcherConfig(shards=0, lease_s=2)
+    async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
+        group.create_task(dispatch(bus, SystemClock(), config, stop), name="dispatcher")
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+async def test_nodes_and_bound_pods_are_told_of(
+    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path
+) -> None:
+    heard = Heard(real_bus)
+    await make_node(kube_api, "n1", address="192.0.2.1")
+    await make_node(kube_api, "n2", address="192.0.2.2")
+    tor = '{"server_list": [{"tor_ip": "198.51.100.1", "server": [{"server_ip": "192.0.2.2", "slice_id": 3}]}]}'
+    config_map = {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": tor}}
+    await kube_api.post("/api/v1/namespaces/kube-system/configmaps", config_map)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    await kube_api.post(pods, pod_of("other", scheduler="volcano"))
+    await bind_pod(kube_api, namespace, "other", "n1", **CHIPS)
+    await kube_api.post(pods, pod_of("plain", scheduler="volcano", chips=0))
+    await bind_pod(kube_api, namespace, "plain", "n1")
+    async with inventory(nats_server, cell, kubeconfig):
+
+        async def told() -> bool:
+            return sorted(await heard.nodes()) == ["n1", "n2"] and await heard.pods() == {"pod/other": ["PENDING"]}
+
+        await until_true(told, deadline_s=DEADLINE_S, what="nodes and pods")
+        nodes = await heard.nodes()
+        assert (nodes["n1"].product, nodes["n1"].chips, nodes["n1"].allocatable) == ("module910bx8", 0xFF, 8)
+        assert (nodes["n1"].cpu_milli, nodes["n1"].memory_mib) == (99_000, 101_376)
+        assert (nodes["n2"].leaf, nodes["n2"].position, nodes["n2"].cpu_milli) == ("198.51.100.1", 3, 100_000)
+        (switches,) = await heard.facts("topology", TopologySeen)
+        assert [(leaf.address, leaf.nodes, leaf.positions) for leaf in switches.leaves] == [
+            ("198.51.100.1", ["n2"], [3])
+        ]
+        await set_phase(kube_api, namespace, "other", "Running")
+
+        async def runs() -> bool:
+            return await heard.pods() == {"pod/other": ["RUNNING"]}
+
+        await until_true(runs, deadline_s=DEADLINE_S, what="a running pod")
+        count = await heard.quiet()
+        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "by a test"}
+        beat = {**condition, "lastHeartbeatTime": "2026-11-20T08:00:00Z"}
+        await kube_api.patch("/api/v1/nodes/n1/status", {"status": {"conditions": [beat]}})
+        assert await heard.quiet() == count
+        await kube_api.delete(f"{pods}/other")
+        await kube_api.delete(f"{pods}/plain")
+
+        async def gone() -> bool:
+            return await heard.pods() == {"pod/other": []} and (await heard.nodes())["n1"].cpu_milli == 100_000
+
+        await until_true(gone, deadline_s=DEADLINE_S, what="the end of the pods")
+    assert await heard.requests() == []
+
+
+async def test_a_group_with_bare_pods_is_placed_as_one(
+    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path
+) -> None:
+    heard = Heard(real_bus)
+    await make_node(kube_api, "n1")
+    groups = GROUPS.format(namespace)
+    spec = {"minMember": 4, "queue": "default", "minResources": {"huawei.com/Ascend910": "8"}}
+    await kube_api.post(
+        groups,
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g"},
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        },
+    )
+    for index in range(4):
+        await kube_api.post(f"/api/v1/namespaces/{namespace}/pods", pod_of(f"p{index}", group="g"))
+
+    async def status() -> JobStatus | None:
+        stored = await real_bus.last(StreamName.STATUS, real_bus.subjects.status(namespace, "podgroup.g"))
+        return decode(stored.data, JobStatus) if stored is not None else None
+
+    async def is_placed() -> bool:
+        found = await status()
+        return found is not None and found.phase == "placed"
+
+    async with dispatcher(nats_server, cell):
+        async with inventory(nats_server, cell, kubeconfig):
+            await until_true(is_placed, deadline_s=DEADLINE_S, what="a placement")
+            (request,) = await heard.requests()
+            assert sum(task.replicas for task in request.tasks) == 4
+            group = await kube_api.get(f"{groups}/g")
+            assert group["status"]["phase"] == "Inqueue"
+        placed = await status()
+        assert placed is not None
+        assert placed.placement is not None
+        assert placed.placement.names() == ["n1"] * 4
+        chips = placed.placement.chips_by_rank()
+        assert sorted(chip for mine in chips for chip in mine) == list(range(8))
+        (members,) = [fact for fact in await heard.facts("member", MembersSeen) if fact.uid][-1:]
+        assert sorted(members.pods) == ["p0", "p1", "p2", "p3"]
+
+        for rank, name in enumerate(members.pods):
+            names = ",".join(f"Ascend910-{chip}" for chip in chips[rank])
+            own = {"berth__job": placed.name, "berth__uid": placed.uid, "berth__attempt": "1", "berth__rank": str(rank)}
+            await bind_pod(kube_api, namespace, name, "n1", **own, **{"huawei.com__Ascend910": names})
+
+        async with inventory(nats_server, cell, kubeconfig):
+
+            async def is_told() -> bool:
+                return (await heard.pods()).get("podgroup.g") == ["PENDING"] * 4
+
+            await until_true(is_told, deadline_s=DEADLINE_S, what="the bound pods")
+            for name in members.pods:
+                await set_phase(kube_api, namespace, name, "Running")
+
+            async def runs() -> bool:
+                found = await status()
+                return found is not None and found.phase == "running"
+
+            await until_true(runs, deadline_s=DEADLINE_S, what="a running job")
+
+            async def group_runs() -> bool:
+                return bool((await kube_api.get(f"{groups}/g"))["status"]["phase"] == "Running")
+
+            await until_true(group_runs, deadline_s=DEADLINE_S, what="a running group")
+        assert [one.uid for one in await heard.requests()] == [request.uid]
+        assert {fact.uid for fact in await heard.facts("pod", PodsSeen)} == {request.uid}
+
+
+async def test_a_restart_says_nothing_twice(
+    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path
+) -> None:
+    heard = Heard(real_bus)
+    await make_node(kube_api, "n1")
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    await kube_api.post(pods, pod_of("waits"))
+    await kube_api.post(pods, pod_of("other", scheduler="volcano"))
+    await bind_pod(kube_api, namespace, "other", "n1", **CHIPS)
+    async with inventory(nats_server, cell, kubeconfig):
+
+        async def told() -> bool:
+            return bool(await heard.requests() and await heard.pods() and await heard.nodes())
+
+        await until_true(told, deadline_s=DEADLINE_S, what="a request")
+        count = await heard.quiet()
+    async with inventory(nats_server, cell, kubeconfig):
+        assert await heard.quiet() == count
+        await kube_api.delete(f"{pods}/other")
+
+        async def gone() -> bool:
+            return await heard.pods() == {"pod/other": []}
+
+        await until_true(gone, deadline_s=DEADLINE_S, what="the end of the pod")
+    assert len(await heard.requests()) == 1
+
+
+@pytest.mark.timeout(180)
+async def test_a_server_that_dies_and_comes_back_loses_nothing_and_repeats_nothing(
+    nats_server: str, cell: str, real_bus: NatsBus, tmp_path: Path
+) -> None:
+    heard = Heard(real_bus)
+    async with KubeServer(tmp_path / "own", start_deadline_s=60) as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with KubeApi(server) as api:
+            await make_node(api, "n1")
+            await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+            await api.post("/api/v1/namespaces/team/pods", pod_of("before"))
+            async with inventory(nats_server, cell, kubeconfig) as task:
+
+                async def told() -> bool:
+                    return len(await heard.requests()) == 1 and bool(await heard.nodes())
+
+                await until_true(told, deadline_s=DEADLINE_S, what="the first request")
+                count = await heard.quiet()
+                await server.kill_api()
+                await server.start_api()
+                await make_node(api, "n2")
+                await api.post("/api/v1/namespaces/team/pods", pod_of("after"))
+
+                async def told_of_both() -> bool:
+                    names = sorted(one.name for one in await heard.requests())
+                    return names == ["pod.after", "pod.before"] and sorted(await heard.nodes()) == ["n1", "n2"]
+
+                await until_true(told_of_both, deadline_s=60, what="what came while the server was away")
+                assert await heard.quiet() > count
+                assert not task.done()
+                members = await heard.facts("member", MembersSeen)
+                assert sorted(fact.job for fact in members) == ["pod.after", "pod.before"]
+
+
+@pytest.mark.timeout(180)
+async def test_groups_are_found_once_the_server_knows_them(
+    nats_server: str, cell: str, real_bus: NatsBus, tmp_path: Path
+) -> None:
+    heard = Heard(real_bus)
+    async with KubeServer(tmp_path / "own", start_deadline_s=60) as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        async with KubeApi(server) as api:
+            await make_node(api, "n1")
+            await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+            await api.post("/api/v1/namespaces/team/pods", pod_of("member", group="g"))
+            await api.post("/api/v1/namespaces/team/pods", pod_of("alone"))
+            async with inventory(nats_server, cell, kubeconfig):
+
+                async def told() -> bool:
+                    return [one.name for one in await heard.requests()] == ["pod.alone"]
+
+                await until_true(told, deadline_s=DEADLINE_S, what="the pod that stands alone")
+                wanted = [crd for crd in crds_in(Path(__file__).parent / "crds") if crd["metadata"]["name"] == "podgroups.scheduling.volcano.sh"]  # fmt: skip
+                await apply_crds(api, wanted)
+                spec = {"minMember": 1, "minResources": {"huawei.com/Ascend910": "2"}}
+                await api.post(
+                    GROUPS.format("team"),
+                    {
+                        "apiVersion": "scheduling.volcano.sh/v1beta1",
+                        "kind": "PodGroup",
+                        "metadata": {"name": "g"},
+                        "spec": spec,
+                        "status": {"phase": "Pending"},
+                    },
+                )
+
+                async def both() -> bool:
+                    return len(await heard.requests()) == 2
+
+                await until_true(both, deadline_s=DEADLINE_S, what="the pod of the group")

@@ -1,0 +1,323 @@
+"""The inventory on a bus and an API server in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from berth.core.packing import unpack_nodes
+from schemas.envelope import decode, encode
+from schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from schemas.intake import JobCancel, JobRequest
+from schemas.message import Message
+from schemas.status import JobStatus
+from schemas.subjects import StreamName
+from services.inventory.app import serve_on
+from services.inventory.config import InventoryConfig
+from services.inventory.gang_settings import GangSettings
+from services.inventory.loop import Loop
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_kube import FakeKube
+from tests.support.fake_server import FakeServer
+from tests.support.waiting import pause, until
+
+M = TypeVar("M", bound=Message)
+Tree = dict[str, Any]
+RESOURCE = "huawei.com/Ascend910"
+CONFIG = InventoryConfig(
+    settle_s=0.002,
+    retry_wait_s=0.002,
+    retry_wait_max_s=0.01,
+    kinds_retry_s=0.02,
+    event_apart_s=60,
+    gangs=GangSettings(scheduler_names=["berth"]),
+)
+
+
+def a_node(name: str, chips: int = 8, **changes: Any) -> Tree:  # noqa: ANN401  # a builder for tests
+    infos: Tree = {f"Ascend910-{chip}": {} for chip in range(chips)}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"accelerator-type": "module-910b-8", "accelerator": "huawei-Ascend910"},
+            "annotations": changes.get("annotations", {"baseDeviceInfos": msgspec.json.encode(infos).decode()}),
+        },
+        "status": {
+            "capacity": {RESOURCE: str(chips)},
+            "allocatable": {"cpu": "100", "memory": "100Gi", RESOURCE: str(chips)},
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [{"type": "InternalIP", "address": changes.get("address", f"ip-{name}")}],
+        },
+    }
+
+
+def a_pod(name: str, *, node: str = "", group: str = "", phase: str = "Pending", scheduler: str = "berth", **annotations: str) -> Tree:  # fmt: skip
+    found = {key.replace("__", "/"): value for key, value in annotations.items()}
+    if group:
+        found["scheduling.k8s.io/group-name"] = group
+    return {
+        "metadata": {"name": name, "namespace": "team", "annotations": found},
+        "spec": {
+            "schedulerName": scheduler,
+            "nodeName": node,
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {"requests": {"cpu": "1", RESOURCE: "2"}, "limits": {RESOURCE: "2"}},
+                }
+            ],
+        },
+        "status": {"phase": phase},
+    }
+
+
+class World:
+    """A bus, an API server, and an inventory between them."""
+
+    def __init__(self, *, unserved: tuple[str, ...] = ()) -> None:
+        self.clock = ManualClock()
+        self.server = FakeServer(self.clock)
+        self.bus = FakeBus(self.server, "test")
+        self.kube = FakeKube(clock=self.clock, unserved=unserved)
+
+    @asynccontextmanager
+    async def inventory(self) -> AsyncIterator[asyncio.Task[None]]:
+        stop = asyncio.Event()
+        bus = FakeBus(self.server, "test")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(serve_on(bus, self.kube, self.clock, CONFIG, stop), name="inventory")
+            try:
+                yield task
+            finally:
+                stop.set()
+                await asyncio.wait([task], timeout=5)
+                assert task.done()
+        await bus.close()
+
+    def history(self, stream: StreamName, part: str, kind: type[M]) -> list[M]:
+        found = self.server.stream(self.bus.subjects.stream(stream))
+        return [decode(stored.data, kind) for _, stored in sorted(found.messages.items()) if part in stored.subject]
+
+    def facts(self, part: str, kind: type[M]) -> list[M]:
+        return self.history(StreamName.FACTS, f".fact.{part}.", kind)
+
+    def nodes(self) -> dict[str, int]:
+        """cpu of each node, as last said."""
+        last = {fact.domain: fact for fact in self.facts("node", NodesSeen)}
+        return {node.name: node.cpu_milli for fact in last.values() for node in unpack_nodes(fact)}
+
+    def phases(self) -> list[tuple[str, list[str]]]:
+        return [(fact.gang, [PodPhase(phase).name for phase in fact.phase]) for fact in self.facts("pod", PodsSeen)]
+
+    def requests(self) -> list[JobRequest]:
+        return self.history(StreamName.INTAKE, ".intake.request.", JobRequest)
+
+    async def has(self, condition: Any, what: str) -> None:  # noqa: ANN401  # any callable
+        await until(condition, deadline_s=5, what=what)
+
+    async def quiet(self) -> None:
+        """Let everything that is on its way arrive: wait until nothing more is said for a while."""
+        streams = [self.server.stream(self.bus.subjects.stream(name)) for name in (StreamName.FACTS, StreamName.INTAKE)]
+        before = [-1]
+        while before != (now := [stream.last_seq for stream in streams]):
+            before = now
+            await pause(0.05)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    found = World()
+    await found.bus.ensure_streams()
+    yield found
+    await found.bus.close()
+
+
+async def test_nodes_and_switches_become_facts(world: World) -> None:
+    for name in ("a", "b"):
+        world.kube.put("/api/v1/nodes", a_node(name))
+    info = '{"server_list": [{"tor_ip": "sw", "server": [{"server_ip": "ip-b"}]}]}'
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    world.kube.put(path, {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": info}})
+    world.kube.put(path, {"metadata": {"name": "another"}, "data": {"tor_info": "{"}})
+    async with world.inventory():
+        await world.has(lambda: world.facts("topology", TopologySeen), "switches")
+        assert sorted(fact.domain for fact in world.facts("node", NodesSeen)) == ["bucket-all", "leaf-sw"]
+        (switches,) = world.facts("topology", TopologySeen)
+        assert [(leaf.name, leaf.nodes) for leaf in switches.leaves] == [("sw", ["b"])]
+        broken = {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": info[:-3]}}
+        with capture_logs() as logs:
+            world.kube.put(path, broken)
+            await world.has(lambda: any("the last value" in str(log) for log in logs), "a complaint")
+        await world.quiet()
+        assert len(world.facts("topology", TopologySeen)) == 1
+    events = world.kube.objects("/api/v1/namespaces/kube-system/events")
+    assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [
+        ("SwitchesNotKnown", "basic-tor-node-cm")
+    ]
+
+
+async def test_heartbeats_and_relists_say_nothing(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory():
+        await world.has(lambda: world.nodes() == {"a": 100_000}, "the node")
+        for _ in range(3):
+            world.kube.put("/api/v1/nodes", a_node("a"))
+        world.kube.relist()
+        await world.quiet()
+        assert len(world.facts("node", NodesSeen)) == 1
+
+
+async def test_a_node_with_something_wrong_is_told_of_once_on_the_node(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a", annotations={"baseDeviceInfos": "{"}))
+    path = "/api/v1/namespaces/default/events"
+    with capture_logs() as logs:
+        async with world.inventory():
+            await world.has(lambda: world.kube.objects(path), "an event")
+            world.kube.put("/api/v1/nodes", a_node("a", annotations={"baseDeviceInfos": "{"}))
+            await world.quiet()
+    assert len([log for log in logs if log["event"] == "object is wrong"]) == 1
+    (event,) = world.kube.objects(path)
+    assert (event["involvedObject"]["kind"], event["count"], event["type"]) == ("Node", 1, "Warning")
+    assert event["message"].startswith("node a: annotation baseDeviceInfos is '{': expected a JSON map")
+    async with world.inventory():
+        await world.has(lambda: world.kube.objects(path)[0]["count"] == 2, "the event counted once more")
+
+
+async def test_a_bound_pod_of_another_scheduler_is_foreign_until_it_is_gone(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    pod = a_pod("f", node="a", phase="Running", scheduler="volcano", huawei_com="")
+    pod["metadata"]["annotations"] = {RESOURCE: "Ascend910-0,Ascend910-1"}
+    world.kube.put("/api/v1/namespaces/team/pods", pod)
+    async with world.inventory():
+        await world.has(lambda: world.phases() == [("pod/f", ["RUNNING"])], "the pod")
+        world.kube.confirm("/api/v1/namespaces/team/pods/f")
+        await world.has(lambda: world.phases()[1:] == [("pod/f", [])], "its end")
+    assert [fact.foreign for fact in world.facts("pod", PodsSeen)] == [True, True]
+    assert world.requests() == []
+
+
+async def test_a_bare_pod_becomes_a_request_and_its_placement_a_fact(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    made = world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
+    async with world.inventory():
+        await world.has(world.requests, "a request")
+        (request,) = world.requests()
+        (members,) = world.facts("member", MembersSeen)
+        assert (members.job, members.uid, members.pods) == (request.name, request.uid, ["p"])
+        assert members.pod_uids == [made["metadata"]["uid"]]
+        job = JobSeen("team", request.name, request.uid, "accepted", 1, request=request)
+        await world.bus.publish(world.bus.subjects.fact_job("team", request.name), encode(job))
+        bound = a_pod(
+            "p",
+            node="a",
+            phase="Running",
+            berth__job=request.name,
+            berth__uid=request.uid,
+            berth__attempt="1",
+            berth__rank="0",
+            huawei_com="",
+        )
+        bound["metadata"]["annotations"][RESOURCE] = "Ascend910-0,Ascend910-1"
+        world.kube.put("/api/v1/namespaces/team/pods", bound)
+        await world.has(lambda: world.phases() == [(request.name, ["RUNNING"])], "the pod")
+    facts = len(world.facts("pod", PodsSeen))
+    async with world.inventory():
+        await world.quiet()
+    assert len(world.facts("pod", PodsSeen)) == facts
+    assert len(world.requests()) == 1
+    assert len(world.facts("member", MembersSeen)) == 1
+
+
+async def test_a_group_becomes_one_request_once_it_is_let_in(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    group = {
+        "metadata": {"name": "g", "namespace": "team"},
+        "spec": {"minMember": 4, "queue": "q", "minResources": {RESOURCE: "8"}},
+        "status": {"phase": "Pending"},
+    }
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/team/podgroups"
+    world.kube.put(path, group)
+    for index in range(4):
+        world.kube.put("/api/v1/namespaces/team/pods", a_pod(f"p{index}", group="g"))
+    async with world.inventory():
+        await world.has(world.requests, "a request")
+        (request,) = world.requests()
+        assert (request.name, request.queue) == ("podgroup.g", "q")
+        assert sum(task.replicas for task in request.tasks) == 4
+        await world.has(
+            lambda: world.kube.object(f"{path}/g")["status"]["phase"] == "Inqueue", "the group in the queue"
+        )
+
+
+async def test_pods_that_are_gone_take_their_request_back(world: World) -> None:
+    world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
+    async with world.inventory():
+        await world.has(world.requests, "a request")
+        (request,) = world.requests()
+        job = JobSeen("team", request.name, request.uid, "accepted", 1, request=request)
+        await world.bus.publish(world.bus.subjects.fact_job("team", request.name), encode(job))
+        waiting = JobStatus("team", request.name, request.uid, "waiting", 0, 0)
+        await world.bus.publish(world.bus.subjects.status("team", request.name), encode(waiting))
+        await world.quiet()
+        world.kube.confirm("/api/v1/namespaces/team/pods/p")
+        await world.quiet()
+        world.clock.advance(60)
+        world.kube.relist()
+        await world.has(lambda: world.history(StreamName.INTAKE, ".cancel.", JobCancel), "the cancelling")
+    (cancel,) = world.history(StreamName.INTAKE, ".cancel.", JobCancel)
+    assert (cancel.name, cancel.uid) == (request.name, request.uid)
+
+
+async def test_it_works_on_a_server_without_podgroups(world: World) -> None:
+    bare = World(unserved=("podgroups",))
+    await bare.bus.ensure_streams()
+    bare.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
+    async with bare.inventory():
+        await bare.has(bare.requests, "a request")
+    await bare.bus.close()
+
+
+async def test_nothing_is_said_to_be_gone_before_all_is_listed(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    pod = a_pod("f", node="a", phase="Running", scheduler="volcano")
+    pod["metadata"]["annotations"] = {RESOURCE: "Ascend910-0"}
+    world.kube.put("/api/v1/namespaces/team/pods", pod)
+    async with world.inventory():
+        await world.has(lambda: world.phases() and world.nodes(), "pod and node")
+    count = len(world.facts("pod", PodsSeen)) + len(world.facts("node", NodesSeen))
+    world.kube.watching.clear()
+    async with world.inventory():
+        await world.quiet()
+        assert len(world.facts("pod", PodsSeen)) + len(world.facts("node", NodesSeen)) == count
+        world.kube.watching.set()
+        await world.quiet()
+    assert len(world.facts("pod", PodsSeen)) + len(world.facts("node", NodesSeen)) == count
+
+
+async def test_a_bus_that_is_away_for_a_while_loses_nothing(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory():
+        await world.has(world.nodes, "the node")
+        world.server.is_down = True
+        world.kube.put("/api/v1/nodes", a_node("b"))
+        world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
+        await world.quiet()
+        world.server.is_down = False
+        await world.has(lambda: sorted(world.nodes()) == ["a", "b"], "both nodes")
+        await world.has(world.requests, "the request")
+
+
+async def test_an_error_of_a_handler_ends_the_service(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: Loop, _nodes: object) -> None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr(Loop, "replace_nodes", fail)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with world.inventory() as task:
+            await world.has(task.done, "the end")
+    assert caught.group_contains(ValueError, match="unforeseen")
