@@ -1,5 +1,6 @@
 """``berth nodes``: the chips of every node, drawn."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -8,23 +9,29 @@ from rich.markup import escape
 from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import emit, new_table, results
+from berth.cli.output import emit, listed, new_table, results
 from berth.core.forms import choose_form
+from berth.core.packing import unpack_health
 from berth.core.picking import ids_of
 from berth.core.state import State
 from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from schemas.facts import NodeHealth
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode
+from schemas.facts import HealthSeen, NodeHealth
+from schemas.nodes import NodeCondition
 from schemas.refusal import Refusal
+from schemas.subjects import StreamName
 
 _PLAIN: Final = {
-    "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~"
+    "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~",
+    "withheld": "o",
 }  # fmt: skip
-_DRAWN: Final = _PLAIN | {"free": "□", "used": "■", "shared": "◧", "releasing": "▒"}
+_DRAWN: Final = _PLAIN | {"free": "□", "used": "■", "shared": "◧", "releasing": "▒", "withheld": "○"}
 _STYLES: Final = {
     "free": "green", "used": "blue", "shared": "cyan", "releasing": "magenta", "unhealthy": "red",
-    "used-unhealthy": "red", "network": "yellow",
+    "used-unhealthy": "red", "network": "yellow", "withheld": "magenta",
 }  # fmt: skip
 _WORDS: Final = {
     "free": "free",
@@ -34,6 +41,7 @@ _WORDS: Final = {
     "unhealthy": "unhealthy",
     "used-unhealthy": "unhealthy and used",
     "network": "network-unhealthy",
+    "withheld": "withheld by the node",
 }
 
 
@@ -59,17 +67,51 @@ class NodeRow(msgspec.Struct, frozen=True):
     ready: bool
     cordoned: bool
     chip_ids: list[int]
+    withheld: list[int] = []
+    reason: str = ""
+    """Why it is not well, with the source of the word; empty when it is."""
+    health_source: str = ""
+    """Who judged its health; empty when nobody has."""
+    updated_ms: int = 0
+    """When the source of its health last spoke; 0 when unknown."""
 
 
-def rows_of(state: State) -> list[NodeRow]:
-    """All nodes by product and name."""
+class Judged(msgspec.Struct, frozen=True):
+    """What the health fact of a domain says of one of its nodes."""
+
+    condition: NodeCondition
+    source: str
+
+
+async def judged_nodes(bus: Bus) -> dict[tuple[str, str], Judged]:
+    """What the latest health facts say, by domain and node; facts that cannot be read are passed over."""
+    found: dict[tuple[str, str], Judged] = {}
+    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
+        try:
+            fact = decode(stored.data, HealthSeen)
+            rows = unpack_health(fact)
+        except (DecodeError, ValueError, IndexError):
+            continue
+        found.update({(fact.domain, row.name): Judged(row, fact.source) for row in rows})
+    return found
+
+
+def rows_of(state: State, judged: Mapping[tuple[str, str], Judged] | None = None) -> list[NodeRow]:
+    """All nodes by product and name.
+
+    Args:
+        state: State of the cell.
+        judged: What health facts say, as :func:`judged_nodes` gives it; None leaves reasons out.
+    """
     table = state.table
-    found = [_row(state, row) for row in range(len(table)) if table.present[row]]
+    found = [_row(state, row, judged or {}) for row in range(len(table)) if table.present[row]]
     return sorted(found, key=lambda node: (node.product, node.name))
 
 
-def _row(state: State, row: int) -> NodeRow:
+def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> NodeRow:
     table = state.table
+    domain = table.domains[int(table.domain[row])]
+    health = judged.get((domain, table.names[row]))
     key = table.classes[int(table.klass[row])]
     shares = state.shares.nodes.get(row)
     leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
@@ -77,7 +119,7 @@ def _row(state: State, row: int) -> NodeRow:
         name=table.names[row],
         product=key.product,
         resource=key.resource,
-        domain=table.domains[int(table.domain[row])],
+        domain=domain,
         leaf=table.leaves[leaf] if leaf >= 0 else "",
         superpod=table.superpods[superpod] if superpod >= 0 else "",
         chips=int(table.capacity[row]),
@@ -92,6 +134,10 @@ def _row(state: State, row: int) -> NodeRow:
         ready=key.ready,
         cordoned=key.cordoned,
         chip_ids=list(ids_of(int(table.chips[row]))),
+        withheld=list(ids_of(int(table.withheld[row]) & int(table.chips[row]))),
+        reason=health.condition.reason if health is not None else "",
+        health_source=health.source if health is not None else "",
+        updated_ms=health.condition.updated_ms if health is not None else 0,
     )
 
 
@@ -119,6 +165,8 @@ def state_of_chip(node: NodeRow, chip: int) -> str:
         return "shared"
     if chip in node.used:
         return "used"
+    if chip in node.withheld:
+        return "withheld"
     return "network" if chip in node.network_unhealthy else "free"
 
 
@@ -168,11 +216,22 @@ def legend(console: Console) -> str:
     return "   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {_WORDS[kind]}" for kind in _WORDS)
 
 
+def reasons_of(nodes: list[NodeRow]) -> list[str]:
+    """Why nodes are not well, a line a reason, in the order of the nodes."""
+    told: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.reason:
+            told.setdefault(node.reason, []).append(node.name)
+    return [f"{listed(names)}: {reason}" for reason, names in told.items()]
+
+
 def show_map(nodes: list[NodeRow]) -> None:
-    """Print the nodes and the legend."""
+    """Print the nodes, the legend, and why nodes are not well."""
     console = results()
     console.print(map_of(nodes, console))
     console.print(legend(console))
+    for line in reasons_of(nodes):
+        console.print(escape(line))
 
 
 def nodes(*, common: Common | None = None) -> int:
@@ -185,7 +244,7 @@ def nodes(*, common: Common | None = None) -> int:
 
     async def work() -> None:
         async with connected(options) as bus:
-            found = rows_of(await state_now(bus, SystemClock()))
+            found = rows_of(await state_now(bus, SystemClock()), await judged_nodes(bus))
         if options.json:
             emit(found)
         else:

@@ -9,7 +9,7 @@ import pytest
 
 from berth.cli.checking import starred
 from berth.cli.jobs import JobRow
-from berth.cli.nodes import NodeRow, drawing, group_size, rows_of, state_of_chip
+from berth.cli.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, state_of_chip
 from berth.cli.output import age, chip_ranges, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.cli.story import Tale
@@ -30,6 +30,7 @@ GLYPHS = {
     "unhealthy": "x",
     "used-unhealthy": "X",
     "network": "~",
+    "withheld": "o",
 }
 
 
@@ -81,6 +82,25 @@ async def test_nodes_are_drawn_from_the_state() -> None:
     assert drawn.count("#") == 2
     assert drawn[4] == " "
     assert by_name["b"].cordoned
+
+
+async def test_nodes_tell_why_they_are_not_well() -> None:
+    cell = await Cell().open()
+    try:
+        await cell.nodes([a_node(name, "module910bx8") for name in ("a", "b", "c")])
+        rows = [NodeCondition("a", withheld=0b110, updated_ms=7), *(NodeCondition(name, reason="old") for name in "bc")]
+        await cell.health("bucket-all", rows)
+        await cell.turns(1)
+        found = rows_of(await state_now(cell.user, cell.clock), await judged_nodes(cell.user))
+    finally:
+        await cell.close()
+    assert [(node.name, node.reason, node.withheld, node.updated_ms) for node in found] == [
+        ("a", "", [1, 2], 7),
+        ("b", "old", [], 0),
+        ("c", "old", [], 0),
+    ]
+    assert drawing(found[0], glyphs=GLYPHS, styled=False).replace(" ", "") == ".oo....."
+    assert reasons_of(found) == ["b, c: old"]
 
 
 def test_a_chip_that_is_used_and_unhealthy_shows_both() -> None:
