@@ -33,7 +33,7 @@ async def inventory(url: str, cell: str, kubeconfig: Path, *, gangs: GangSetting
     """An inventory of its own, which is asked to stop at the end."""
     config = InventoryConfig(
         kube=KubeConfig(kubeconfig=kubeconfig, backoff_max_s=1),
-        gangs=gangs or GangSettings(scheduler_names=["berth"]),
+        gangs=gangs or GangSettings(scheduler_names=("berth",)),
         settle_s=0.05,
         kinds_retry_s=0.5,
     )

@@ -35,7 +35,7 @@ CONFIG = InventoryConfig(
     retry_wait_max_s=0.01,
     kinds_retry_s=0.02,
     event_apart_s=60,
-    gangs=GangSettings(scheduler_names=["berth"]),
+    gangs=GangSettings(scheduler_names=("berth",)),
 )
 
 
@@ -273,7 +273,7 @@ async def test_pods_that_are_gone_take_their_request_back(world: World) -> None:
     assert (cancel.name, cancel.uid) == (request.name, request.uid)
 
 
-async def test_it_works_on_a_server_without_podgroups(world: World) -> None:
+async def test_it_works_on_a_server_without_podgroups() -> None:
     bare = World(unserved=("podgroups",))
     await bare.bus.ensure_streams()
     bare.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
