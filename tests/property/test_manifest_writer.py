@@ -1,0 +1,177 @@
+"""What is written as an object of Kubernetes asks for the same when it is read: as a manifest, and from its pods."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.formats.gang_request import PRIORITY_CLASS, RUN_FOR
+from berth.formats.kube_objects import PodSpec
+from berth.formats.kube_pods import PodAsk, pod_ask
+from berth.formats.manifest_writer import (
+    least_pods,
+    priority_class,
+    write_ascend_job,
+    write_batch_job,
+    write_pod,
+    write_priority_class,
+    write_volcano_job,
+)
+from berth.formats.manifests import parse_jobs
+from schemas.constraints import Expression, Term, Toleration
+from schemas.intake import JobRequest, Task
+from services.inventory.requests import as_pod_ask
+
+NAMES = st.from_regex(r"[a-z]([a-z0-9]{0,6})", fullmatch=True)
+WORDS = st.sampled_from(["yes", "no", "true", "4", "1.5", "module-910b-8", "x_y.z"])
+LABELS = st.dictionaries(st.sampled_from(["duo", "tor-affinity", "a.b/c", "npu-310-strategy"]), WORDS, max_size=3)
+SELECTORS = st.dictionaries(st.sampled_from(["accelerator-type", "zone", "rack"]), WORDS, max_size=2)
+EXPRESSIONS = st.one_of(
+    st.builds(Expression, st.sampled_from(["zone", "rack"]), st.sampled_from(["In", "NotIn"]), st.tuples(WORDS, WORDS)),
+    st.builds(Expression, st.just("zone"), st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(Expression, st.just("zone"), st.sampled_from(["Gt", "Lt"]), st.just(("7",))),
+    st.builds(Expression, st.just("metadata.name"), st.sampled_from(["In", "NotIn"]), st.just(("n1",))),
+)
+TERMS = st.lists(st.builds(Term, st.lists(EXPRESSIONS, min_size=1, max_size=3).map(tuple)), max_size=2)
+TOLERATIONS = st.lists(
+    st.one_of(
+        st.builds(Toleration, NAMES, st.just("Equal"), WORDS, st.sampled_from(["", "NoSchedule", "NoExecute"])),
+        st.builds(Toleration, st.sampled_from(["", "k"]), st.just("Exists"), st.just(""), st.just("NoExecute")),
+    ),
+    max_size=2,
+)
+
+
+def tasks(names: list[str]) -> st.SearchStrategy[list[Task]]:
+    one = st.builds(
+        Task,
+        name=st.just(""),
+        replicas=st.integers(1, 5),
+        chips=st.integers(0, 16),
+        cpu_milli=st.integers(0, (1 << 31) - 1),
+        memory_mib=st.integers(0, (1 << 31) - 1),
+        node_selector=SELECTORS,
+        affinity=TERMS,
+        tolerations=TOLERATIONS,
+    )
+    return st.lists(one, min_size=len(names), max_size=len(names)).map(
+        lambda found: [msgspec.structs.replace(task, name=name) for task, name in zip(found, names, strict=True)]
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn, named: st.SearchStrategy[list[str]]) -> JobRequest:
+    made = draw(tasks(draw(named)))
+    chips = any(task.chips for task in made)
+    pods = sum(task.replicas for task in made)
+    policy = draw(st.sampled_from(["", "chip8-node8", "chip4-node8"]))
+    return JobRequest(
+        namespace=draw(NAMES),
+        name=draw(NAMES),
+        uid="",
+        resource="huawei.com/Ascend910" if chips else "",
+        tasks=made,
+        labels=draw(LABELS),
+        annotations={"huawei.com/schedule_policy": policy} if policy else {},
+        node_selector=draw(SELECTORS),
+        queue=draw(st.sampled_from(["default", "research"])),
+        priority=draw(st.sampled_from([0, 100, -10, 2_000_000_000, 1_000_000_000])),
+        min_available=draw(st.integers(0, pods)),
+        run_ms=draw(st.sampled_from([0, 1, 2500, 86_400_000])),
+    )
+
+
+SEVERAL = st.lists(NAMES, min_size=1, max_size=3, unique=True)
+REPLICAS = st.sampled_from([["worker"], ["master", "worker"], ["scheduler", "worker"], ["chief", "worker"]])
+ONE = st.just(["work"])
+
+
+def ordered(ask: PodAsk) -> PodAsk:
+    """The ask with the conditions of each term in one order: names of nodes are written after labels."""
+    terms = (tuple(sorted(term.expressions, key=repr)) for term in ask.affinity)
+    return msgspec.structs.replace(ask, affinity=tuple(Term(found) for found in terms))
+
+
+def by_rank(request: JobRequest) -> list[PodAsk]:
+    return [ordered(as_pod_ask(request, task)) for task in request.tasks for _ in range(task.replicas)]
+
+
+def read(tree: dict[str, Any]) -> JobRequest:
+    (found,) = parse_jobs(json.dumps(tree))
+    return found
+
+
+def compare(found: JobRequest, request: JobRequest, *, beside: tuple[str, ...] = ()) -> None:
+    assert (found.namespace, found.name, found.resource) == (request.namespace, request.name, request.resource)
+    assert by_rank(found) == by_rank(request)
+    assert least_pods(found) == least_pods(request)
+    assert (found.queue, found.priority, found.run_ms) == (request.queue, request.priority, request.run_ms)
+    assert {key: text for key, text in found.labels.items() if key not in beside} == request.labels
+    added = {RUN_FOR, PRIORITY_CLASS, *beside}
+    assert {key: text for key, text in found.annotations.items() if key not in added} == request.annotations
+
+
+@given(requests(SEVERAL))
+def test_a_volcano_job(request: JobRequest) -> None:
+    found = read(write_volcano_job(request))
+    compare(found, request)
+    assert [(task.name, task.replicas) for task in found.tasks] == [(t.name, t.replicas) for t in request.tasks]
+
+
+@given(requests(st.one_of(REPLICAS, ONE)))
+def test_an_ascend_job(request: JobRequest) -> None:
+    compare(read(write_ascend_job(request)), request, beside=("framework",))
+
+
+@given(requests(ONE))
+def test_a_job_of_kubernetes(request: JobRequest) -> None:
+    gang = ("huawei.com/schedule_minAvailable", "scheduling.volcano.sh/queue-name")
+    compare(read(write_batch_job(request)), request, beside=gang)
+
+
+@given(requests(SEVERAL))
+def test_the_pods_of_a_template_ask_for_what_the_task_does(request: JobRequest) -> None:
+    for task, written in zip(request.tasks, write_volcano_job(request)["spec"]["tasks"], strict=True):
+        spec = msgspec.convert(written["template"]["spec"], PodSpec)
+        assert ordered(pod_ask(spec)) == ordered(as_pod_ask(request, task))
+        assert (spec.scheduler_name, spec.priority or 0) == ("berth", request.priority)
+
+
+@given(requests(ONE))
+def test_a_pod_alone(request: JobRequest) -> None:
+    task = msgspec.structs.replace(request.tasks[0], replicas=1)
+    request = msgspec.structs.replace(request, tasks=[task], min_available=1)
+    pod = write_pod(request)
+    assert ordered(pod_ask(msgspec.convert(pod["spec"], PodSpec))) == ordered(as_pod_ask(request, task))
+    assert pod["metadata"]["labels"] == request.labels
+    assert pod["metadata"]["annotations"].items() >= request.annotations.items()
+
+
+def test_classes_of_priority_have_names() -> None:
+    def named(priority: int, annotations: dict[str, str] | None = None) -> str:
+        request = JobRequest("ns", "j", "", "", [Task("t", 1, 0)], annotations=annotations or {}, priority=priority)
+        return priority_class(request)
+
+    assert [named(value) for value in (0, 100, -10, 2_000_000_000)] == [
+        "",
+        "berth-100",
+        "berth-minus-10",
+        "system-cluster-critical",
+    ]
+    assert named(7, {PRIORITY_CLASS: "high"}) == "high"
+    assert write_priority_class("berth-100", 100)["value"] == 100
+
+
+@pytest.mark.parametrize("write", [write_batch_job, write_pod])
+def test_forms_of_one_task_refuse_several(write: Callable[[JobRequest], dict[str, Any]]) -> None:
+    request = JobRequest("ns", "j", "", "", [Task("a", 1, 0), Task("b", 1, 0)])
+    with pytest.raises(ValueError, match="j has 2 tasks, expected one"):
+        write(request)
+    with pytest.raises(ValueError, match="expected scheduler, master, chief, worker"):
+        write_ascend_job(JobRequest("ns", "j", "", "", [Task("worker", 1, 0), Task("master", 1, 0)]))
+    with pytest.raises(ValueError, match="j has 2 pods"):
+        write_pod(JobRequest("ns", "j", "", "", [Task("a", 2, 0)]))
