@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError
 
+from berth.cli.breaking import break_node, mend_node
 from berth.cli.checking import check_config
 from berth.cli.demo import demo
 from berth.cli.explaining import explain_job
@@ -29,7 +30,11 @@ APP.command(demo)
 APP.command(submit)
 APP.command(jobs)
 APP.command(cancel)
-APP.command(nodes)
+NODES: Final = App(name="nodes")
+NODES.default(nodes)
+NODES.command(break_node, name="break")
+NODES.command(mend_node, name="mend")
+APP.command(NODES)
 APP.command(explain_job, name="explain")
 APP.command(check_config)
 

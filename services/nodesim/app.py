@@ -46,6 +46,7 @@ async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Eve
         await bus.serve(bus.subjects.sim("bind"), loop.bind),
         await bus.serve(bus.subjects.sim("evict"), loop.evict),
         await bus.serve(bus.subjects.sim("counts"), loop.counts),
+        await bus.serve(bus.subjects.sim("break"), loop.break_node),
     ]
     logger().info("cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults))
     readiness.ready()

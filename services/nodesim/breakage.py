@@ -35,6 +35,8 @@ SWITCH_LEVELS: Final = {
     "Separate": "UnHealthy",
 }
 """Levels of switch reports, mildest first, and the NodeStatus of each."""
+KEPT_MS: Final = 60_000
+"""How long after its end a breakage is remembered at least, so that everybody sees that it ended."""
 KINDS: Final = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin")
 OF_CHIPS: Final = frozenset({"chip", "network", "recovering"})
 _LEVELS: Final[dict[str, tuple[str, ...]]] = {
@@ -130,8 +132,13 @@ class Breakages:
     items: list[Breakage] = field(default_factory=list)
 
     def add(self, item: Breakage) -> None:
-        """Break something; the same thing again only gets a new end."""
-        self.items = [other for other in self.items if _what(other) != _what(item)]
+        """Break something; the same thing again only gets a new end. What ended long before is forgotten."""
+        kept_ms = item.from_ms - KEPT_MS
+        self.items = [
+            other
+            for other in self.items
+            if _what(other) != _what(item) and (other.until_ms is None or other.until_ms > kept_ms)
+        ]
         self.items.append(item)
 
     def mend(self, kind: str, chips: int = 0) -> int:
@@ -152,9 +159,14 @@ class Breakages:
         return changed
 
     def at(self, now_ms: UnixMs) -> Broken:
-        """What is broken at a moment; what has ended is forgotten."""
-        self.items = [item for item in self.items if item.until_ms is None or item.until_ms > now_ms]
-        return Broken(tuple(item for item in self.items if item.from_ms <= now_ms))
+        """What is broken at a moment."""
+        return Broken(
+            tuple(
+                item
+                for item in self.items
+                if item.from_ms <= now_ms and (item.until_ms is None or item.until_ms > now_ms)
+            )
+        )
 
     def next_turn_ms(self, now_ms: UnixMs) -> UnixMs | None:
         """When something next breaks or is well after ``now_ms``; None for never."""

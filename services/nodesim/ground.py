@@ -7,10 +7,13 @@ import msgspec
 
 from berth.core.domains import domains
 from berth.core.packing import pack_health, pack_nodes, pack_switches
+from berth.formats.fault_levels import level_of
 from berth.formats.topology_file import Cluster, Fault
 from schemas.facts import HealthSeen, NodesSeen, TopologySeen
 from schemas.nodes import NodeCondition, NodeDescription
+from schemas.simulation import BreakNode
 from schemas.units import UnixMs
+from services.nodesim.breakage import HARMLESS, Breakages, WrongBreakError, breakage_of
 
 SOURCE: Final = "nodesim"
 _FIELDS: Final = {"unhealthy": "unhealthy", "network-unhealthy": "network_unhealthy", "recovering": "recovering"}
@@ -24,7 +27,7 @@ class DomainFacts(msgspec.Struct, frozen=True):
 
 
 class Ground:
-    """Nodes and faults; answers for any moment, remembers nothing.
+    """Nodes and faults: those of the file for any moment, and what is broken on command from now on.
 
     Args:
         cluster: Nodes, and faults whose times count from ``start_ms``.
@@ -38,6 +41,7 @@ class Ground:
         self._faults: dict[str, list[Fault]] = {}
         for fault in cluster.faults:
             self._faults.setdefault(fault.node, []).append(fault)
+        self._broken: dict[str, Breakages] = {}
         self._start_ms = start_ms
         self._turns = sorted({turn for fault in cluster.faults for turn in self._turns_of(fault)})
 
@@ -48,11 +52,31 @@ class Ground:
 
     def next_turn_ms(self, now_ms: UnixMs) -> UnixMs | None:
         """When a fault next comes or goes after ``now_ms``; None for never."""
-        return next((turn for turn in self._turns if turn > now_ms), None)
+        turns = [next((turn for turn in self._turns if turn > now_ms), None)]
+        turns += [broken.next_turn_ms(now_ms) for broken in self._broken.values()]
+        return min((turn for turn in turns if turn is not None), default=None)
 
     def faulty_domains(self) -> list[str]:
         """Domains that some fault concerns at some time, sorted."""
-        return sorted({self.domain_of[name] for name in self._faults})
+        return sorted({self.domain_of[name] for name in (*self._faults, *self._broken)})
+
+    def break_node(self, wish: BreakNode, now_ms: UnixMs) -> str:
+        """Break or mend something on command; why not, or nothing. Faults of the file are not mended."""
+        node = self.nodes.get(wish.node)
+        if node is None:
+            return f"node is {wish.node!r}, expected a node of the topology file"
+        if wish.fault == "plugin":
+            return "fault is 'plugin', and without an API server there are no device plug-ins: their reports are not played"
+        try:
+            item = breakage_of(wish, node, now_ms)
+        except WrongBreakError as error:
+            return str(error)
+        broken = self._broken.setdefault(wish.node, Breakages())
+        if not wish.mend:
+            broken.add(item)
+        elif not broken.mend(item.kind, item.chips):
+            return f"node {wish.node} was not broken so by command"
+        return ""
 
     def condition(self, name: str, now_ms: UnixMs) -> NodeCondition:
         """Health of a node: its faults at the moment together, the worst level first."""
@@ -66,22 +90,43 @@ class Ground:
             else:
                 field = _FIELDS[fault.kind]
                 seen = msgspec.structs.replace(seen, **{field: getattr(seen, field) | fault.chips})
-        return seen
+        return self._with_broken(seen, now_ms)
+
+    def _with_broken(self, seen: NodeCondition, now_ms: UnixMs) -> NodeCondition:
+        """Health of a node with what is broken on command."""
+        if seen.name not in self._broken:
+            return seen
+        broken = self._broken[seen.name].at(now_ms)
+        levels = [item.level for item in broken.items if item.kind in {"node", "switch"}]
+        levels += [item.level for item in broken.of("chip") if item.level in HARMLESS]
+        return msgspec.structs.replace(
+            seen,
+            unhealthy=seen.unhealthy | broken.unhealthy(0),
+            recovering=seen.recovering | broken.recovering,
+            network_unhealthy=seen.network_unhealthy | broken.network,
+            level=max([seen.level, *(level_of(level).health for level in levels)]),
+        )
 
     def facts(self, domain: str, now_ms: UnixMs) -> DomainFacts:
         """What is to be said of a domain: unhealthy and recovering chips are not allocatable."""
         conditions = [self.condition(name, now_ms) for name in self.domains[domain]]
-        nodes = [_allocatable(self.nodes[condition.name], condition) for condition in conditions]
+        nodes = [
+            _allocatable(self.nodes[condition.name], condition, is_dead=self._is_dead(condition.name, now_ms))
+            for condition in conditions
+        ]
         return DomainFacts(
             nodes=pack_nodes(domain, nodes, at_ms=now_ms),
             health=pack_health(domain, conditions, source=SOURCE, at_ms=now_ms),
         )
+
+    def _is_dead(self, name: str, now_ms: UnixMs) -> bool:
+        return name in self._broken and self._broken[name].at(now_ms).kubelet
 
     def switches(self, now_ms: UnixMs) -> TopologySeen:
         """The leaf switches of the cluster."""
         return pack_switches(self.nodes.values(), at_ms=now_ms)
 
 
-def _allocatable(node: NodeDescription, condition: NodeCondition) -> NodeDescription:
+def _allocatable(node: NodeDescription, condition: NodeCondition, *, is_dead: bool) -> NodeDescription:
     usable = node.chips & ~(condition.unhealthy | condition.recovering)
-    return msgspec.structs.replace(node, allocatable=usable.bit_count())
+    return msgspec.structs.replace(node, allocatable=usable.bit_count(), ready=node.ready and not is_dead)

@@ -116,6 +116,7 @@ class NodeAgents:
         self._rng = rng
         self._plugin = DevicePlugin(node, self.infos, place, preset_virtual_devices=rules.preset_virtual_devices)
         self._hosted: dict[str, _Hosted] = {}
+        self._looked_ms: UnixMs = -1
         self._said_status: tuple[int, bool] = (node.chips.bit_count(), node.ready)
         self._said_device: tuple[object, ...] = ()
         self._said_device_ms: UnixMs = -_NEVER
@@ -166,7 +167,7 @@ class NodeAgents:
 
     def next_due_ms(self, now_ms: UnixMs) -> UnixMs | None:
         """When :meth:`step` has next something to do; None for never."""
-        turn = self.breakages.next_turn_ms(now_ms)
+        turn = self.breakages.next_turn_ms(self._looked_ms)
         if self._is_dead(self.breakages.at(now_ms)):
             return turn
         dues = [item.due_ms for item in self._hosted.values() if item.leaves_ms is None]
@@ -176,6 +177,7 @@ class NodeAgents:
 
     def step(self, now_ms: UnixMs) -> list[Effect]:
         """Do what is due: kubelet's part."""
+        self._looked_ms = now_ms
         broken = self.breakages.at(now_ms)
         effects: list[Effect] = []
         if not self._is_dead(broken):

@@ -18,7 +18,7 @@ from schemas.envelope import DecodeError, decode, encode
 from schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
 from schemas.message import Message
 from schemas.placement import Share
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
+from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
 from services.nodesim import metrics
 from services.nodesim.config import NodesimConfig
 from services.nodesim.gangs import Restored
@@ -124,11 +124,25 @@ class Loop:
             return await self._unreadable(error, GangEvicted(0))
         return await self._ask(request)
 
+    async def break_node(self, data: bytes) -> bytes:
+        """Answer a :class:`BreakNode`."""
+        try:
+            wish = decode(data, BreakNode)
+        except DecodeError as error:
+            return await self._unreadable(error, NodeBroken(f"request unreadable: {error.reason}"))
+        reason = self._ground.break_node(wish, self._clock.now_ms())
+        if not reason:
+            self.say_ground([self._ground.domain_of[wish.node]])
+            await self.outbox.flush()
+            async with self._changed:
+                self._changed.notify_all()
+        return encode(NodeBroken(reason))
+
     async def counts(self, _data: bytes) -> bytes:
         """Answer with the counts, whatever was asked."""
         return encode(self.sim.counts())
 
-    async def _unreadable(self, error: DecodeError, answer: GangBound | GangEvicted) -> bytes:
+    async def _unreadable(self, error: DecodeError, answer: GangBound | GangEvicted | NodeBroken) -> bytes:
         self._log.warning("request unreadable", reason=error.reason, kind=error.kind)
         return encode(answer)
 

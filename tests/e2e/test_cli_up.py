@@ -261,3 +261,26 @@ def test_a_service_that_cannot_run_ends_up_with_the_end_of_its_log(tmp_path: Pat
     assert "lease_s" in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_breaks_and_is_mended(ask: Ask) -> None:
+    def unhealthy() -> list[int]:
+        (node,) = [node for node in ask("nodes")[1] if node["name"] == "duo-1"]
+        return list(node["unhealthy"])
+
+    code, told, _ = ask("nodes", "break", "duo-1", "--fault", "chip", "--chips", "2,4-5", "--level", "SeparateNPU")
+    assert (code, told["chips"]) == (0, [2, 4, 5])
+    assert unhealthy() == [2, 4, 5]
+    assert ask("nodes", "mend", "duo-1", "--fault", "chip", "--chips", "4")[0] == 0
+    assert unhealthy() == [2, 5]
+    assert ask("nodes", "mend", "duo-1", "--fault", "chip")[0] == 0
+    assert unhealthy() == []
+    code, _, err = ask("nodes", "break", "duo-1", "--fault", "chip", "--chips", "0", "--level", "Bad")
+    assert code == 1
+    assert "level is 'Bad', expected one of NotHandleFault" in err
+    code, _, err = ask("nodes", "break", "duo-1", "--fault", "chip", "--chips", "3-1")
+    assert code == 2
+    assert "--chips is '3-1'" in err
+    code, _, err = ask("nodes", "break", "duo-1", "--fault", "chip", "--chips", "0", "--for", "soon")
+    assert code == 2
+    assert "--for is 'soon'" in err

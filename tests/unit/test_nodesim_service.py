@@ -12,11 +12,11 @@ from berth.core.packing import unpack_health, unpack_nodes
 from berth.formats.topology_file import parse_cluster
 from berth.runtime.errors import FatalError
 from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from schemas.intake import JobRequest
 from schemas.message import Message
 from schemas.placement import Placement, Run, placement_of
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
+from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.subjects import StreamName
 from services.nodesim.app import serve
 from services.nodesim.config import NodesimConfig
@@ -64,7 +64,7 @@ class World:
             task = group.create_task(serve(bus, self.clock, self.config, stop), name="nodesim")
             try:
                 await until(
-                    lambda: len(self.server.services) == 3 or task.done(), deadline_s=10, what="the cluster to stand"
+                    lambda: len(self.server.services) == 4 or task.done(), deadline_s=10, what="the cluster to stand"
                 )
                 yield
             finally:
@@ -277,3 +277,34 @@ async def test_a_file_that_describes_no_cluster_is_fatal(world: World, text: str
     with pytest.raises(FatalError) as caught:
         await serve(world.bus, world.clock, world.config, asyncio.Event())
     assert str(world.file) in caught.value.reason
+
+
+async def test_a_node_breaks_and_is_mended_on_command(world: World) -> None:
+    async with world.cluster():
+        for wish in (
+            BreakNode("b0", "chip", [2], level="SeparateNPU"),
+            BreakNode("b0", "node", level="PreSeparateFault", lasts_ms=4000),
+            BreakNode("b1", "kubelet"),
+        ):
+            assert (await world.ask("break", wish, NodeBroken)).reason == ""
+        (b0, b1) = unpack_health(world.health("leaf-two")[-1])
+        assert (b0.name, b0.unhealthy, b0.level) == ("b0", 0b100, NodeHealth.NO_NEW_WORK)
+        assert b1.unhealthy == 0
+        assert [(node.allocatable, node.ready) for node in unpack_nodes(world.nodes("leaf-two")[-1])] == [
+            (7, True),
+            (8, False),
+        ]
+        world.clock.advance(5)
+        await until(lambda: len(world.health("leaf-two")) == 4, deadline_s=5, what="the node to be well by itself")
+        assert (await world.ask("break", BreakNode("b0", "chip", mend=True), NodeBroken)).reason == ""
+        assert [(seen.unhealthy, seen.level) for seen in unpack_health(world.health("leaf-two")[-1])] == [
+            (0, 0),
+            (0, 0),
+        ]
+        for wish, reason in (
+            (BreakNode("b9", "chip", [0]), "node is 'b9'"),
+            (BreakNode("b0", "chip", [0], mend=True), "was not broken so by command"),
+            (BreakNode("b0", "plugin"), "fault is 'plugin'"),
+            (BreakNode("b0", "chip", [8]), "chips are"),
+        ):
+            assert reason in (await world.ask("break", wish, NodeBroken)).reason

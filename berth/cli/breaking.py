@@ -1,0 +1,145 @@
+"""``berth nodes break`` and ``berth nodes mend``: faults of simulated nodes on command."""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from cyclopts import Parameter
+
+from berth.cli.cell import Common, connected, run
+from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, tell
+from berth.formats.quantities import QuantityError, duration_ms
+from berth.runtime.errors import TransientError
+from berth.runtime.port import Bus
+from schemas.envelope import DecodeError, decode, encode
+from schemas.simulation import BreakNode, NodeBroken
+
+Fault: TypeAlias = Literal["chip", "network", "recovering", "node", "switch", "kubelet", "plugin"]
+
+_ASK_S: Final = 5.0
+_RANGE: Final = re.compile(r"(\d{1,2})(?:-(\d{1,2}))?")
+_ID_MAX: Final = 63
+
+
+class BrokenRow(msgspec.Struct, frozen=True):
+    """What was broken or mended, as ``--json`` prints it."""
+
+    node: str
+    fault: str
+    chips: list[int]
+    level: str
+    code: str
+    lasts_ms: int
+    mend: bool
+
+
+def break_node(
+    node: str,
+    *,
+    fault: Fault,
+    chips: str = "",
+    level: str = "",
+    code: str = "",
+    lasts: Annotated[str, Parameter(name="--for")] = "",
+    common: Common | None = None,
+) -> int:
+    """Break something of a simulated node.
+
+    Args:
+        node: The node.
+        fault: chip, network (of chips), recovering (chips), node, switch (A3 only), kubelet or plugin.
+        chips: Ids of chips, such as 3 or 0,2-4.
+        level: Level as the reporting agent names it, such as RestartNPU or SeparateFault. Default: the fault's usual one.
+        code: Fault code in upper-case hex. Default: a usual one.
+        lasts: How long, such as 30s. Default: until it is mended.
+        common: Cell and form of the output.
+    """
+
+    async def work() -> None:
+        wish = BreakNode(node, fault, chips_of(chips), level, code, _lasts_ms(lasts))
+        await _send(common or Common(), wish)
+
+    return run(work)
+
+
+def mend_node(node: str, *, fault: Fault, chips: str = "", common: Common | None = None) -> int:
+    """Mend what was broken of a simulated node.
+
+    Args:
+        node: The node.
+        fault: As it was broken.
+        chips: Ids of chips, such as 3 or 0,2-4. Default: all that have the fault.
+        common: Cell and form of the output.
+    """
+
+    async def work() -> None:
+        await _send(common or Common(), BreakNode(node, fault, chips_of(chips), mend=True))
+
+    return run(work)
+
+
+def chips_of(text: str) -> list[int]:
+    """Ids in a text such as ``0,2-4``, ascending; none in an empty one.
+
+    Raises:
+        CommandError: It is no such text.
+    """
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        match = _RANGE.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last > _ID_MAX:
+            raise CommandError(f"--chips is {text!r}, expected ids up to {_ID_MAX} such as 3 or 0,2-4", code=WRONG_USE)
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+def _lasts_ms(text: str) -> int:
+    if not text:
+        return 0
+    try:
+        found = duration_ms(text)
+    except QuantityError as error:
+        raise CommandError(f"--for is {text!r}, expected {error.expected}", code=WRONG_USE) from error
+    if not found:
+        raise CommandError(f"--for is {text!r}, expected a duration above 0", code=WRONG_USE)
+    return found
+
+
+async def _send(options: Common, wish: BreakNode) -> None:
+    """Ask the simulated cluster, and say what it did.
+
+    Raises:
+        CommandError: It refuses, or there is none.
+    """
+    async with connected(options) as bus:
+        reason = await _asked(bus, wish)
+    if reason:
+        raise CommandError(reason, code=FAILED)
+    if options.json:
+        emit(BrokenRow(wish.node, wish.fault, wish.chips, wish.level, wish.code, wish.lasts_ms, wish.mend))
+        return
+    what = f"{wish.fault}{_listed(wish.chips)}"
+    lasts = f" for {wish.lasts_ms / 1000:g} s" if wish.lasts_ms else ""
+    tell(f"{wish.node}: {what} is {'well again' if wish.mend else 'broken'}{lasts}")
+
+
+async def _asked(bus: Bus, wish: BreakNode) -> str:
+    """Why nothing was done; nothing when it was.
+
+    Raises:
+        CommandError: No simulated cluster answers.
+    """
+    try:
+        answer = await bus.request(bus.subjects.sim("break"), encode(wish), timeout_s=_ASK_S)
+        return decode(answer, NodeBroken).reason
+    except (TransientError, DecodeError) as error:
+        raise CommandError(
+            f"no simulated cluster answers in cell {bus.subjects.cell!r} ({error}); only its nodes can be broken"
+        ) from error
+
+
+def _listed(chips: Iterable[int]) -> str:
+    found = ", ".join(map(str, chips))
+    return f" {found}" if found else ""
