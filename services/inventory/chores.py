@@ -54,6 +54,11 @@ class Chores:
         """Whether nothing is to be done, now or later."""
         return not self._ready and not self._waiting and not self._busy
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is to be done now; what waits for another try does not count."""
+        return bool(self._ready or self._busy)
+
     def put(self, chore: Chore) -> None:
         """Do a chore, soon; an older one about the same thing is dropped."""
         waiting = self._waiting.pop(chore.key, None)

@@ -175,7 +175,7 @@ class Loop:
     # What is said.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Say what is new, whenever something is, until ``stop`` is set; then once more what is due already."""
+        """Say what is new, whenever something is, until ``stop`` is set; the next run says what is left."""
         wait_s = self._config.retry_wait_s
         while not stop.is_set():
             await self._until_something_is_due(stop)

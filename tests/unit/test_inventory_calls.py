@@ -1,0 +1,171 @@
+"""Calls to the API server and messages to the bus, when one of them does not answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from structlog.testing import capture_logs
+
+from berth.formats.kube_events import Involved
+from berth.runtime.errors import PoisonError, TransientError
+from schemas.facts import PodsSeen, TimerSeen
+from schemas.subjects import StreamName
+from services.inventory.chores import Chore, Chores
+from services.inventory.complaints import Complaints
+from services.inventory.config import InventoryConfig
+from services.inventory.outlet import Letter, Outlet
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_kube import FakeKube
+from tests.support.fake_server import FakeServer
+from tests.support.waiting import until
+
+CONFIG = InventoryConfig(retry_wait_s=0.001, retry_wait_max_s=0.004, calls_at_once=2, event_apart_s=60)
+
+
+@asynccontextmanager
+async def at_work(chores: Chores) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(chores.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+def answering(done: list[str], name: str, *errors: Exception) -> Callable[[], Awaitable[None]]:
+    """A call that fails with ``errors``, one a try, and then notes its name."""
+    left = list(errors)
+
+    async def do() -> None:
+        await asyncio.sleep(0)
+        if left:
+            raise left.pop(0)
+        done.append(name)
+
+    return do
+
+
+def quick() -> TransientError:
+    return TransientError("away", retry_after_s=0.001)
+
+
+async def test_a_call_is_tried_again_until_it_is_answered() -> None:
+    done: list[str] = []
+    chores = Chores(CONFIG)
+    async with at_work(chores):
+        chores.put(Chore("a", "a", answering(done, "a", *(quick() for _ in range(9)))))
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    assert done == ["a"]
+
+
+async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> None:
+    done: list[str] = []
+    chores = Chores(CONFIG)
+    async with at_work(chores):
+        errors = [quick() for _ in range(3)]
+        chores.put(Chore("a", "a", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3))
+        chores.put(Chore("b", "b", answering(done, "b", PoisonError("no")), lambda: done.append("gave up b")))
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    assert sorted(done) == ["gave up a", "gave up b"]
+
+
+async def test_of_two_calls_about_one_thing_the_newer_is_made() -> None:
+    done: list[str] = []
+    chores = Chores(CONFIG)
+    chores.put(Chore("a", "old", answering(done, "old")))
+    chores.put(Chore("a", "new", answering(done, "new")))
+    async with at_work(chores):
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+        chores.put(Chore("a", "failing", answering(done, "failing", TransientError("away", retry_after_s=60))))
+        await until(lambda: not chores.is_busy, deadline_s=5, what="the first try")
+        chores.put(Chore("a", "newest", answering(done, "newest")))
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    assert done == ["new", "newest"]
+
+
+async def test_calls_about_one_thing_are_never_made_at_the_same_time() -> None:
+    running: list[int] = []
+    most: list[int] = []
+    gate = asyncio.Event()
+
+    async def do() -> None:
+        running.append(1)
+        most.append(len(running))
+        await gate.wait()
+        running.pop()
+
+    chores = Chores(CONFIG)
+    async with at_work(chores):
+        chores.put(Chore("a", "a", do))
+        await until(lambda: running, deadline_s=5, what="the first")
+        chores.put(Chore("a", "a", do))
+        chores.put(Chore("b", "b", do))
+        await until(lambda: len(running) == 2, deadline_s=5, what="another thing")
+        gate.set()
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    assert len(most) == 3
+    assert max(most) == 2
+
+
+async def test_messages_are_stored_in_order_and_again_after_a_break() -> None:
+    server = FakeServer(ManualClock())
+    bus = FakeBus(server, "test")
+    await bus.ensure_streams()
+    outlet = Outlet(bus)
+    letters = [Letter(bus.subjects.fact_timer, TimerSeen(number)) for number in range(600)]
+    assert await outlet.store(letters) == 600
+    server.is_down = True
+    with capture_logs() as logs:
+        assert await outlet.store(letters[:2]) == 0
+    assert [log["event"] for log in logs] == ["message not stored"]
+    server.is_down = False
+    assert await outlet.store(letters[:2]) == 2
+    assert (await bus.state(StreamName.FACTS)).last_seq == 602
+    await bus.close()
+
+
+async def test_a_message_that_is_too_large_is_left_out() -> None:
+    server = FakeServer(ManualClock(), payload_limit_bytes=200)
+    bus = FakeBus(server, "test")
+    await bus.ensure_streams()
+    letters = [
+        Letter(bus.subjects.fact_timer, TimerSeen(1)),
+        Letter(bus.subjects.fact_pod("team", "large"), PodsSeen("team", "large", "u", 1, rank=bytes(400))),
+        Letter(bus.subjects.fact_timer, TimerSeen(3)),
+    ]
+    with capture_logs() as logs:
+        settled = await Outlet(bus).store(letters)
+    assert settled == 3
+    assert (await bus.state(StreamName.FACTS)).last_seq == 2
+    assert [log["event"] for log in logs] == ["message refused"]
+    await bus.close()
+
+
+async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
+    clock = ManualClock()
+    kube = FakeKube(clock=clock)
+    chores = Chores(CONFIG)
+    complaints = Complaints(kube, clock, CONFIG, chores, reason="NodeNotUsable")
+
+    def involved(name: str) -> Involved:
+        return Involved(kind="Node", name=name, uid=name)
+
+    async with at_work(chores):
+        for number in range(5):
+            complaints.look({"n1": f"wrong {number}", "n2": "wrong"}, involved)
+        complaints.look({}, involved)
+        complaints.look({"n2": "wrong"}, involved)
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+        path = "/api/v1/namespaces/default/events"
+        assert sorted(event["message"] for event in kube.objects(path)) == ["wrong", "wrong 0"]
+        clock.advance(61)
+        complaints.look({"n1": "wrong 9"}, involved)
+        complaints.look({"n1": "wrong 9", "n2": "wrong"}, involved)
+        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    assert sorted((event["message"], event["count"]) for event in kube.objects(path)) == [
+        ("wrong", 2),
+        ("wrong 0", 1),
+        ("wrong 9", 1),
+    ]
