@@ -158,6 +158,17 @@ def pod_ask(spec: PodSpec) -> PodAsk:
     )
 
 
+def amount_of(resource: str, value: object) -> int:
+    """Amount of a resource in Berth's units: thousandths of a CPU, mebibytes of memory, pieces of any other.
+
+    Raises:
+        QuantityError: It is no quantity, or no whole number of pieces, or too much.
+    """
+    if resource == "cpu":
+        return rounded_up(quantity(value), unit=Fraction(1, 1000))
+    return rounded_up(quantity(value), unit=_MIB) if resource == "memory" else pieces(value)
+
+
 class PodAsks:
     """Asks of many pods: those of one template are read once, and are one object."""
 

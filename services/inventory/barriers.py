@@ -17,7 +17,10 @@ def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
         return ""
     if group is None:
         return f"PodGroup {key.name} is not there"
-    return "PodGroup is Pending: not admitted yet" if group.status.phase in NOT_LET_IN else ""
+    if group.status.phase not in NOT_LET_IN:
+        return ""
+    told = (item.message for item in group.status.conditions or () if item.type == "Unschedulable")
+    return f"PodGroup is Pending: {next((text for text in told if text), 'not admitted yet')}"
 
 
 def taken_back(group: PodGroup | None) -> str:

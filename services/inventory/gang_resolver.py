@@ -1,0 +1,234 @@
+"""One gang at a time: which requests its pods need, and what is told of them.
+
+Source: specification, Kubernetes contracts, sections E.1 to E.4.
+"""
+
+from typing import Final
+
+from berth.formats.kube_objects import PodGroup
+from berth.formats.kube_owners import OwnerKey
+from berth.formats.workloads import GangKey, base_name, digest, group_owner
+from schemas.facts import JobSeen, MembersSeen, Owner
+from schemas.intake import JobCancel, JobRequest
+from services.inventory.barriers import barrier_of_group, taken_back, unreadable
+from services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
+from services.inventory.gang_parts import dissolve, fill, see_pods, settle_parts, unassigned
+from services.inventory.gang_plan import Around, Plan, is_fresh, plan
+from services.inventory.gang_settings import GangSettings
+from services.inventory.lookups import Lookups
+from services.inventory.members import held, is_same, members_of, tombstone
+from services.inventory.parts import Gang, Member, Part
+from services.inventory.ranks import slots_of
+from services.inventory.requests import request_of
+
+Name = tuple[str, str]
+"""Namespace and name of a job request."""
+
+_SUFFIXES: Final = (8, 12, 16, 24)
+"""Digits of a part's name; more when fewer are taken."""
+
+
+class Resolver:
+    """Turns pods into requests, and keeps the names that are in use."""
+
+    def __init__(self, settings: GangSettings) -> None:
+        self._settings = settings
+        self.lookups = Lookups(again_ms=round(settings.look_again_s * 1000))
+        self.names: dict[Name, GangKey] = {}
+        """Names under which something was requested or told, and the gangs."""
+        self.told: dict[Name, MembersSeen] = {}
+        """What was told last under a name."""
+        self._uids: dict[Name, str] = {}
+        """Uid of the job that has, or had last, a name that pods were requested under."""
+
+    def remember(self, job: JobSeen) -> None:
+        """Note who has a name: the same uid would not be accepted again once it is over."""
+        name = (job.namespace, job.name)
+        if job.state == "tombstone":
+            self._uids.pop(name, None)
+        elif job.request is not None and job.request.origin == "pods":
+            self._uids[name] = job.uid
+
+    def settle(self, gang: Gang, group: PodGroup | None, now_ms: int) -> list[Effect]:
+        """What is to be done for a gang.
+
+        Args:
+            gang: The gang; it is changed.
+            group: Its Volcano PodGroup, if there is one.
+            now_ms: The time.
+        """
+        # 1. Pods as they are now; requests that are over, vanished or not let in any more.
+        gang.due_ms = None
+        see_pods(gang)
+        effects = settle_parts(gang, self._settings, is_pending=taken_back(group), now_ms=now_ms)
+        around, looks = self._around(gang, group, now_ms)
+        again, lost = self._rebuild(gang, around, now_ms)
+        effects += lost
+        # 2. Free pods take over the ranks of pods that are gone.
+        tasks = around.tasks
+        free = fill(gang, sorted(unassigned(gang), key=lambda member: member.order(tasks)))
+        # 3. The others become requests, or wait.
+        found = plan(gang, free, around, now_ms=now_ms)
+        base = base_name(gang.key, group)
+        if found.is_short and around.again_ms is not None:
+            gang.due(around.again_ms)
+        new = self._new_parts(gang, found, base, around)
+        # 4. Who stands for which rank is told before the request is published.
+        wanted = self._wanted(gang, found, base, around, now_ms)
+        effects += self._tell(gang, wanted, now_ms)
+        effects += [Publish(part.request) for part in (*again, *new) if part.request is not None]
+        effects += looks
+        self._forget(gang, group)
+        return effects
+
+    def _around(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[Around, list[Effect]]:
+        """What is known besides the pods, and what must be read."""
+        look = self._look(gang, group)
+        self.lookups.use(gang.key, look)
+        looked = self.lookups.looked(gang.key, now_ms)
+        barrier = barrier_of_group(gang.key, group)
+        if look is None:
+            return Around(group, barrier=barrier), []
+        is_old = looked.is_old and is_fresh(gang)
+        looks: list[Effect] = []
+        if (is_old or not looked.is_known) and unassigned(gang):
+            asked = self.lookups.ask(gang.key)
+            looks = [Look(asked)] if asked is not None else []
+        if not barrier and looked.is_known and looked.facts is None:
+            barrier = unreadable(look, group)
+        return (
+            Around(
+                group,
+                looked.facts,
+                barrier=barrier,
+                is_reading=not looked.is_known and not barrier,
+                is_old=is_old,
+                again_ms=self.lookups.again_ms(looked) if looked.is_known and not looked.is_old else None,
+            ),
+            looks,
+        )
+
+    def _look(self, gang: Gang, group: PodGroup | None) -> OwnerKey | None:
+        if gang.key.kind == "podgroup":
+            return group_owner(group) if group is not None else None
+        return next((member.place.look for member in gang.members.values()), None)
+
+    def _new_parts(self, gang: Gang, found: Plan, base: str, around: Around) -> list[Part]:
+        """Requests for pods that have none."""
+        batches = [(found.first, True)] if found.first else []
+        batches += [([member], False) for member in found.single]
+        parts: list[Part] = []
+        for members, is_first in batches:
+            slots = slots_of(gang, members, around.facts)
+            former = {gang.former.pop(member.uid) for member in members if member.uid in gang.former}
+            uid = digest([gang.key.namespace, base, *sorted(former), *(member.uid for member in members)], 32)
+            name = self._free_name(gang, base, uid, may_be_base=is_first)
+            while self._uids.get((gang.key.namespace, name)) == uid:
+                uid = digest([uid], 32)
+                name = self._free_name(gang, base, uid, may_be_base=is_first)
+            part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods)
+            part.request = _request(part, members, around)
+            part.published = True
+            gang.parts[name] = part
+            parts.append(part)
+        return parts
+
+    def _rebuild(self, gang: Gang, around: Around, now_ms: int) -> tuple[list[Part], list[Effect]]:
+        """Requests to publish again after a restart, and those that cannot be; forget refusals that no longer hold."""
+        again: list[Part] = []
+        lost: list[Effect] = []
+        for name in sorted(gang.parts):
+            part = gang.parts[name]
+            is_refused = part.state == "closed" and part.phase == "rejected"
+            if part.published and not is_refused:
+                continue
+            members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
+            complete = len(members) == len(part.slots)
+            if is_refused:
+                if complete and part.request is not None and _request(part, members, around) != part.request:
+                    dissolve(gang, part)
+            elif complete:
+                part.request = _request(part, members, around)
+                part.published = True
+                again.append(part)
+            else:
+                lost.append(Withdraw(JobCancel(gang.key.namespace, name, part.uid, "its pods are gone", now_ms)))
+                dissolve(gang, part)
+        return again, lost
+
+    def _free_name(self, gang: Gang, base: str, uid: str, *, may_be_base: bool) -> str:
+        """Name that no other request has."""
+        names = [base] if may_be_base else []
+        names += [f"{base}-{uid[:digits]}" for digits in _SUFFIXES]
+        for name in names:
+            owner = self.names.get((gang.key.namespace, name), gang.key)
+            if owner == gang.key and name not in gang.parts and name not in gang.busy:
+                break
+        else:
+            name = names[-1]
+        self.names[gang.key.namespace, name] = gang.key
+        return name
+
+    def _wanted(self, gang: Gang, found: Plan, base: str, around: Around, now_ms: int) -> dict[str, MembersSeen]:
+        """What is to be told of the gang's pods, by name."""
+        podgroup = gang.key.name if gang.key.kind == "podgroup" else ""
+        owner = _owner(gang, around)
+        wanted = {
+            name: members_of(part, owner=owner, podgroup=podgroup, at_ms=now_ms) for name, part in gang.parts.items()
+        }
+        waiting = [([member], why, False) for member, why in found.held_alone]
+        if found.held is not None:
+            waiting.insert(0, (*found.held, True))
+        for members, why, may_be_base in waiting:
+            name = self._free_name(gang, base, digest([members[0].uid], 32), may_be_base=may_be_base)
+            wanted[name] = held(gang.key.namespace, name, members, why, owner=owner, podgroup=podgroup, at_ms=now_ms)
+        return wanted
+
+    def _tell(self, gang: Gang, wanted: dict[str, MembersSeen], now_ms: int) -> list[Effect]:
+        """Messages that differ from what was told."""
+        effects: list[Effect] = []
+        namespace = gang.key.namespace
+        for name in sorted({*gang.told, *wanted}):
+            before, now = self.told.get((namespace, name)), wanted.get(name)
+            if now is None:
+                effects.append(Tell(tombstone(namespace, name, before.uid if before is not None else "", at_ms=now_ms)))
+                self.told.pop((namespace, name), None)
+                gang.told.pop(name, None)
+                if name not in gang.busy:
+                    self.names.pop((namespace, name), None)
+            elif before is None or not is_same(before, now):
+                effects.append(Tell(now))
+                self.told[namespace, name] = now
+                gang.told[name] = None
+        return effects
+
+    def _forget(self, gang: Gang, group: PodGroup | None) -> None:
+        """Let go of what is not needed any more."""
+        for uid in [uid for uid in gang.former if uid not in gang.members]:
+            del gang.former[uid]
+        if not gang.members and not gang.parts and group is None:
+            self.lookups.use(gang.key, None)
+
+
+def _request(part: Part, members: list[Member], around: Around) -> JobRequest:
+    return request_of(
+        part.gang,
+        members,
+        name=part.name,
+        uid=part.uid,
+        group=around.group,
+        facts=around.facts,
+        gang_pods=part.gang_pods,
+    )
+
+
+def _owner(gang: Gang, around: Around) -> Owner:
+    """Controller of a gang: that of its PodGroup, else that of its pods."""
+    controller = around.group.metadata.controller if around.group is not None else None
+    if controller is not None:
+        return Owner(controller.kind, controller.name, controller.uid)
+    return min(
+        (member.place.owner for member in gang.members.values()),
+        key=lambda it: (it.kind, it.name, it.uid),
+        default=Owner(),
+    )
