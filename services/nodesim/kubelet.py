@@ -38,13 +38,14 @@ from services.nodesim.agent_pods import (
     runs_for_ms,
     started_ms,
 )
-from services.nodesim.breakage import Breakages, Broken
+from services.nodesim.breakage import OF_CHIPS, Breakages, Broken
 from services.nodesim.device_plugin import Allocated, AllocateError, DevicePlugin, consumption
 from services.nodesim.device_report import Place, device_data, device_list, node_data
 from services.nodesim.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
 from services.nodesim.registration import base_device_infos, node_status
 
 _NEVER: Final = 1 << 62
+_OF_PLUGIN: Final = OF_CHIPS | {"switch"}
 
 
 class Step(IntEnum):
@@ -371,7 +372,7 @@ class NodeAgents:
                 real = chip_ids(item.pod.metadata.annotation(ASCEND_REAL)) or ()
                 taken |= sum(1 << chip for chip in set(real)) or told
         lists = device_list(self.node, broken, taken=taken, used=self.used)
-        said = (tuple(lists.items()), broken.items)
+        said = (tuple(lists.items()), tuple(item for item in broken.items if item.kind in _OF_PLUGIN))
         if said == self._said_device and now_ms - self._said_device_ms < self._rules.unchanged_ms:
             return
         self._said_device, self._said_device_ms = said, now_ms
