@@ -29,6 +29,9 @@ from services.binder.predicate_times import PredicateTimes
 from services.binder.turns import Slot, Turns
 from services.binder.work import AttemptKey
 
+_FORBIDDEN_AGAIN_S: Final = 0.5
+_FORBIDDEN_MAX_S: Final = 30.0
+"""What is forbidden for so long is a failure. A server that has just started does not know the roles for a moment."""
 _LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
 
 
@@ -41,6 +44,7 @@ class _Progress:
         nodes: Node of each rank.
         chips: Chips of each rank, in the order of picking.
         turns: When each rank that waits for its turn began to.
+        forbidden_s: When the server first forbade something; None while it has not.
     """
 
     began_s: float
@@ -49,6 +53,7 @@ class _Progress:
     done: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
     turns: dict[int, float] = field(default_factory=dict)
+    forbidden_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +250,10 @@ class KubeCluster:
             return
         except PoisonError as error:
             verdict = Verdict("failed", f"pod {pod.member.pod}: {error.reason}")
-        metrics.PODS.labels(verdict.state).inc()
+        if verdict.state == "forbidden" and self._is_patient(progress):
+            errors.append(TransientError(verdict.reason, retry_after_s=_FORBIDDEN_AGAIN_S))
+            return
+        metrics.PODS.labels("bound" if verdict.state == "bound" else "failed").inc()
         key = (*gang.key, rank)
         if verdict.state != "bound":
             progress.failures[rank] = verdict.reason
@@ -256,6 +264,13 @@ class KubeCluster:
             self._note_time(verdict.pod)
             if not verdict.pod.awaits_chips:
                 self._free(self._turns.let_go(key))
+
+    def _is_patient(self, progress: _Progress) -> bool:
+        """Whether the server has not forbidden things for long."""
+        now_s = self._clock.monotonic_s()
+        if progress.forbidden_s is None:
+            progress.forbidden_s = now_s
+        return now_s < progress.forbidden_s + _FORBIDDEN_MAX_S
 
     def _member_now(self, gang: Gang, rank: int) -> tuple[Crew, Member] | None:
         crew = self._members.of(gang.namespace, gang.name, gang.uid)

@@ -21,6 +21,7 @@ from berth.runtime.kube_port import Api, RefusedError
 _TRIES: Final = 4
 """Requests for one pod before the whole gang is taken up again later."""
 _AGAIN_S: Final = 0.05
+_FORBIDDEN: Final = 403
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -87,12 +88,13 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(NamedTuple):
-    """What became of a wish: bound, failed for good, or another pod has the name (``replaced``).
+    """What became of a wish: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` now.
 
+    A server that has just started forbids everything for a moment, until it knows the roles.
     ``pod`` is what the server showed, where it had to be asked.
     """
 
-    state: Literal["bound", "failed", "replaced"]
+    state: Literal["bound", "failed", "replaced", "forbidden"]
     reason: str = ""
     pod: PodLean | None = None
 
@@ -151,6 +153,11 @@ def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
     return Verdict("failed", f"pod {wish.pod} {obstacle}", pod) if obstacle else None
 
 
+def _refused(wish: Wish, error: RefusedError) -> Verdict:
+    state: Literal["failed", "forbidden"] = "forbidden" if error.status == _FORBIDDEN else "failed"
+    return Verdict(state, f"pod {wish.pod} is refused: {error.reason}")
+
+
 def _owner(meta: Meta) -> str:
     if not meta.annotation(JOB_UID):
         return "another scheduler"
@@ -177,6 +184,12 @@ class PodBinding:
         Raises:
             TransientError: The server did not answer often enough; the pod may be bound or not.
         """
+        try:
+            return await self._bind(wish)
+        except RefusedError as error:  # the pod may not even be read
+            return _refused(wish, error)
+
+    async def _bind(self, wish: Wish) -> Verdict:
         if wish.is_stale and (verdict := await self._clean(wish)) is not None:
             return verdict
         path, body = f"{wish.path}/binding", binding_of(wish)
@@ -207,7 +220,7 @@ class PodBinding:
             return judge(await self.look(wish.namespace, wish.pod), wish)
         if error.is_absent:
             return Verdict("failed", f"pod {wish.pod} is gone")
-        return Verdict("failed", f"pod {wish.pod} is refused: {error.reason}")
+        return _refused(wish, error)
 
     async def _clean(self, wish: Wish) -> Verdict | None:
         """Remove what an attempt that was rolled back left; a verdict when the pod cannot be bound any more.
@@ -232,7 +245,7 @@ class PodBinding:
                     await self._api.patch(wish.path, {"metadata": meta})
             except RefusedError as error:
                 if not error.is_conflict and not error.is_absent:
-                    return Verdict("failed", f"old annotations of pod {wish.pod} cannot be removed: {error.reason}")
+                    return _refused(wish, error)
             else:
                 return None
         raise TransientError(f"pod {wish.pod} changes all the time")

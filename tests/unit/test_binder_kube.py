@@ -268,13 +268,29 @@ async def test_a_pod_that_was_replaced_meanwhile_gives_way_to_the_new_one(world:
     assert world.node_of("p0") == "n0"
 
 
-@pytest.mark.parametrize("status", [400, 403, 422])
+@pytest.mark.parametrize("status", [400, 413, 422])
 async def test_what_the_server_will_never_do_fails_with_its_words(world: World, status: int) -> None:
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
     world.pods(gang, "p0", "p1")
     world.kube.fail(RefusedError("no pods/binding for you", status=status), part="p0/binding")
     result = await world.cluster.bind(gang)
     assert result == bound(1, (0, "pod p0 is refused: no pods/binding for you"))
+
+
+async def test_what_is_forbidden_for_a_moment_is_tried_again_and_fails_in_the_end(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    for error in (RefusedError("not you", status=403), RefusedError("taken", status=409)):
+        world.kube.fail(error, method="POST", part="p0/binding")
+    world.kube.fail(RefusedError("nor reading", status=403), method="GET", part="p0")
+    for words in ("not you", "nor reading"):
+        with pytest.raises(TransientError, match=words):
+            await world.cluster.bind(gang)
+        world.clock.advance(29)
+    world.kube.fail(RefusedError("not you", status=403), method="POST", part="p0/binding")
+    assert await world.cluster.bind(gang) == bound(0, (0, "pod p0 is refused: not you"))
+    world.pods(gang, "p0")
+    assert await world.cluster.bind(gang) == bound(1)
 
 
 @pytest.mark.parametrize("landed", [False, True])
