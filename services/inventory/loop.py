@@ -25,7 +25,8 @@ from services.inventory.chores import Chore, Chores
 from services.inventory.complaints import Complaints
 from services.inventory.config import InventoryConfig
 from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
-from services.inventory.gangs import Capacity, Gangs
+from services.inventory.gangs import Gangs
+from services.inventory.groups import Capacity
 from services.inventory.nodes import Nodes
 from services.inventory.outlet import Letter, Outlet
 from services.inventory.pods import Pods
@@ -200,7 +201,7 @@ class Loop:
         metrics.NODES.set(self.nodes.count)
         metrics.PODS.set(len(self.pods))
         metrics.HELD.set(self.gangs.held)
-        metrics.WAITING.set(self.gangs.waiting)
+        metrics.REQUESTS.set(self.gangs.parts)
         return said
 
     async def _say_nodes(self, now_ms: int) -> bool:

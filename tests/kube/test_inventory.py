@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from berth.cli.fleet import EXAMPLES
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube_server import KubeServer
 from schemas.envelope import decode
-from schemas.facts import MembersSeen, PodsSeen, TopologySeen
+from schemas.facts import JobSeen, MembersSeen, PodsSeen, TopologySeen
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
 from services.dispatcher.app import serve as dispatch
@@ -26,6 +27,7 @@ from tests.support.inventories import (
     set_phase,
 )
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
+from tests.support.kube_rights import grant
 from tests.support.waiting import until_true
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
@@ -33,9 +35,10 @@ CHIPS = {"huawei.com__Ascend910": "Ascend910-0,Ascend910-1"}
 
 
 @pytest.fixture
-def kubeconfig(kube_server: KubeServer, kube_prepared: object, tmp_path: Path) -> Path:
-    assert kube_prepared
-    return kube_server.write_kubeconfig(tmp_path / "kubeconfig")
+async def kubeconfig(kube_server: KubeServer, kube_api: KubeApi, tmp_path: Path) -> Path:
+    """Of an ordinary user with the rights that ``k8s/`` gives to the inventory."""
+    await grant(kube_api, "inventory", "inventory")
+    return kube_server.write_kubeconfig(tmp_path / "kubeconfig", user="inventory")
 
 
 @asynccontextmanager
@@ -181,21 +184,23 @@ async def test_a_restart_says_nothing_twice(
     await kube_api.post(pods, pod_of("waits"))
     await kube_api.post(pods, pod_of("other", scheduler="volcano"))
     await bind_pod(kube_api, namespace, "other", "n1", **CHIPS)
-    async with inventory(nats_server, cell, kubeconfig):
+    async with dispatcher(nats_server, cell):
+        async with inventory(nats_server, cell, kubeconfig):
 
-        async def told() -> bool:
-            return bool(await heard.requests() and await heard.pods() and await heard.nodes())
+            async def told() -> bool:
+                jobs = await heard.facts("job", JobSeen)
+                return bool(jobs and await heard.pods() and await heard.nodes())
 
-        await until_true(told, deadline_s=DEADLINE_S, what="a request")
-        count = await heard.quiet()
-    async with inventory(nats_server, cell, kubeconfig):
-        assert await heard.quiet() == count
-        await kube_api.delete(f"{pods}/other")
+            await until_true(told, deadline_s=DEADLINE_S, what="a request and its verdict")
+            count = await heard.quiet()
+        async with inventory(nats_server, cell, kubeconfig):
+            assert await heard.quiet() == count
+            await kube_api.delete(f"{pods}/other")
 
-        async def gone() -> bool:
-            return await heard.pods() == {"pod/other": []}
+            async def gone() -> bool:
+                return await heard.pods() == {"pod/other": []}
 
-        await until_true(gone, deadline_s=DEADLINE_S, what="the end of the pod")
+            await until_true(gone, deadline_s=DEADLINE_S, what="the end of the pod")
     assert len(await heard.requests()) == 1
 
 
@@ -251,7 +256,8 @@ async def test_groups_are_found_once_the_server_knows_them(
                     return [one.name for one in await heard.requests()] == ["pod.alone"]
 
                 await until_true(told, deadline_s=DEADLINE_S, what="the pod that stands alone")
-                wanted = [crd for crd in crds_in(Path(__file__).parent / "crds") if crd["metadata"]["name"] == "podgroups.scheduling.volcano.sh"]  # fmt: skip
+                crds = crds_in(EXAMPLES / "crds")
+                wanted = [crd for crd in crds if crd["spec"]["group"] == "scheduling.volcano.sh"]
                 await apply_crds(api, wanted)
                 spec = {"minMember": 1, "minResources": {"huawei.com/Ascend910": "2"}}
                 await api.post(

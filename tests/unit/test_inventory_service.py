@@ -306,10 +306,28 @@ async def test_a_bus_that_is_away_for_a_while_loses_nothing(world: World) -> Non
         world.server.is_down = True
         world.kube.put("/api/v1/nodes", a_node("b"))
         world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
-        await world.quiet()
+        await pause(0.05)
         world.server.is_down = False
         await world.has(lambda: sorted(world.nodes()) == ["a", "b"], "both nodes")
         await world.has(world.requests, "the request")
+
+
+async def test_a_request_that_was_told_of_and_not_stored_is_stored_by_the_next_run(world: World) -> None:
+    world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
+    async with world.inventory():
+        await world.has(world.requests, "a request")
+    (request,) = world.requests()
+    (members,) = world.facts("member", MembersSeen)
+    again = World()
+    again.kube = world.kube
+    await again.bus.ensure_streams()
+    await again.bus.publish(again.bus.subjects.fact_member("team", request.name), encode(members))
+    async with again.inventory():
+        await again.has(again.requests, "the request")
+        await again.quiet()
+    assert [one.uid for one in again.requests()] == [request.uid]
+    assert len(again.facts("member", MembersSeen)) == 1
+    await again.bus.close()
 
 
 async def test_an_error_of_a_handler_ends_the_service(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
