@@ -1,0 +1,216 @@
+"""What the played controllers of Volcano and of the Ascend operator do for a job; pure."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.formats.kube_objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
+from services.nodesim.ascend_operator import AscendJob, AscendRules
+from services.nodesim.ascend_operator import seats_of as ascend_seats
+from services.nodesim.gang_children import (
+    Action,
+    Children,
+    DeleteGroup,
+    DeletePods,
+    MakeGroup,
+    MakePods,
+    SetJobStatus,
+)
+from services.nodesim.volcano import VolcanoJob, VolcanoRules
+
+RESOURCE = "huawei.com/Ascend910"
+T0 = 1_763_640_000_000
+NPU = {"spec": {"containers": [{"name": "c", "resources": {"limits": {RESOURCE: 8}}}]}}
+CPU = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+
+
+def volcano(status: dict[str, Any] | None = None, **spec: Any) -> VolcanoJob:  # noqa: ANN401 - any field of a job
+    tree = {
+        "metadata": {"name": "j", "namespace": "ns", "uid": "u", "annotations": {"berth/run-for": "9s"}},
+        "spec": {"schedulerName": "berth", "tasks": [{"name": "w", "replicas": 2, "template": NPU}], **spec},
+        "status": status or {},
+    }
+    return msgspec.convert(tree, VolcanoJob)
+
+
+def ascend(restart: str = "OnFailure", **policy: Any) -> AscendJob:  # noqa: ANN401 - any field of a run policy
+    specs = {
+        "Worker": {"replicas": 2, "restartPolicy": restart, "template": NPU},
+        "Scheduler": {"replicas": 1, "restartPolicy": restart, "template": CPU},
+    }
+    tree = {
+        "metadata": {"name": "j", "namespace": "ns", "uid": "u", "annotations": {"recover-strategy": "x"}},
+        "spec": {"schedulerName": "berth", "runPolicy": policy, "replicaSpecs": specs},
+    }
+    return msgspec.convert(tree, AscendJob)
+
+
+def group(phase: str = "Inqueue") -> PodGroup:
+    return PodGroup(metadata=Meta(name="j-u", namespace="ns", uid="g"), status=PodGroupStatus(phase=phase))
+
+
+def pod(name: str, phase: str, *, task: str = "w", owner: str = "u", ending: bool = False, uid: str = "") -> Pod:
+    return Pod(
+        metadata=Meta(
+            name=name,
+            namespace="ns",
+            uid=uid or f"uid-{name}",
+            labels={"training.kubeflow.org/replica-type": task},
+            annotations={"volcano.sh/task-spec": task},
+            owner_references=[OwnerReference(uid=owner, controller=True)],
+            deletion_timestamp="2026-01-01T00:00:00Z" if ending else None,
+        ),
+        status=PodStatus(phase=phase),
+    )
+
+
+def children(*pods: Pod, phase: str = "Inqueue") -> Children:
+    return Children(group(phase) if phase else None, {item.metadata.name: item for item in pods})
+
+
+def made(actions: list[Action]) -> list[str]:
+    return [body["metadata"]["name"] for action in actions if isinstance(action, MakePods) for body in action.bodies]
+
+
+def deleted(actions: list[Action]) -> list[str]:
+    return [item.metadata.name for action in actions if isinstance(action, DeletePods) for item in action.pods]
+
+
+def phase_of(actions: list[Action]) -> str:
+    (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
+    return str(status["state"]["phase"])
+
+
+def test_no_pods_before_the_group_is_let_in() -> None:
+    rules = VolcanoRules()
+    actions = rules.reconcile(volcano(), children(phase=""), T0)
+    (found,) = [action.body for action in actions if isinstance(action, MakeGroup)]
+    assert (found["metadata"]["name"], found["status"]) == ("j-u", {"phase": "Pending"})
+    assert made(actions) == made(rules.reconcile(volcano(), children(phase="Pending"), T0)) == []
+    assert made(rules.reconcile(volcano(), children(), T0)) == ["j-w-0", "j-w-1"]
+
+
+@pytest.mark.parametrize("phase", ["Inqueue", "Running", "Unknown"])
+def test_a_pod_that_is_missing_is_made_anew_in_every_later_phase(phase: str) -> None:
+    assert made(VolcanoRules().reconcile(volcano(), children(pod("j-w-0", "Running"), phase=phase), T0)) == ["j-w-1"]
+
+
+def test_a_pod_that_still_ends_keeps_its_name() -> None:
+    found = children(pod("j-w-0", "Running", ending=True), pod("j-w-1", "Running"))
+    assert made(VolcanoRules().reconcile(volcano(), found, T0)) == []
+
+
+def test_phases_of_a_volcano_job() -> None:
+    def phase(*phases: str, **spec: Any) -> str:  # noqa: ANN401 - any field of a job
+        found = children(*(pod(f"j-w-{index}", word) for index, word in enumerate(phases)))
+        return phase_of(VolcanoRules().reconcile(volcano(**spec), found, T0))
+
+    assert phase("Pending", "Running") == "Pending"
+    assert phase("Running", "Running") == "Running"
+    assert phase("Pending", "Running", minAvailable=1) == "Running"
+    assert phase("Succeeded", "Succeeded") == "Completed"
+    assert phase("Succeeded", "Failed") == "Failed"
+    assert phase("Succeeded", "Failed", minSuccess=1) == "Completed"
+
+
+def test_a_failed_pod_is_restarted_as_often_as_the_job_may() -> None:
+    rules = VolcanoRules()
+    policies = [{"event": "PodFailed", "action": "RestartTask"}]
+    job = volcano(policies=policies, maxRetry=1)
+    actions = rules.reconcile(job, children(pod("j-w-0", "Failed"), pod("j-w-1", "Running")), T0)
+    assert deleted(actions) == ["j-w-0"]
+    stale = rules.reconcile(job, children(pod("j-w-0", "Failed"), pod("j-w-1", "Running")), T0)
+    assert deleted(stale) == [], "the same failure again, and the status not yet shown"
+    actions = rules.reconcile(job, children(pod("j-w-0", "Failed", uid="new"), pod("j-w-1", "Running")), T0)
+    assert phase_of(actions) == "Failed"
+    assert deleted(actions) == ["j-w-1"]
+
+
+def test_restarting_a_job_ends_all_its_pods() -> None:
+    job = volcano(policies=[{"events": ["*"], "action": "RestartJob"}])
+    actions = VolcanoRules().reconcile(job, children(pod("j-w-0", "Failed"), pod("j-w-1", "Running")), T0)
+    assert sorted(deleted(actions)) == ["j-w-0", "j-w-1"]
+
+
+def test_children_of_an_earlier_job_of_the_name_go_and_block_nothing_for_ever() -> None:
+    actions = VolcanoRules().reconcile(volcano(), children(pod("j-w-0", "Running", owner="old")), T0)
+    assert (deleted(actions), made(actions)) == (["j-w-0"], ["j-w-1"])
+
+
+@pytest.mark.parametrize("rules", [VolcanoRules(), AscendRules()])
+def test_a_job_that_is_gone_takes_its_children_with_it(rules: VolcanoRules | AscendRules) -> None:
+    actions = rules.reconcile(None, children(pod("a", "Running"), pod("b", "Running", ending=True)), T0)
+    assert deleted(actions) == ["a"]
+    assert [type(action) for action in actions] == [DeletePods, DeleteGroup]
+
+
+def test_a_job_that_is_over_makes_no_more_pods() -> None:
+    job = volcano(status={"state": {"phase": "Completed"}})
+    assert VolcanoRules().reconcile(job, children(), T0) == []
+
+
+def test_pods_of_a_volcano_job_carry_its_run_time_group_and_index() -> None:
+    (found,) = [
+        action.bodies for action in VolcanoRules().reconcile(volcano(), children(), T0) if isinstance(action, MakePods)
+    ]
+    notes = found[1]["metadata"]["annotations"]
+    assert notes["berth/run-for"] == "9s"
+    assert notes["scheduling.k8s.io/group-name"] == "j-u"
+    assert notes["volcano.sh/task-index"] == "1"
+    assert found[1]["spec"]["containers"][0]["env"][0] == {"name": "VC_TASK_INDEX", "value": "1"}
+    assert found[1]["metadata"]["ownerReferences"][0]["apiVersion"] == "batch.volcano.sh/v1alpha1"
+
+
+def test_ranks_of_an_ascend_job_leave_out_pods_without_chips() -> None:
+    assert [(seat.name, seat.annotations.get("hccl/rankIndex")) for seat in ascend_seats(ascend())] == [
+        ("j-scheduler-0", None),
+        ("j-worker-0", "0"),
+        ("j-worker-1", "1"),
+    ]
+
+
+def test_the_group_of_an_ascend_job() -> None:
+    rules = AscendRules()
+    actions = rules.reconcile(
+        ascend(schedulingPolicy={"minAvailable": 2, "priorityClass": "p"}), children(phase=""), T0
+    )
+    (body,) = [action.body for action in actions if isinstance(action, MakeGroup)]
+    assert body["spec"] == {
+        "minMember": 2,
+        "minTaskMember": {"scheduler": 1, "worker": 2},
+        "priorityClassName": "p",
+        "minResources": {"cpu": "2000m", RESOURCE: "8"},
+    }
+    assert body["metadata"]["labels"] == {"process-recover-enable": "on"}
+    assert body["metadata"]["annotations"] == {"recover-strategy": "x"}
+
+
+def test_a_failed_pod_of_an_ascend_job_comes_back_until_the_limit() -> None:
+    rules, job = AscendRules(), ascend(backoffLimit=1)
+    rest = [pod("j-scheduler-0", "Running", task="scheduler"), pod("j-worker-1", "Running", task="worker")]
+    actions = rules.reconcile(job, children(pod("j-worker-0", "Failed", task="worker"), *rest), T0)
+    assert deleted(actions) == ["j-worker-0"]
+    assert made(rules.reconcile(job, children(*rest), T0)) == ["j-worker-0"]
+    actions = rules.reconcile(job, children(pod("j-worker-0", "Failed", task="worker", uid="new"), *rest), T0)
+    assert sorted(deleted(actions)) == ["j-scheduler-0", "j-worker-1"]
+    (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
+    assert status["conditions"][-1]["type"] == "Failed"
+
+
+def test_an_ascend_job_whose_pods_may_not_restart_fails() -> None:
+    found = children(pod("j-worker-0", "Failed", task="worker"))
+    actions = AscendRules().reconcile(ascend("Never"), found, T0)
+    assert made(actions) == deleted(actions) == []
+    (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
+    assert [(item["type"], item["status"]) for item in status["conditions"]] == [("Failed", "True")]
+    assert status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 0, "failed": 1}
+
+
+def test_an_ascend_job_runs_and_succeeds() -> None:
+    rules, job = AscendRules(), ascend()
+    names = [("j-scheduler-0", "scheduler"), ("j-worker-0", "worker"), ("j-worker-1", "worker")]
+    for phase, state in (("Running", "Running"), ("Succeeded", "Succeeded")):
+        actions = rules.reconcile(job, children(*(pod(name, phase, task=task) for name, task in names)), T0)
+        (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
+        assert [item["type"] for item in status["conditions"] if item["status"] == "True"] == [state]
