@@ -13,8 +13,9 @@ from services.inventory.parts import Gang, Member, Slot, tells_rank
 
 
 def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) -> list[Slot]:
-    """Ranks of a new request for ``members``, in their order; ranks of the gang that others have stay theirs."""
-    taken = {slot.index for part in gang.parts.values() for slot in part.slots}
+    """Ranks of a new request for ``members``, in their order; ranks of the gang that other live pods have stay theirs."""
+    live = {member.uid for member in gang.members.values() if member.is_live}
+    taken = {slot.index for part in gang.parts.values() for slot in part.slots if slot.uid in live}
     standing = {slot.uid for part in gang.parts.values() for slot in part.slots}
     for member in gang.members.values():
         if member.is_live and member.is_bound and member.uid not in standing and member.place.rank is not None:
