@@ -16,7 +16,9 @@ from berth.formats.kube_pods import PodAsks
 from berth.formats.owner_facts import OwnerFacts, owner_facts
 from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
 from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError
 from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from schemas.status import JobStatus
@@ -64,6 +66,7 @@ class Loop:
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
+        self._logged: set[str] = set()
         self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeNotUsable")
         self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsNotKnown")
         self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesNotKnown")
@@ -283,10 +286,18 @@ class Loop:
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
                 break
-            except RefusedError:
-                continue
+            except RefusedError as error:
+                if not error.is_absent:
+                    self._log_once(f"cannot read {key.kind}", error)
+            except PoisonError as error:
+                self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
         self.gangs.set_owner(key, found)
         self._changed.set()
+
+    def _log_once(self, what: str, error: PoisonError) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
+            logger().warning(what, reason=str(error))
 
     async def _set_group(self, effect: SetGroup) -> None:
         """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.

@@ -11,6 +11,7 @@ from berth.cli.fleet import EXAMPLES
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube_server import KubeServer
+from schemas.columns import unpack
 from schemas.envelope import decode
 from schemas.facts import JobSeen, MembersSeen, PodsSeen, TopologySeen
 from schemas.status import JobStatus
@@ -101,6 +102,66 @@ async def test_nodes_and_bound_pods_are_told_of(
 
         await until_true(gone, deadline_s=DEADLINE_S, what="the end of the pods")
     assert await heard.requests() == []
+
+
+async def test_what_is_wrong_is_said_on_the_object_and_the_rest_goes_on(
+    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path
+) -> None:
+    heard = Heard(real_bus)
+    await make_node(kube_api, "good", address="192.0.2.1")
+    await make_node(kube_api, "one", address="192.0.2.2")
+    await make_node(kube_api, "two", address="192.0.2.2")
+    await make_node(kube_api, "bare", address="192.0.2.4")
+    await kube_api.patch("/api/v1/nodes/bare", {"metadata": {"annotations": {"baseDeviceInfos": None}}})
+    servers = ", ".join(f'{{"server_ip": "192.0.2.{index}", "slice_id": {index}}}' for index in range(1, 5))
+    tor = f'{{"server_list": [{{"tor_ip": "198.51.100.1", "server": [{servers}]}}]}}'
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    await kube_api.post(maps, {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": tor}})
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    await kube_api.post(pods, pod_of("stray", scheduler="volcano"))
+    await bind_pod(kube_api, namespace, "stray", "good", **{"huawei.com__Ascend910": "Ascend910-1,Ascend910-11"})
+
+    async def events(space: str) -> dict[str, tuple[str, int]]:
+        found = await kube_api.items(f"/api/v1/namespaces/{space}/events")
+        return {
+            one["involvedObject"]["name"]: (one["message"], one["count"])
+            for one in found
+            if one["reportingComponent"] == "berth"
+        }
+
+    async def all_told() -> bool:
+        return sorted(await events("default")) == ["bare", "one", "two"] and list(await events(namespace)) == ["stray"]
+
+    async with inventory(nats_server, cell, kubeconfig):
+        await until_true(all_told, deadline_s=DEADLINE_S, what="events on three nodes and a pod")
+        nodes = await heard.nodes()
+        assert {name: (node.leaf, node.chips) for name, node in nodes.items()} == {
+            "good": ("198.51.100.1", 0xFF),
+            "one": ("", 0xFF),
+            "two": ("", 0xFF),
+            "bare": ("198.51.100.1", 0),
+        }
+        (foreign,) = await heard.facts("pod", PodsSeen)
+        assert unpack(foreign.chips, 8) == [0b10]
+        words = await events("default")
+        assert words["bare"][0].startswith("node bare: annotation baseDeviceInfos is missing")
+        assert words["one"][0].startswith("node one: status.addresses InternalIP is '192.0.2.2', as on two")
+        assert "its chips 11 are none of node good" in (await events(namespace))["stray"][0]
+        await kube_api.patch(f"{maps}/basic-tor-node-cm", {"data": {"tor_info": tor[:-9]}})
+
+        async def map_told() -> bool:
+            return "basic-tor-node-cm" in await events("kube-system")
+
+        await until_true(map_told, deadline_s=DEADLINE_S, what="an event on the ConfigMap")
+        assert (await heard.nodes())["good"].leaf == "198.51.100.1"
+    async with inventory(nats_server, cell, kubeconfig):
+
+        async def counted() -> bool:
+            return (await events("default"))["bare"][1] == 2
+
+        await until_true(counted, deadline_s=DEADLINE_S, what="the event counted once more")
+        await heard.quiet()
+        assert (await heard.nodes())["good"].leaf == "198.51.100.1"
 
 
 async def test_a_group_with_bare_pods_is_placed_as_one(
