@@ -29,6 +29,8 @@ from services.binder.predicate_times import PredicateTimes
 from services.binder.turns import Slot, Turns
 from services.binder.work import AttemptKey
 
+_EVENTS_MAX: Final = 16
+"""Pods of a gang that get an Event of their own when they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _FORBIDDEN_MAX_S: Final = 30.0
 """What is forbidden for so long is a failure. A server that has just started does not know the roles for a moment."""
@@ -257,6 +259,10 @@ class KubeCluster:
         key = (*gang.key, rank)
         if verdict.state != "bound":
             progress.failures[rank] = verdict.reason
+            if len(progress.failures) <= _EVENTS_MAX:
+                self._tell(
+                    involved_pod(gang.namespace, pod.member.pod, pod.member.uid), "FailedBinding", verdict.reason
+                )
             self._free(self._turns.let_go(key))
             return
         progress.done.add(rank)

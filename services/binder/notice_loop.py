@@ -31,6 +31,7 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "waiting": ("FailedScheduling", "Warning"),
     "held": ("FailedScheduling", "Warning"),
     "rejected": ("JobRejected", "Warning"),
+    "failed": ("FailedScheduling", "Warning"),
     "placed": ("Scheduled", "Normal"),
 }
 _GONE: Final = frozenset({404, 409, 422})

@@ -13,14 +13,16 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from berth.core.refusals import sentence
 from schemas.columns import unpack_names
 from schemas.facts import MembersSeen
-from schemas.status import JobStatus
+from schemas.status import JobStatus, Phase
 
 JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""
-Kind = Literal["waiting", "held", "rejected", "placed"]
+Kind = Literal["waiting", "held", "rejected", "failed", "placed"]
 
 _STATUSES_MAX: Final = 10_000
 """Statuses that are kept for jobs whose pods are not known yet, the newest."""
+_TELLING: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
+"""Phases whose sentence is told."""
 _PLACED: Final = frozenset({"placed", "bound", "running"})
 
 
@@ -179,9 +181,9 @@ def _words(status: JobStatus) -> dict[str, Word]:
     found: dict[str, Word] = {}
     if status.rejection is not None:
         found[status.rejection.uid] = Word("rejected", sentence(status.rejection.refusal))
-    if status.phase in {"waiting", "rejected"}:
-        if status.sentence:
-            found[status.uid] = Word("waiting" if status.phase == "waiting" else "rejected", status.sentence)
+    kind = _TELLING.get(status.phase)
+    if kind is not None and status.sentence:
+        found[status.uid] = Word(kind, status.sentence)
     elif status.phase in _PLACED:
         nodes = len(unpack_names(status.placement.nodes)) if status.placement is not None else 0
         found[status.uid] = Word("placed", f"placed {status.pods} pods on {nodes} nodes")

@@ -107,6 +107,14 @@ def test_a_gang_that_is_over_has_nothing_to_say() -> None:
     assert book.written() == []
 
 
+def test_a_gang_that_failed_for_its_placement_is_told_and_one_whose_pods_failed_is_not() -> None:
+    book = Book()
+    book.say("failed")
+    assert book.written() == []
+    book.say("failed", "its pods could not be bound 5 times")
+    assert [kind for _, kind, _ in book.written()] == ["failed"] * 3
+
+
 def test_a_held_gang_is_told_why_though_no_request_was_made() -> None:
     book = Book()
     book.members(uid="", hold="minMember is 8, and there are 2 pods")

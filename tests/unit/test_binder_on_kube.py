@@ -140,10 +140,11 @@ async def test_a_gang_in_part_is_undone_by_default(world: World) -> None:
         assert (seen.bound, [(item.rank, item.reason) for item in seen.failures]) == (1, [(1, "pod p1 is gone")])
         await world.round(evictions=[Eviction("uid-job", 1, "bind-failed")])
         await world.has(("job", "failed"), ("job", "evicted"))
-        await until(lambda: world.kube.objects(EVENTS), deadline_s=5, what="an Event of the pod")
+        await until(lambda: len(world.kube.objects(EVENTS)) == 2, deadline_s=5, what="an Event of each pod")
     assert "deletionTimestamp" in world.kube.object(f"{PODS}/p0")["metadata"]
-    (event,) = world.kube.objects(EVENTS)
-    assert (event["reason"], event["message"], event["involvedObject"]["name"]) == ("Evicted", "bind-failed", "p0")
+    assert [
+        (event["reason"], event["message"], event["involvedObject"]["name"]) for event in world.kube.objects(EVENTS)
+    ] == [("Evicted", "bind-failed", "p0"), ("FailedBinding", "pod p1 is gone", "p1")]
 
 
 async def test_a_gang_in_part_is_left_where_the_setting_says_so(world: World) -> None:
