@@ -49,8 +49,9 @@ _BASE_LENGTH_MAX: Final = 253 - 1 - 16
 """A request's name has at most 253 characters; what is behind the dash of a part needs 17."""
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _LAST_NUMBER: Final = re.compile(r"^(.*?)([0-9]{1,9})$")
-_ROLES: Final = {kind.lower(): place for place, kind in enumerate(("launcher", "leader", *REPLICA_TYPES))}
-_OTHER_ROLE: Final = len(_ROLES)
+_HEADS: Final = ("launcher", "leader", *(kind.lower() for kind in REPLICA_TYPES if kind != "Worker"))
+_ROLES: Final = {role: place for place, role in enumerate(_HEADS)}
+"""Tasks to which the others report, in order of rank."""
 
 
 class GangKey(NamedTuple):
@@ -244,10 +245,10 @@ def natural(name: str) -> tuple[str, int]:
 
 
 def task_order(task: str, tasks: Mapping[str, int]) -> tuple[int, int, str]:
-    """Place of a task: as its owner lists it, else by role, then by name.
+    """Place of a task: as its owner lists it, else those to which the others report, then by name.
 
     Args:
         task: Name of the task.
         tasks: Tasks of the owner and their places; empty when unknown.
     """
-    return (tasks.get(task, len(tasks)), _ROLES.get(task, _OTHER_ROLE), task)
+    return (tasks.get(task, len(tasks)), _ROLES.get(task, len(_ROLES)), task)

@@ -148,6 +148,8 @@ class Resolver:
                 if complete and part.request is not None and _request(part, members, around) != part.request:
                     dissolve(gang, part)
             elif complete:
+                chip_pods = sum(1 for member in gang.members.values() if member.is_live and member.ask.chips)
+                part.gang_pods = max(part.gang_pods, chip_pods)
                 part.request = _request(part, members, around)
                 part.published = True
                 again.append(part)

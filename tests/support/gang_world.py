@@ -1,0 +1,201 @@
+"""Pods, groups and owners for tests of gangs, and a cell that answers the gang resolver as the other services would."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from berth.formats.kube_objects import Pod, PodGroup
+from berth.formats.kube_owners import OWNER_TYPES, OwnerKey
+from berth.formats.owner_facts import OwnerFacts, owner_facts
+from schemas.columns import unpack
+from schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, OutcomeState, RankFailure
+from schemas.intake import JobRequest
+from schemas.refusal import Code, Refusal
+from schemas.status import JobStatus, Phase
+from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from services.inventory.gang_settings import GangSettings
+from services.inventory.gangs import Gangs
+
+CHIPS = "huawei.com/Ascend910"
+CREATED = "2026-11-20T10:00:00Z"
+
+
+def a_pod(  # noqa: PLR0913 - each is something that a gang looks at
+    name: str,
+    *,
+    uid: str = "",
+    group: str = "",
+    chips: int = 8,
+    scheduler: str = "berth",
+    phase: str = "Pending",
+    node: str = "",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    owner: tuple[str, str, str, str] | None = None,
+    deleting: bool = False,
+    env: dict[str, str] | None = None,
+    priority: int | None = None,
+    gates: Sequence[str] = (),
+    spec: dict[str, Any] | None = None,
+    resource: str = CHIPS,
+) -> Pod:
+    """A pod; ``owner`` is API version, kind, name and uid of its controller."""
+    resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    if chips:
+        resources |= {"limits": {resource: str(chips)}}
+    tree: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": uid or f"uid-{name}",
+            "labels": labels or {},
+            "annotations": ({"scheduling.k8s.io/group-name": group} if group else {}) | (annotations or {}),
+            "creationTimestamp": CREATED,
+            "deletionTimestamp": CREATED if deleting else None,
+            "ownerReferences": [
+                {"apiVersion": owner[0], "kind": owner[1], "name": owner[2], "uid": owner[3], "controller": True}
+            ]
+            if owner is not None
+            else None,
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "nodeName": node,
+            "priority": priority,
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": resources,
+                    "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+                }
+            ],
+            "schedulingGates": [{"name": gate} for gate in gates],
+        }
+        | (spec or {}),
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(tree, Pod)
+
+
+def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
+    name: str,
+    *,
+    least: int | None = 4,
+    phase: str = "Inqueue",
+    version: str = "1",
+    by_task: dict[str, int] | None = None,
+    resources: dict[str, str] | None = None,
+    owner: tuple[str, str, str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    queue: str = "",
+    created: str = CREATED,
+    status: dict[str, Any] | None = None,
+) -> PodGroup:
+    """A Volcano PodGroup."""
+    tree: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+            "annotations": annotations or {},
+            "labels": labels or {},
+            "creationTimestamp": created,
+            "ownerReferences": [
+                {"apiVersion": owner[0], "kind": owner[1], "name": owner[2], "uid": owner[3], "controller": True}
+            ]
+            if owner is not None
+            else None,
+        },
+        "spec": {"minMember": least, "minTaskMember": by_task, "minResources": resources, "queue": queue},
+        "status": {"phase": phase} | (status or {}),
+    }
+    return msgspec.convert(tree, PodGroup)
+
+
+def facts_of(key: OwnerKey, spec: dict[str, Any], **metadata: object) -> OwnerFacts:
+    """Facts of an owner with a spec as Kubernetes writes it."""
+    tree = {"metadata": {"name": key.name, "namespace": key.namespace, "uid": f"uid-{key.name}"} | metadata}
+    status = spec.pop("status", None)
+    return owner_facts(key, msgspec.convert(tree | {"spec": spec, "status": status}, OWNER_TYPES[key.kind]))
+
+
+class GangWorld:
+    """Gangs, and everything that they wanted done."""
+
+    def __init__(self, settings: GangSettings | None = None) -> None:
+        self.settings = settings or GangSettings()
+        self.gangs = Gangs(self.settings)
+        self.now_ms = 1_000_000
+        self.members: dict[str, MembersSeen] = {}
+        self.requests: dict[str, JobRequest] = {}
+        """Last request under each name."""
+        self.published: list[JobRequest] = []
+        self.withdrawn: list[tuple[str, str, str]] = []
+        """Name, uid and reason."""
+        self.looks: list[OwnerKey] = []
+        self.patches: list[SetGroup] = []
+
+    def pods(self, *pods: Pod) -> None:
+        for pod in pods:
+            self.gangs.set_pod(pod)
+
+    def settle(self, *, after_s: float = 0) -> list[Effect]:
+        """Let time pass, and do what is wanted."""
+        self.now_ms += round(after_s * 1000)
+        effects = self.gangs.settle(self.now_ms)
+        for effect in effects:
+            match effect:
+                case Tell(members):
+                    self.members[members.job] = members
+                case Publish(request):
+                    assert self.members[request.name].uid == request.uid, "told before it is published"
+                    self.requests[request.name] = request
+                    self.published.append(request)
+                case Withdraw(cancel):
+                    self.withdrawn.append((cancel.name, cancel.uid, cancel.reason))
+                case Look(owner):
+                    self.looks.append(owner)
+                case SetGroup():
+                    self.patches.append(effect)
+        assert self.gangs.settle(self.now_ms) == [], "nothing has changed, so nothing is wanted"
+        return effects
+
+    def standing(self, name: str) -> dict[int, str]:
+        """Pods of a request by rank."""
+        seen = self.members[name]
+        return dict(zip(unpack(seen.rank, 4), seen.pods, strict=True))
+
+    def ranks(self, name: str) -> dict[str, str]:
+        """What is to be written as rank on the pods of a request."""
+        seen = self.members[name]
+        return dict(zip(seen.pods, seen.rank_index, strict=True))
+
+    def hold(self, name: str) -> str:
+        return self.members[name].hold
+
+    def job(self, name: str, state: JobState = "accepted", *, refusal: Refusal | None = None) -> JobSeen:
+        request = self.requests[name]
+        return JobSeen("ns", name, request.uid, state, 1, at_ms=self.now_ms, request=request, refusal=refusal)
+
+    def verdict(self, name: str, state: JobState = "accepted", *, code: Code | None = None) -> None:
+        refusal = Refusal(code=code) if code is not None else None
+        self.gangs.note_job(self.job(name, state, refusal=refusal))
+
+    def status(
+        self, name: str, phase: Phase, *, attempt: int = 1, sentence: str = "", code: Code | None = None
+    ) -> None:
+        uid = self.requests[name].uid
+        refusal = Refusal(code=code) if code is not None else None
+        self.gangs.note_status(
+            JobStatus("ns", name, uid, phase, 0, self.now_ms, attempt=attempt, sentence=sentence, refusal=refusal)
+        )
+
+    def outcome(
+        self, name: str, state: OutcomeState = "bound", *, attempt: int = 1, failed: Sequence[int] = ()
+    ) -> None:
+        failures = [RankFailure(rank, "no") for rank in failed]
+        uid = self.requests[name].uid
+        self.gangs.note_outcome(OutcomeSeen("ns", name, uid, attempt, state, failures=failures))
