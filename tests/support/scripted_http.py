@@ -21,7 +21,7 @@ class Asked(NamedTuple):
 
 
 class ScriptedHttp:
-    """Listens on the loopback interface while it is entered. Who asks after the last answer waits without end.
+    """Listens on the loopback interface while it is entered. Who asks after the last answer waits until it is left.
 
     Attributes:
         asked: Requests so far.
@@ -34,6 +34,7 @@ class ScriptedHttp:
         self.asked: list[Asked] = []
         self.url = ""
         self._tls = tls
+        self._end = asyncio.Event()
         self._runner = web.ServerRunner(web.Server(self._answer), handler_cancellation=True, shutdown_timeout=0.1)
 
     async def __aenter__(self) -> Self:
@@ -45,13 +46,16 @@ class ScriptedHttp:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._end.set()
         await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         self.asked.append(Asked(request.method, request.path, dict(request.query), dict(request.headers), body))
+        request["end"] = self._end
         if not self.answers:
-            await asyncio.Event().wait()
+            await self._end.wait()
+            return web.Response(status=503)
         return await self.answers.pop(0)(request)  # type: ignore[arg-type]  # the request of a bare server has all we use
 
 
@@ -67,16 +71,17 @@ def reply(body: str | bytes = "{}", *, status: int = 200, **headers: str) -> Ans
 
 
 def stream(*parts: str | bytes, breaks: bool = False, lasts: bool = False) -> Answer:
-    """An answer in parts, which then ends, breaks off in the middle, or lasts without end."""
+    """An answer in parts, which then ends, breaks off in the middle, or lasts until the server ends."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         response.enable_chunked_encoding()
+        response.force_close()  # the next request comes on a connection of its own
         await response.prepare(request)
         for part in parts:
             await response.write(part if isinstance(part, bytes) else part.encode())
         if lasts:
-            await asyncio.Event().wait()
+            await request["end"].wait()
         if breaks and request.transport is not None:
             request.transport.abort()
         return response
