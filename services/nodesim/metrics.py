@@ -14,6 +14,12 @@ _DOUBLES: Final = gauge(
 _OVERCOMMITS: Final = gauge(
     "nodesim_overcommitted_pods", "Pods for which a node had no cpu or memory left since the start; likewise."
 )
+_SWAPPED: Final = gauge(
+    "nodesim_swapped_pods", "Pods that got other chips than those of their annotation since the start; likewise."
+)
+_ADMISSION_ERRORS: Final = gauge(
+    "nodesim_admission_errors", "Pods for which the device plug-in found no annotation since the start; likewise."
+)
 
 
 def show(counts: SimCounts) -> None:
@@ -23,3 +29,5 @@ def show(counts: SimCounts) -> None:
     _CHIPS.set(counts.chips_held)
     _DOUBLES.set(counts.double_allocations)
     _OVERCOMMITS.set(counts.overcommits)
+    _SWAPPED.set(counts.swapped)
+    _ADMISSION_ERRORS.set(counts.admission_errors)
