@@ -11,13 +11,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from schemas.columns import pack, pack_names, unpack, unpack_names
+from schemas.columns import pack, pack_names
 from schemas.facts import JobSeen, PodPhase, PodsSeen
 from schemas.status import JobStatus
 from schemas.units import UnixMs
 from services.inventory.foreign import Foreign
 from services.inventory.nodes import Nodes, Use
-from services.inventory.rows import ENDED, Claim, Row
+from services.inventory.rows import ENDED, Claim, Row, Told, told_of
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
@@ -25,14 +25,6 @@ AttemptKey: TypeAlias = tuple[str, int]
 """(uid of the job request, attempt)"""
 Standing = Literal["own", "over", "unknown"]
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled"})
-
-
-class _Told(NamedTuple):
-    """A rank as it was last seen."""
-
-    node: str
-    phase: PodPhase
-    chips: int
 
 
 class _Job(NamedTuple):
@@ -55,7 +47,7 @@ class _Attempt:
 
     def __init__(self) -> None:
         self.pods: dict[int, dict[str, Row]] = {}
-        self.gone: dict[int, _Told] = {}
+        self.gone: dict[int, Told] = {}
 
     def rows(self) -> Iterator[Row]:
         return (row for pods in self.pods.values() for row in pods.values())
@@ -93,6 +85,7 @@ class Pods:
         self._reigns: dict[JobKey, _Reign] = {}
         self._strangers: dict[str, UnixMs] = {}
         self._dirty: dict[JobKey, None] = {}
+        self._offered: dict[JobKey, None] = {}
         self._foreign = Foreign(self._good_chips, self._has_taken)
         self.reasons: dict[str, str] = {}
 
@@ -117,7 +110,7 @@ class Pods:
         if not seen.phase:
             return
         attempt = gang.attempts.setdefault((seen.uid, seen.attempt), _Attempt())
-        attempt.gone = {rank: _gone(told) for rank, told in _told_of(seen)}
+        attempt.gone = {rank: told.once_gone for rank, told in told_of(seen)}
         self._dirty[seen.namespace, seen.gang] = None
 
     def note_job(self, job: JobSeen) -> None:
@@ -187,7 +180,7 @@ class Pods:
         if not of_rank:
             del attempt.pods[claim.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[claim.rank] = _Told(row.node, phase, self._good_chips(row))
+            attempt.gone[claim.rank] = Told(row.node, phase, self._good_chips(row))
         self._dirty[key] = None
 
     def touch_nodes(self, names: Iterable[str]) -> None:
@@ -213,12 +206,15 @@ class Pods:
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
         """Facts that differ from what was said, in a total order."""
         facts: list[PodsSeen] = []
+        self._dirty.update(self._offered)  # what was due before and could not be said
+        self._offered.clear()
         for key in sorted(self._dirty):
+            del self._dirty[key]
             fact = self._fact(key, now_ms)
             if fact is None or _is_same(self._gangs[key].said, fact):
-                del self._dirty[key]
                 self._forget_idle(key)
             else:
+                self._offered[key] = None
                 facts.append(fact)
         return [*facts, *self._foreign.due(now_ms)]
 
@@ -228,10 +224,13 @@ class Pods:
             self._foreign.say(fact)
             return
         key = (fact.namespace, fact.gang)
-        gang = self._gangs.get(key)
-        if gang is not None:  # else its pods are long gone, and nothing more is to be said
-            gang.said = fact
+        gang = self._gangs[key]
+        gang.said = fact
+        del self._offered[key]
+        if self._chosen(key, gang) != (fact.uid, fact.attempt):
             self._dirty[key] = None
+        elif key not in self._dirty:
+            self._forget_idle(key)
 
     def _fact(self, key: JobKey, now_ms: UnixMs) -> PodsSeen | None:
         """What is to be said of a job's pods; None for nothing."""
@@ -264,7 +263,7 @@ class Pods:
 
     def _told(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
-        told = attempt.gone | {rank: _Told(row.node, row.phase, self._good_chips(row)) for rank, row in rows.items()}
+        told = attempt.gone | {rank: Told(row.node, row.phase, self._good_chips(row)) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
         if not rows and (size is None or len(told) < size) and any(one.phase == PodPhase.GONE for one in told.values()):
@@ -371,20 +370,6 @@ class Pods:
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]
-
-
-def _told_of(seen: PodsSeen) -> list[tuple[int, _Told]]:
-    table = unpack_names(seen.nodes)
-    return [
-        (rank, _Told(table[index], PodPhase(phase), chips))
-        for rank, index, phase, chips in zip(
-            unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), strict=True
-        )
-    ]
-
-
-def _gone(told: _Told) -> _Told:
-    return told if told.phase in ENDED else told._replace(phase=PodPhase.GONE)
 
 
 def _weight(row: Row) -> tuple[bool, str, str]:

@@ -12,7 +12,8 @@ from berth.formats.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resourc
 from berth.formats.kube_objects import Pod
 from berth.formats.kube_pods import PodAsks
 from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
-from schemas.facts import PodPhase
+from schemas.columns import unpack, unpack_names
+from schemas.facts import PodPhase, PodsSeen
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 RANK_MAX: Final = (1 << 31) - 1
@@ -66,6 +67,30 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     def is_live(self) -> bool:
         """Whether it holds what it has."""
         return self.phase not in ENDED
+
+
+class Told(NamedTuple):
+    """A rank as it was last seen."""
+
+    node: str
+    phase: PodPhase
+    chips: int
+
+    @property
+    def once_gone(self) -> "Told":
+        """The rank when its pod is not there any more: one that ended stays as it ended."""
+        return self if self.phase in ENDED else self._replace(phase=PodPhase.GONE)
+
+
+def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
+    """Ranks of a fact, in its order."""
+    table = unpack_names(seen.nodes)
+    return [
+        (rank, Told(table[index], PodPhase(phase), chips))
+        for rank, index, phase, chips in zip(
+            unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), strict=True
+        )
+    ]
 
 
 def read_row(pod: Pod, asks: PodAsks) -> Row | None:

@@ -383,3 +383,17 @@ def test_a_large_gang_is_told_in_one_piece() -> None:
     world.put(a_pod("p7", job=("j", "u", 1, 7), node="n7", phase="Succeeded"))
     (fact,) = world.facts()
     assert fact.phase[7] == S
+
+
+def test_what_could_not_be_said_is_due_again_with_what_came_since() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 2))
+    world.put(a_pod("a", job=("j", "u", 1, 0)), a_pod("f", chips="Ascend910-7"))
+    assert [fact.gang for fact in world.pods.due(0)] == ["j", "pod/f"]
+    world.put(a_pod("b", job=("j", "u", 1, 1), node="n2"))
+    first, second = world.pods.due(0)
+    assert rows(first) == {0: ("n1", R, 0), 1: ("n2", R, 0)}
+    world.put(a_pod("b", job=("j", "u", 1, 1), node="n2", phase="Failed"))
+    for fact in (first, second):
+        world.pods.say(fact)
+    assert world.said() == [("j", "u", 1, {0: ("n1", R, 0), 1: ("n2", F, 0)})]
