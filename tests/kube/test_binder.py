@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import Listed
@@ -31,33 +30,19 @@ from services.binder.node_book import NodeLean
 from services.binder.notice_loop import NoticeLoop
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import RESOURCE, a_gang, a_node, a_pod, members_of, pods_of
+from tests.support.kube_rights import bindings_of, grant, path_of
+from tests.support.kustomize import render
 from tests.support.processes import services
 from tests.support.waiting import until, until_true
 
-RIGHTS = Path(__file__).parents[2] / "k8s" / "base" / "rights" / "binder.yaml"
-USER = "berth"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+K8S = Path(__file__).parents[2] / "k8s" / "overlays" / "dev"
+USER = "binder"
 
 
-async def grant(api: KubeApi, namespace: str) -> None:
-    """Give the user the binder's rights, and no others."""
-    (role,) = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["kind"] == "ClusterRole"]
-    name = f"binder-{namespace}"
-    await api.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": role["rules"]})
-    group = "rbac.authorization.k8s.io"
-    await api.post(
-        f"{RBAC}/clusterrolebindings",
-        {
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
-        },
-    )
-
-
-async def revoke(api: KubeApi, namespace: str) -> None:
-    for plural in ("clusterrolebindings", "clusterroles"):
-        await api.delete(f"{RBAC}/{plural}/binder-{namespace}")
+async def revoke(api: KubeApi) -> None:
+    """Take the rights away again."""
+    for binding in bindings_of(render(K8S), USER):
+        await api.delete(f"{path_of(binding)}-of-{USER}")
 
 
 class Unclear:
@@ -132,11 +117,10 @@ class World:
 
 @pytest.fixture
 async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
-    await grant(kube_api, namespace)
+    await grant(kube_api, USER, USER)
     config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
     async with await Client.connect(config, clock=SystemClock()) as client:
         yield await World(kube_api, client, namespace).open()
-    await revoke(kube_api, namespace)
 
 
 async def test_a_gang_is_bound_with_its_annotations_by_an_ordinary_user(world: World) -> None:
@@ -277,7 +261,7 @@ async def test_what_the_rights_do_not_allow_is_tried_again_with_the_servers_word
     await world.make(gang, "p0")
     with pytest.raises(RefusedError):
         await world.client.delete("/api/v1/nodes/any")
-    await revoke(world.api, world.namespace)
+    await revoke(world.api)
 
     async def is_known() -> bool:
         try:
@@ -393,7 +377,7 @@ async def test_an_api_server_that_is_killed_in_the_middle_of_a_gang_is_waited_fo
 ) -> None:
     async with KubeServer(tmp_path / "kube", users={USER: ()}, controllers=()) as server, KubeApi(server) as api:
         await api.post("/api/v1/namespaces", {"metadata": {"name": "ns"}})
-        await grant(api, "ns")
+        await grant(api, USER, USER)
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig", user=USER)
         async with await Client.connect(KubeConfig(kubeconfig=kubeconfig), clock=SystemClock()) as client:
             world = await World(api, client, "ns").open()
