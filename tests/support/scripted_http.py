@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 
 from aiohttp import web
 
+_END = web.RequestKey("end", asyncio.Event)
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -52,7 +53,7 @@ class ScriptedHttp:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         self.asked.append(Asked(request.method, request.path, dict(request.query), dict(request.headers), body))
-        request["end"] = self._end
+        request[_END] = self._end
         if not self.answers:
             await self._end.wait()
             return web.Response(status=503)
@@ -81,7 +82,7 @@ def stream(*parts: str | bytes, breaks: bool = False, lasts: bool = False) -> An
         for part in parts:
             await response.write(part if isinstance(part, bytes) else part.encode())
         if lasts:
-            await request["end"].wait()
+            await request[_END].wait()
         if breaks and request.transport is not None:
             request.transport.abort()
         return response
