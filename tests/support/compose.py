@@ -265,12 +265,19 @@ class Composed:
 
 @asynccontextmanager
 async def composed(text: str, folder: Path, *, deadline_s: float) -> AsyncIterator[Composed]:
-    """The processes of a compose file, all of them well; none is left when the block ends.
+    """The processes of a compose file, as :func:`at_work`."""
+    async with at_work(plan(text, folder), folder, deadline_s=deadline_s) as made:
+        yield made
+
+
+@asynccontextmanager
+async def at_work(planned: list[Planned], folder: Path, *, deadline_s: float) -> AsyncIterator[Composed]:
+    """Planned processes, all of them well; none is left when the block ends.
 
     Raises:
         AssertionError: They were not all well in time; shows their logs.
     """
-    made = Composed(plan(text, folder), folder)
+    made = Composed(planned, folder)
     try:
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(made.watch(), name="watch")

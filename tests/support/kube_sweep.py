@@ -20,9 +20,11 @@ _OTHERS: Final = (
     "/apis/coordination.k8s.io/v1/leases",
     "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/roles",
+    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
 )
-_OF_THE_SYSTEM: Final = re.compile(r"/kube-root-ca\.crt$|/clusterrole(binding)?s/system:")
+_OF_THE_SYSTEM: Final = re.compile(r"/kube-root-ca\.crt$|/(cluster)?role(binding)?s/system:")
 _NOT_FOUND: Final = 404
 _GONE_S: Final = 20.0
 
