@@ -112,11 +112,11 @@ class AscendRules:
         old = strangers(children, job.metadata)
         if old:
             actions.append(DeletePods(old))
-        if children.group is None:
-            actions.append(MakeGroup(self._group(job)))
         state = _state(job)
         if state in _OVER:
             return actions
+        if children.group is None:
+            actions.append(MakeGroup(self._group(job)))
         own = children.own(job.metadata)
         seats = seats_of(job)
         state, ending = self._after_failures(job, own, state)

@@ -219,12 +219,13 @@ class NodeAgents:
         if pod.status.pod_ip:
             self._addresses.note(pod.metadata.uid, pod.status.pod_ip)
         item = _Hosted(pod, Step.ADMITTED, now_ms + self._rules.start_ms)
-        real = chip_ids(pod.metadata.annotation(ASCEND_REAL)) or self._plugin.annotated(pod) or ()
+        said = chip_ids(pod.metadata.annotation(ASCEND_REAL)) or self._plugin.annotated(pod) or ()
+        real = tuple(chip for chip in said if self.node.chips >> chip & 1)
         if chips_asked(pod, self.node.resource) and real:
             free = [klt for klt in self._free_ids() if self._plugin.stands_for(klt) in real]
             rest = [klt for klt in self._free_ids() if klt not in free]
-            said = chip_ids(pod.metadata.annotation(KLT_DEV)) or ()
-            ids = said if said and set(said) <= {*free, *rest} else tuple((free + rest)[: len(real)])
+            told = chip_ids(pod.metadata.annotation(KLT_DEV)) or ()
+            ids = told if told and set(told) <= {*free, *rest} else tuple((free + rest)[: len(real)])
             self._plugin.remember(ids, real)
             item.given = [Allocated(ids, tuple(sorted(real)), None)]
         self._book(item)

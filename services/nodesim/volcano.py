@@ -111,11 +111,11 @@ class VolcanoRules:
         old = strangers(children, job.metadata)
         if old:
             actions.append(DeletePods(old))
-        if children.group is None:
-            actions.append(MakeGroup(self._group(job)))
         phase = _phase(job)
         if phase in _OVER:
             return actions
+        if children.group is None:
+            actions.append(MakeGroup(self._group(job)))
         own = children.own(job.metadata)
         retries = int(job.status.get("retryCount", 0))
         phase, retries, ending = self._after_failures(job, own, phase, retries)

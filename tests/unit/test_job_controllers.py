@@ -148,6 +148,7 @@ def test_a_job_that_is_gone_takes_its_children_with_it(rules: VolcanoRules | Asc
 def test_a_job_that_is_over_makes_no_more_pods() -> None:
     job = volcano(status={"state": {"phase": "Completed"}})
     assert VolcanoRules().reconcile(job, children(), T0) == []
+    assert VolcanoRules().reconcile(job, children(phase=""), T0) == []
 
 
 def test_pods_of_a_volcano_job_carry_its_run_time_group_and_index() -> None:

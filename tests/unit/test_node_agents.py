@@ -368,3 +368,19 @@ def test_a_pod_that_somebody_else_ended_gives_back_what_it_had() -> None:
     world.see(a_pod("p", [0], phase="Failed"), at_ms=200)
     assert (world.accounts.chips_held(), world.tally.ended) == (0, 1)
     assert world.step(20_000) == []
+
+
+def test_a_running_pod_with_chips_that_the_node_does_not_have_is_taken_up_without_them() -> None:
+    world = World()
+    world.see(a_pod("p", [7, 20], phase="Running"))
+    assert world.agents.mounted("uid-p") == (7,)
+    assert annotated(world.report(0))["p"][ASCEND_REAL] == "Ascend910-7"
+
+
+def test_addresses_of_pods_are_given_once_and_come_back() -> None:
+    addresses = PodAddresses()
+    addresses.note("old", "10.128.0.2")
+    assert [addresses.take(uid) for uid in ("a", "b", "a")] == ["10.128.0.1", "10.128.0.3", "10.128.0.1"]
+    addresses.give_back("a")
+    addresses.give_back("a")
+    assert addresses.take("c") == "10.128.0.4"
