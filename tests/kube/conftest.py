@@ -10,6 +10,7 @@ import pytest
 
 from berth.runtime.kube_server import KubeServer
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
+from tests.support.kube_rights import SERVICES
 from tests.support.kube_sweep import Sweep
 
 CRDS = Path(__file__).parent / "crds"
@@ -27,8 +28,12 @@ class Prepared:
 
 @pytest.fixture(scope="session")
 def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
-    """A server with controllers; users ``berth`` and ``stranger`` may do nothing until somebody gives them a role."""
-    server = KubeServer(tmp_path_factory.mktemp("kube"), users={"berth": (), "stranger": ()}, start_deadline_s=50)
+    """A server with controllers; users may do nothing until somebody gives them a role.
+
+    They are ``berth``, ``stranger``, and one for each service that speaks with it: see ``tests/support/kube_rights.py``.
+    """
+    users = dict.fromkeys(("berth", "stranger", *SERVICES), ())
+    server = KubeServer(tmp_path_factory.mktemp("kube"), users=users, start_deadline_s=50)
     asyncio.run(server.start())
     try:
         yield server
