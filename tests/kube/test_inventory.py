@@ -29,6 +29,7 @@ from tests.support.inventories import (
 )
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import grant
+from tests.support.processes import services
 from tests.support.waiting import until_true
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
@@ -263,6 +264,53 @@ async def test_a_restart_says_nothing_twice(
 
             await until_true(gone, deadline_s=DEADLINE_S, what="the end of the pod")
     assert len(await heard.requests()) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_a_process_that_is_killed_again_and_again_ends_with_the_same_facts(
+    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path, tmp_path: Path
+) -> None:
+    """Chips of foreign pods and requests of own ones: each once, whatever was under way when the process died."""
+    heard = Heard(real_bus)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    with services(tmp_path, nats_server) as made:
+        process = made.service("inventory", cell, kube={"kubeconfig": str(kubeconfig)}, settle_s=0.02)
+        async with dispatcher(nats_server, cell):
+            for turn in range(4):
+                process.start()
+                await make_node(kube_api, f"n{turn}", address=f"192.0.2.{turn}")
+                await kube_api.post(pods, pod_of(f"own{turn}"))
+                await kube_api.post(pods, pod_of(f"other{turn}", scheduler="volcano"))
+                await bind_pod(kube_api, namespace, f"other{turn}", f"n{turn}", **CHIPS)
+                if turn:
+                    await kube_api.delete(f"{pods}/other{turn - 1}")
+                want = await heard.count() + turn
+
+                async def something_was_said(want: int = want) -> bool:
+                    return await heard.count() > want
+
+                await until_true(something_was_said, deadline_s=DEADLINE_S, what="a word before it is killed")
+                await process.kill()
+            process.start()
+
+            async def all_said() -> bool:
+                live = {gang: phases for gang, phases in (await heard.pods()).items() if phases}
+                return (
+                    sorted(await heard.nodes()) == ["n0", "n1", "n2", "n3"]
+                    and live == {"pod/other3": ["PENDING"]}
+                    and len({one.name for one in await heard.facts("job", JobSeen)}) == 4
+                )
+
+            await until_true(all_said, deadline_s=DEADLINE_S, what="everything")
+            await heard.quiet()
+            await process.stop()
+            members = {fact.job: fact.uid for fact in await heard.facts("member", MembersSeen)}
+            assert members == {one.name: one.uid for one in await heard.requests()}
+            jobs = {fact.name: fact for fact in await heard.facts("job", JobSeen)}
+            assert {name: (job.uid, job.state) for name, job in jobs.items()} == {
+                name: (uid, "accepted") for name, uid in members.items()
+            }
+            assert sorted(members) == [f"pod.own{turn}" for turn in range(4)]
 
 
 @pytest.mark.timeout(180)
