@@ -204,7 +204,7 @@ class Loop:
         metrics.NODES.set(self.nodes.count)
         metrics.PODS.set(len(self.pods))
         metrics.HELD.set(self.gangs.held)
-        metrics.REQUESTS.set(self.gangs.parts)
+        metrics.JOBS.set(self.gangs.parts)
         return said
 
     async def _say_nodes(self, now_ms: int) -> bool:

@@ -7,7 +7,7 @@ from berth.runtime.metrics import counter, gauge
 NODES: Final = gauge("inventory_nodes", "Nodes of the cluster.")
 PODS: Final = gauge("inventory_bound_pods", "Pods that are bound to a node, those that have ended included.")
 HELD: Final = gauge("inventory_held_gangs", "Gangs that are held, with a reason.")
-REQUESTS: Final = gauge("inventory_requests", "Requests whose pods are followed.")
+JOBS: Final = gauge("inventory_requested_jobs", "Requests whose pods are followed.")
 MESSAGES: Final = counter("inventory_messages_total", "Messages stored on the bus, by kind of message.", ["kind"])
 REFUSED: Final = counter("inventory_refused_messages_total", "Messages that the bus will never take.")
 PROBLEMS: Final = counter(
