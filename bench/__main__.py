@@ -4,10 +4,10 @@ import argparse
 import subprocess
 import sys
 
-from bench import bind, gang, score, spine
+from bench import bind, gang, score, spine, watch
 from bench.report import show
 
-_BENCHES = {"score": score.run, "spine": spine.run, "gang": gang.run, "bind": bind.run}
+_BENCHES = {"score": score.run, "spine": spine.run, "gang": gang.run, "bind": bind.run, "watch": watch.run}
 
 
 def main() -> int:
