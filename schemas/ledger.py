@@ -27,6 +27,8 @@ class Settings(Part, frozen=True):
     """How long a finished or cancelled job keeps its name in the facts."""
     strict_label_values: bool = True
     """A label with a value that it cannot have is refused. Off under ``reference_parity``, which reads it as absent."""
+    needs_health: bool = False
+    """A node with chips takes no work until somebody has said how healthy it is."""
 
 
 class Epoch(Message, frozen=True):

@@ -51,6 +51,8 @@ class NodeReason(IntEnum):
     """The scorer that owns the node did not answer in time."""
     UNKNOWN_PRODUCT = 19
     """The node's product is not one that Berth knows."""
+    HEALTH_UNKNOWN = 20
+    """Nobody has said how healthy the node is, and the setting ``needs_health`` wants to know; looked at with ``NODE_FAULT``."""
 
 
 Code = Literal[

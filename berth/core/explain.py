@@ -39,6 +39,7 @@ _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.UNSTABLE: 2,
     NodeReason.SUB_HEALTH: 2,
     NodeReason.NODE_FAULT: 2,
+    NodeReason.HEALTH_UNKNOWN: 2,
     NodeReason.NOT_READY: 3,
     NodeReason.CORDONED: 3,
     NodeReason.TAINT: 3,

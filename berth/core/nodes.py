@@ -29,6 +29,7 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("withheld", "<u8"),
     ("free", "<u8"),
     ("network_known", "?"),
+    ("spoken", "?"),
     ("level", "u1"),
     ("unhealthy_count", "<i2"),
     ("allocatable_seen", "<i2"),
@@ -93,6 +94,7 @@ class NodeTable:
     withheld: Mask
     free: Mask
     network_known: Bools
+    spoken: Bools
     level: Bytes
     unhealthy_count: Shorts
     allocatable_seen: Shorts
@@ -129,6 +131,8 @@ class NodeTable:
         self._seen: dict[str, dict[int, None]] = {}
         self._health: dict[str, dict[int, _Health]] = {}
         """What the health fact of each domain says of nodes that are not well."""
+        self._spoken: dict[str, Ints] = {}
+        """Rows of which the health fact of each domain speaks, ascending."""
         self._cpu_used: dict[int, int] = {}
         self._memory_used: dict[int, int] = {}
         for name, code in _COLUMNS:
@@ -181,6 +185,7 @@ class NodeTable:
             if row not in now and self.domain[row] == domain:
                 self.present[row] = False
                 self.domain[row] = -1
+                self.spoken[row] = False
                 self._set_health(row, _WELL)
         classes = [_index(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
         superpods = [_index(name, self._superpod_of, self.superpods) for name in fact.superpods]
@@ -198,6 +203,7 @@ class NodeTable:
             self.present[row] = True
             if self.domain[row] != domain:
                 self.domain[row] = domain
+                self.spoken[row] = self._is_spoken_of(fact.domain, row)
                 self._set_health(row, self._health.get(fact.domain, {}).get(row, _WELL))
             self.klass[row] = klass
             self.chips[row] = chips
@@ -231,10 +237,16 @@ class NodeTable:
         now = {row: health for row, health in zip(rows, map(_Health._make, seen), strict=True) if health != _WELL}
         before = self._health.get(fact.domain, {})
         self._health[fact.domain] = now
+        spoken = np.sort(np.array(rows, np.int32))
+        unspoken = np.setdiff1d(self._spoken.get(fact.domain, spoken[:0]), spoken)
+        self._spoken[fact.domain] = spoken
         domain = self._domain_of.get(fact.domain)
         for row in before | now:
             if self.domain[row] == domain:
                 self._set_health(row, now.get(row, _WELL))
+        if domain is not None:
+            self._speak(spoken[self.domain[spoken] == domain], spoken=True)
+            self._speak(unspoken[self.domain[unspoken] == domain], spoken=False)
 
     def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
         """Give chips, cpu and memory of a node to a pod.
@@ -270,6 +282,20 @@ class NodeTable:
             self.used[row] |= bits
             self.releasing[row] &= ~bits
         self._derive(row)
+
+    def _speak(self, rows: Ints, *, spoken: bool) -> None:
+        """Note of which rows somebody has said how healthy they are, or of which nobody says so any more."""
+        changed = rows[self.spoken[rows] != spoken]
+        self.spoken[changed] = spoken
+        if spoken:
+            self.improved.update(dict.fromkeys(changed.tolist()))
+        self.revision += len(changed)
+
+    def _is_spoken_of(self, domain: str, row: int) -> bool:
+        rows = self._spoken.get(domain)
+        if rows is None or not len(rows):
+            return False
+        return bool(rows[min(int(rows.searchsorted(row)), len(rows) - 1)] == row)
 
     def _set_health(self, row: int, health: _Health) -> None:
         if (

@@ -24,6 +24,7 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.QUOTA: "have no chip with room for the quota",
     NodeReason.SHARD_MISSING: "belong to a scorer that did not answer",
     NodeReason.UNKNOWN_PRODUCT: "are of an unknown product",
+    NodeReason.HEALTH_UNKNOWN: "have nobody who says how healthy they are",
 }
 _SINGULAR: Final = (
     ("are ", "is "),

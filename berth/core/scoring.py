@@ -92,6 +92,8 @@ class Scorer:
             _fail(reasons, level >= NodeHealth.NO_NEW_WORK, NodeReason.NODE_FAULT)
             if shape.sub_health != "ignore":
                 _fail(reasons, level == NodeHealth.SUB_HEALTHY, NodeReason.SUB_HEALTH)
+        if self.settings.needs_health:
+            _fail(reasons, ~table.spoken[rows] & (table.capacity[rows] > 0), NodeReason.HEALTH_UNKNOWN)
         if shape.cpu_milli:
             _fail(reasons, table.cpu_free[rows] < shape.cpu_milli, NodeReason.CPU)
         if shape.memory_mib:
@@ -199,6 +201,8 @@ class Scorer:
             return int(NodeReason.NODE_FAULT)
         if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
             return int(NodeReason.SUB_HEALTH)
+        if self.settings.needs_health and not self.table.spoken[row] and self.table.capacity[row]:
+            return int(NodeReason.HEALTH_UNKNOWN)
         if shape.cpu_milli and shape.cpu_milli > state.cpu_free:  # who asks for none gets it on a node that lacks some
             return int(NodeReason.CPU)
         if shape.memory_mib and shape.memory_mib > state.memory_free:

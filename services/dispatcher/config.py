@@ -18,6 +18,8 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """910A: up to 8 chips in one pod, more means 8 a pod."""
     strict_label_values: bool = True
     """A label with a value that it cannot have is refused; off, it counts as absent."""
+    needs_health: bool = False
+    """A node with chips takes no work until somebody has said how healthy it is. For clusters where ``health`` runs."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -30,6 +30,8 @@ COLUMNS = (
     "chips",
     "unhealthy",
     "network",
+    "withheld",
+    "spoken",
     "free",
     "network_known",
     "level",

@@ -220,6 +220,7 @@ class World:
                 network_unhealthy=step.three % 8,
                 level=level[(step.two + index) % len(level)] if step.flag else NodeHealth.OK,
                 network_known=step.two % 7 != 3,
+                withheld=0b110 if (step.one + index) % 4 == 1 else 0,
             )
             for index, name in enumerate(sorted({*self._domains[domain], all_names[step.two % len(all_names)]}))
             if (index + step.three) % 5

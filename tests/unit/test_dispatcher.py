@@ -115,6 +115,43 @@ async def test_a_node_whose_numbers_agree_again_wakes_what_waits_for_it() -> Non
     await cell.close()
 
 
+@pytest.mark.parametrize("shards", [0, 2])
+async def test_where_health_is_told_a_node_of_which_nobody_speaks_takes_no_work(shards: int) -> None:
+    cell = await Cell(shards=shards, needs_health=True).open()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("waits", chips=8))
+    await cell.turns(2)
+    assert (await status(cell, "waits")).sentence.endswith("2 have nobody who says how healthy they are")
+    await cell.health("bucket-all", [NodeCondition("b")])
+    await cell.turns(2)
+    placement = (await status(cell, "waits")).placement
+    assert placement is not None
+    assert placement.names() == ["b"]
+    await cell.submit(a_job("next", chips=8))
+    await cell.turns(2)
+    await cell.health("bucket-all", [NodeCondition("a")])  # it speaks of b no more
+    await cell.turns(2)
+    assert await phase(cell, "next") == "placed"
+    await cell.close()
+
+
+async def test_chips_that_a_node_withholds_are_not_given_and_come_back() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    await cell.health("bucket-all", [NodeCondition("a", withheld=0b11)])
+    await cell.submit(a_job("all", chips=8), a_job("six", chips=6))
+    await cell.turns(2)
+    placement = (await status(cell, "six")).placement
+    assert placement is not None
+    assert placement.chips_by_rank() == [(2, 3, 4, 5, 6, 7)]
+    assert (await status(cell, "all")).sentence.endswith("1 has fewer than 8 free chips")
+    await cell.health("bucket-all", [])
+    await cell.submit(a_job("two", chips=2))
+    await cell.turns(2)
+    assert await phase(cell, "two") == "placed"
+    await cell.close()
+
+
 async def test_what_is_no_request_lands_in_dead_with_the_reason_and_the_next_is_judged() -> None:
     cell = await Cell().open()
     user = cell.user
