@@ -17,6 +17,7 @@ from services.nodesim.gang_children import (
     Children,
     Counted,
     DeletePods,
+    Doomed,
     MakeGroup,
     MakePods,
     SaidStatuses,
@@ -96,6 +97,7 @@ class AscendRules:
 
     def __init__(self) -> None:
         self._said = SaidStatuses()
+        self._doomed = Doomed()
         self._handled: dict[str, set[str]] = {}
 
     def group_name(self, job: AscendJob) -> str:
@@ -113,37 +115,33 @@ class AscendRules:
         if old:
             actions.append(DeletePods(old))
         state = _state(job)
-        if state in _OVER:
-            return actions
-        if children.group is None:
-            actions.append(MakeGroup(self._group(job)))
         own = children.own(job.metadata)
         seats = seats_of(job)
-        state, ending = self._after_failures(job, own, state)
-        state = _next_state(state, len(seats), counted(own))
-        if state == "Failed" and job.spec.run_policy.clean_pod_policy in {"Running", "All"}:
-            ending += [pod for pod in own if is_live(pod)]
-        if ending:
-            actions.append(DeletePods(ending))
+        if state not in _OVER:
+            if children.group is None:
+                actions.append(MakeGroup(self._group(job)))
+            state = _next_state(self._after_failures(job, own, state), len(seats), counted(own))
+            if state == "Failed" and job.spec.run_policy.clean_pod_policy in {"Running", "All"}:
+                self._doomed.add(pod for pod in own if is_live(pod))
+        actions += self._doomed.deletions(own)
         wanted = missing(seats, children.pods)
         if state not in _OVER and children.may_have_pods and wanted:
             owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
             group, scheduler = self.group_name(job), job.spec.scheduler_name
             actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
-        return [*actions, *self._said.say(job.metadata.uid, _status(job, own, state, now_ms), shown)]
+        status = job.status if _state(job) in _OVER else _status(job, own, state, now_ms)
+        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
 
-    def _after_failures(self, job: AscendJob, own: list[Pod], state: str) -> tuple[str, list[Pod]]:
-        """State, and failed pods to make anew."""
+    def _after_failures(self, job: AscendJob, own: list[Pod], state: str) -> str:
+        """State after pods that have failed since the last look."""
         handled = self._handled.setdefault(job.metadata.uid, set())
-        ending: list[Pod] = []
-        for pod in own:
-            if pod.status.phase != "Failed" or pod.metadata.uid in handled:
-                continue
+        failed = [pod for pod in own if pod.status.phase == "Failed" and pod.metadata.uid not in handled]
+        for pod in failed:
             if not _may_restart(job, pod, len(handled)):
-                return "Failed", []
+                return "Failed"
             handled.add(pod.metadata.uid)
-            ending.append(pod)
-        return ("Restarting" if ending else state), ending
+            self._doomed.add([pod])
+        return "Restarting" if failed else state
 
     def _group(self, job: AscendJob) -> dict[str, Any]:
         policy = job.spec.run_policy.scheduling_policy

@@ -219,6 +219,30 @@ class SaidStatuses:
         return [SetJobStatus(status)]
 
 
+class Doomed:
+    """Pods that a controller wants ended, until they are gone: a deletion that failed is asked for again."""
+
+    def __init__(self) -> None:
+        self._uids: set[str] = set()
+
+    def add(self, pods: Iterable[Pod]) -> None:
+        """Want pods ended."""
+        self._uids.update(pod.metadata.uid for pod in pods)
+
+    def has(self, uid: str) -> bool:
+        """Whether a pod is wanted ended."""
+        return uid in self._uids
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._uids.discard(uid)
+
+    def deletions(self, pods: Iterable[Pod]) -> list[Action]:
+        """What is to be done about those among ``pods`` that do not end yet."""
+        found = [pod for pod in pods if pod.metadata.uid in self._uids and not is_ending(pod)]
+        return [DeletePods(found)] if found else []
+
+
 def counted(pods: Iterable[Pod]) -> Counted:
     """Pods by phase."""
     found = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Terminating": 0}

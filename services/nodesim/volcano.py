@@ -3,7 +3,7 @@
 Source: specification, Kubernetes contracts, sections B.4, steps 3 and 4, and E.1; Volcano, ``batch.volcano.sh/v1alpha1``.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from services.nodesim.gang_children import (
     Children,
     Counted,
     DeletePods,
+    Doomed,
     MakeGroup,
     MakePods,
     SaidStatuses,
@@ -84,8 +85,16 @@ class VolcanoJob(Lean, frozen=True):
     status: dict[str, Any] = {}
 
 
+class _Trouble(NamedTuple):
+    """Something that happened to a pod, in Volcano's word."""
+
+    uid: str
+    task: str
+    event: str
+
+
 class VolcanoRules:
-    """The controller; remembers which failures it has dealt with."""
+    """The controller; remembers which troubles it has dealt with."""
 
     group_version: Final = API_VERSION
     plural: Final = "jobs"
@@ -95,7 +104,11 @@ class VolcanoRules:
 
     def __init__(self) -> None:
         self._said = SaidStatuses()
+        self._doomed = Doomed()
         self._handled: set[str] = set()
+        """Pods whose failure was dealt with."""
+        self._seen: dict[str, dict[str, str]] = {}
+        """Task of each pod that has not ended well, by its uid, by job."""
 
     def group_name(self, job: VolcanoJob) -> str:
         """Name of a job's PodGroup."""
@@ -111,46 +124,62 @@ class VolcanoRules:
         old = strangers(children, job.metadata)
         if old:
             actions.append(DeletePods(old))
-        phase = _phase(job)
-        if phase in _OVER:
-            return actions
-        if children.group is None:
-            actions.append(MakeGroup(self._group(job)))
+        phase, retries = _phase(job), int(job.status.get("retryCount", 0))
         own = children.own(job.metadata)
-        retries = int(job.status.get("retryCount", 0))
-        phase, retries, ending = self._after_failures(job, own, phase, retries)
-        if ending:
-            actions.append(DeletePods(ending))
+        if phase not in _OVER:
+            if children.group is None:
+                actions.append(MakeGroup(self._group(job)))
+            phase, retries = self._after_troubles(job, own, phase, retries)
+        actions += self._doomed.deletions(own)
         counts = counted(own)
         if phase not in _OVER:
             phase = _next_phase(job, counts)
-            if phase not in _OVER and children.may_have_pods:
-                wanted = missing(seats_of(job), children.pods)
-                if wanted:
-                    owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
-                    group, scheduler = self.group_name(job), job.spec.scheduler_name
-                    actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
-        return [*actions, *self._said.say(job.metadata.uid, _status(job, phase, counts, retries, now_ms), shown)]
+            wanted = missing(seats_of(job), children.pods)
+            if phase not in _OVER and children.may_have_pods and wanted:
+                owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
+                group, scheduler = self.group_name(job), job.spec.scheduler_name
+                actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
+        status = job.status if _phase(job) in _OVER else _status(job, phase, counts, retries, now_ms)
+        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
 
-    def _after_failures(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int, list[Pod]]:
-        """Phase, retries and pods to end, after what the policies say of pods that have failed since the last look."""
-        ending: list[Pod] = []
-        for pod in own:
-            if pod.status.phase != "Failed" or pod.metadata.uid in self._handled:
-                continue
-            action = _action(job, pod.metadata.annotation(TASK_SPEC))
+    def _after_troubles(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
+        """Phase and retries after what the policies say of pods that failed or vanished since the last look."""
+        for trouble in self._troubles(job, own):
+            action = _action(job, trouble)
             if not action:
                 continue
-            self._handled.add(pod.metadata.uid)
-            others = [other for other in own if is_live(other) or other is pod]
+            live = [pod for pod in own if is_live(pod)]
             if action in _FINAL or retries >= job.spec.max_retry:
-                return _FINAL.get(action, "Failed"), retries, [other for other in others if is_live(other)]
+                self._doomed.add(live)
+                return _FINAL.get(action, "Failed"), retries
             retries += 1
+            self._doomed.add(own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == trouble.uid])
             if action == "RestartJob":
-                self._handled.update(other.metadata.uid for other in own)
-                return phase, retries, others
-            ending.append(pod)
-        return phase, retries, ending
+                self._handled.update(pod.metadata.uid for pod in own)
+                break
+        return phase, retries
+
+    def _troubles(self, job: VolcanoJob, own: list[Pod]) -> list[_Trouble]:
+        """Pods that failed, or that somebody else took away before they ended; each once."""
+        seen = self._seen.setdefault(job.metadata.uid, {})
+        present = {pod.metadata.uid for pod in own}
+        found: list[_Trouble] = []
+        for uid in [uid for uid in seen if uid not in present]:
+            task = seen.pop(uid)
+            if not (self._doomed.has(uid) or uid in self._handled):
+                found.append(_Trouble(uid, task, "PodEvicted"))
+            self._doomed.forget(uid)
+            self._handled.discard(uid)
+        for pod in own:
+            uid, task = pod.metadata.uid, pod.metadata.annotation(TASK_SPEC)
+            if pod.status.phase == "Succeeded":
+                seen.pop(uid, None)
+                continue
+            seen[uid] = task
+            if pod.status.phase == "Failed" and uid not in self._handled:
+                self._handled.add(uid)
+                found.append(_Trouble(uid, task, "PodFailed"))
+        return found
 
     def _group(self, job: VolcanoJob) -> dict[str, Any]:
         least = min_available(job)
@@ -223,11 +252,12 @@ def _phase(job: VolcanoJob) -> str:
     return str(state.get("phase", "")) if isinstance(state, dict) else ""
 
 
-def _action(job: VolcanoJob, task: str) -> str:
-    """What the policies of a task, then those of the job, say to do about a failed pod; empty for nothing."""
-    own = next((item for index, item in enumerate(job.spec.tasks) if task_name(job, index) == task), None)
+def _action(job: VolcanoJob, trouble: _Trouble) -> str:
+    """What the policies of the pod's task, then those of the job, say to do; empty for nothing."""
+    tasks = job.spec.tasks
+    own = next((item for index, item in enumerate(tasks) if task_name(job, index) == trouble.task), None)
     for policy in [*((own.policies if own else None) or ()), *(job.spec.policies or ())]:
-        if {policy.event, *(policy.events or ())} & {"PodFailed", "*"}:
+        if {policy.event, *(policy.events or ())} & {trouble.event, "*"}:
             return policy.action if policy.action in _FINAL or policy.action in _RESTARTS else ""
     return ""
 

@@ -118,13 +118,27 @@ def test_a_failed_pod_is_restarted_as_often_as_the_job_may() -> None:
     rules = VolcanoRules()
     policies = [{"event": "PodFailed", "action": "RestartTask"}]
     job = volcano(policies=policies, maxRetry=1)
-    actions = rules.reconcile(job, children(pod("j-w-0", "Failed"), pod("j-w-1", "Running")), T0)
-    assert deleted(actions) == ["j-w-0"]
-    stale = rules.reconcile(job, children(pod("j-w-0", "Failed"), pod("j-w-1", "Running")), T0)
-    assert deleted(stale) == [], "the same failure again, and the status not yet shown"
-    actions = rules.reconcile(job, children(pod("j-w-0", "Failed", uid="new"), pod("j-w-1", "Running")), T0)
-    assert phase_of(actions) == "Failed"
-    assert deleted(actions) == ["j-w-1"]
+    first = children(pod("j-w-0", "Failed"), pod("j-w-1", "Running"))
+    for _ in range(2):  # again, since neither deletion nor status need have come through
+        actions = rules.reconcile(job, first, T0)
+        assert deleted(actions) == ["j-w-0"]
+        (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
+        assert status["retryCount"] == 1
+    second = children(pod("j-w-0", "Failed", uid="new"), pod("j-w-1", "Running"))
+    for _ in range(2):
+        actions = rules.reconcile(job, second, T0)
+        assert phase_of(actions) == "Failed"
+        assert deleted(actions) == ["j-w-1"]
+
+
+def test_a_pod_that_is_taken_away_restarts_the_job_only_where_it_says_so() -> None:
+    for policies, gone in (([{"event": "PodEvicted", "action": "RestartJob"}], ["j-w-1"]), ([], [])):
+        rules, job = VolcanoRules(), volcano(policies=policies)
+        rules.reconcile(job, children(pod("j-w-0", "Running"), pod("j-w-1", "Running")), T0)
+        actions = rules.reconcile(job, children(pod("j-w-1", "Running")), T0)
+        assert (deleted(actions), made(actions)) == (gone, ["j-w-0"])
+        again = rules.reconcile(job, children(pod("j-w-0", "Pending", uid="new")), T0)
+        assert (deleted(again), made(again)) == ([], ["j-w-1"])
 
 
 def test_restarting_a_job_ends_all_its_pods() -> None:
