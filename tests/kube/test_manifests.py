@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube_server import CONTROLLERS, KubeServer
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_rights import SERVICES, Right, grant, may, rights_of
 from tests.support.kustomize import Tree, render
@@ -113,7 +113,8 @@ async def serves(api: KubeApi, one: Tree) -> bool:
 def applied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applied]:
     """An overlay, applied to a server of its own that asks pods for their service accounts, as a real one does."""
     root = tmp_path_factory.mktemp("kube")
-    server = KubeServer(root, service_account_admission=True, start_deadline_s=START_S)
+    controllers = (*CONTROLLERS, "serviceaccount-token")  # before 1.24, pods wait for the token that it makes
+    server = KubeServer(root, controllers=controllers, service_account_admission=True, start_deadline_s=START_S)
 
     async def start() -> Applied:
         await server.start()
