@@ -8,6 +8,7 @@ Source: specification, Kubernetes contracts, section B.1; node and chip, section
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
 import msgspec
@@ -26,6 +27,7 @@ ALLOCATABLE_MAX: Final = (1 << 15) - 1
 """Most chips of a node that its column holds."""
 _EFFECTS: Final = frozenset(get_args(Effect))
 _MIB: Final = 1 << 20
+_MILLI: Final = Fraction(1, 1000)
 _SHOWN_MAX: Final = 80
 _CHIP_RESOURCES: Final = frozenset(product.resource for product in NODE_PRODUCTS.values())
 _BASE_INFOS: Final = msgspec.json.Decoder(dict[str, object])
@@ -81,7 +83,7 @@ def read_node(node: Node) -> NodeReading:
             resource=resource,
             chips=chips,
             allocatable=_amount(allocatable, resource, 1, ALLOCATABLE_MAX, complaints) if resource else 0,
-            cpu_milli=_amount(allocatable, "cpu", Fraction(1, 1000), NUMBER_MAX, complaints),
+            cpu_milli=_amount(allocatable, "cpu", _MILLI, NUMBER_MAX, complaints),
             memory_mib=_amount(allocatable, "memory", _MIB, NUMBER_MAX, complaints),
             labels=labels,
             taints=_taints(node, complaints),
@@ -116,19 +118,30 @@ def _named_chips(text: str) -> tuple[str, int]:
         _ChipsError: It does not name whole chips of one kind.
     """
     try:
-        names = sorted(_BASE_INFOS.decode(text))
+        names = tuple(sorted(_BASE_INFOS.decode(text)))
     except msgspec.MsgspecError as error:
         raise _ChipsError(text, _NAMES_EXPECTED) from error
+    return _chips_called(names)
+
+
+@lru_cache(maxsize=256)
+def _chips_called(names: tuple[str, ...]) -> tuple[str, int]:
+    """Resource name and mask of chips; kept, for the nodes of a cluster have few different sets of them.
+
+    Raises:
+        _ChipsError: They are not whole chips of one kind.
+    """
     shared = [name for name in names if name.count("-") > 1]
     if shared:
         raise _ChipsError(shared[0], "whole chips <type>-<id>; virtual chips are not placed")
+    listed = ", ".join(names)
     try:
         mask = chip_mask(",".join(names))
     except ValueError as error:
-        raise _ChipsError(text, f"chip names <type>-<id> with ids up to 63; {error}") from error
+        raise _ChipsError(listed, f"chip names <type>-<id> with ids up to 63; {error}") from error
     resources = sorted({resource_of(name) for name in names})
     if len(resources) > 1 or mask.bit_count() != len(names):
-        raise _ChipsError(", ".join(names), "chips of one kind, each once")
+        raise _ChipsError(listed, "chips of one kind, each once")
     return (resources[0], mask) if names else ("", 0)
 
 
@@ -138,14 +151,24 @@ def _amount(allocatable: Mapping[str, str], name: str, unit: Fraction | int, mos
     if value is None:
         return 0
     try:
-        parts = quantity(value) / unit
+        count = _whole(value, unit)
     except QuantityError as error:
         complaints.add(f"status.allocatable {name}", value, error.expected)
         return 0
-    count = parts.numerator // parts.denominator
     if count > most:
         complaints.add(f"status.allocatable {name}", value, f"at most {most} units; it counts as so many")
     return min(count, most)
+
+
+@lru_cache(maxsize=4096)
+def _whole(value: str, unit: Fraction | int) -> int:
+    """Whole units in a quantity; kept, for the nodes of a cluster have few different ones.
+
+    Raises:
+        QuantityError: It is no quantity.
+    """
+    parts = quantity(value) / unit
+    return parts.numerator // parts.denominator
 
 
 def _superpod(node: Node, complaints: _Complaints) -> str:
@@ -182,16 +205,22 @@ def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpo
 
     Forms that jobs know by a policy and nodes by no label of their own are not told apart.
     """
-    if not resource:
-        return ""
-
-    def weight(product: NodeProduct) -> int:
-        if product.policy and product.labels.keys() == {LABEL_FAMILY}:
-            return 0
-        fits = (product.resource, product.chips, product.in_superpod) == (resource, chips, in_superpod)
-        has_all = all(labels.get(key) == value for key, value in product.labels.items())
-        return len(product.labels) if fits and has_all else 0
-
-    best = max(map(weight, NODE_PRODUCTS.values()))
-    names = [product.name for product in NODE_PRODUCTS.values() if best and weight(product) == best]
+    weights: dict[str, int] = {}
+    for product in _BY_SHAPE.get((resource, chips, in_superpod), ()):
+        if all(labels.get(key) == value for key, value in product.labels.items()):
+            weights[product.name] = len(product.labels)
+    best = max(weights.values(), default=0)
+    names = [name for name, weight in weights.items() if weight == best]
     return names[0] if len(names) == 1 else ""
+
+
+def _by_shape() -> dict[tuple[str, int, bool], list[NodeProduct]]:
+    """Forms that nodes can be told by, by resource, number of chips and whether they stand in a SuperPoD."""
+    found: dict[tuple[str, int, bool], list[NodeProduct]] = {}
+    for product in NODE_PRODUCTS.values():
+        if not product.policy or product.labels.keys() != {LABEL_FAMILY}:
+            found.setdefault((product.resource, product.chips, product.in_superpod), []).append(product)
+    return found
+
+
+_BY_SHAPE: Final = _by_shape()
