@@ -4,9 +4,11 @@ from typing import Final
 
 from berth.formats.device_list import CHIPS_MAX
 from berth.formats.gang_request import RUN_FOR
+from berth.formats.job_file import SHARE_LABEL
 from berth.formats.kube_objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
 from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
+from schemas.placement import Share
 from schemas.units import UnixMs
 from services.nodesim.stamps import moment_ms
 
@@ -134,6 +136,20 @@ def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
             pass
     owner = pod.metadata.controller
     return None if owner is not None and owner.kind in _SERVICES else default_ms
+
+
+def share_of(pod: AgentPod) -> Share | None:
+    """Quota of a chip that the scheduler wrote on a pod; None without one, or where it cannot be read.
+
+    Source: specification, node and chip, section 8.9.
+    """
+    cores, memory, policy = (
+        pod.metadata.annotation(SHARE_LABEL + key) for key in ("aicoreQuota", "hbmQuota", "policy")
+    )
+    try:
+        return Share(pieces(cores), pieces(memory), policy) if policy else None
+    except QuantityError:
+        return None
 
 
 def _amount(container: Container, resource: str) -> int:

@@ -8,12 +8,16 @@ Source: specification, Kubernetes contracts, section B.4, steps 9 to 13, and S10
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from berth.formats.check_code import GoValue, go_json
+from berth.formats.node_products import LABEL_SOFT_SHARE
 from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names, configuration_key
 from schemas.nodes import NodeDescription
 from services.nodesim.agent_pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
 from services.nodesim.device_report import Place
+
+SHARES: Final = 100
 
 
 class AllocateError(Exception):
@@ -57,10 +61,13 @@ class DevicePlugin:
         self._infos = infos
         self._place = place
         self._preset = preset_virtual_devices
-        self._real = {chip: chip for chip in _ids(node.chips)}
+        self._is_shared = shares_of(node) > 1
+        chips = _ids(node.chips)
+        parts = shares_of(node)
+        self._real = {chip * parts + part: chip for chip in chips for part in range(parts)}
         self._physical = {
             int(str(info["DeviceID"])): chip
-            for chip in self._real
+            for chip in chips
             if "DeviceID" in (info := infos[chip_names(node.resource, [chip])])
         }
         self._consumed: set[str] = set()
@@ -122,7 +129,12 @@ class DevicePlugin:
         )
 
     def _swap(self, ids: Sequence[int], chips: Sequence[int]) -> None:
-        """Let ``ids`` stand for ``chips``, and the ids that stood for these for what is left."""
+        """Let ``ids`` stand for ``chips``, and the ids that stood for these for what is left.
+
+        Ids of shared chips stay: many stand for one chip, and it is of no account which of them kubelet has given.
+        """
+        if self._is_shared:
+            return
         wanted = set(chips)
         outside = sorted(klt for klt, chip in self._real.items() if chip in wanted and klt not in ids)
         for klt in sorted(ids):
@@ -132,7 +144,7 @@ class DevicePlugin:
 
     def remember(self, ids: Sequence[int], chips: Sequence[int]) -> None:
         """Take up what an earlier run gave."""
-        if set(ids) <= set(self._real) and set(chips) <= set(self._real):
+        if set(ids) <= set(self._real) and set(chips) <= set(self._real.values()):
             self._swap(ids, chips)
 
     def forget(self, uid: str) -> None:
@@ -170,6 +182,14 @@ class DevicePlugin:
             "server_ip": self._node.address,
         }
         return "{" + ",".join(f'"{key}":{go_json(value)}' for key, value in text.items()) + "}"
+
+
+def shares_of(node: NodeDescription) -> int:
+    """How many of Kubernetes' devices each chip of a node is.
+
+    Source: specification, node and chip, section 4: soft-share nodes count a hundred times.
+    """
+    return SHARES if node.labels.get(LABEL_SOFT_SHARE) == "true" else 1
 
 
 def consumption() -> dict[str, str]:

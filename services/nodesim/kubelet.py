@@ -36,10 +36,11 @@ from services.nodesim.agent_pods import (
     is_consumed,
     other_chips,
     runs_for_ms,
+    share_of,
     started_ms,
 )
 from services.nodesim.breakage import OF_CHIPS, Breakages, Broken
-from services.nodesim.device_plugin import Allocated, AllocateError, DevicePlugin, consumption
+from services.nodesim.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
 from services.nodesim.device_report import Place, device_data, device_list, node_data
 from services.nodesim.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
 from services.nodesim.registration import base_device_infos, node_status
@@ -304,6 +305,7 @@ class NodeAgents:
             self.node.resource if item.given else "",
             cpu,
             memory,
+            share=share_of(item.pod) if shares_of(self.node) > 1 else None,
             repeated=len(set(item.chips)) != len(item.chips),
         )
         reason = self._accounts.take(item.claim)

@@ -19,6 +19,7 @@ from berth.formats.pod_annotations import (
 from berth.formats.tor_config import CONFIG_MAP, DOUBLE_LAYER, NAMESPACE, TOR_INFO, TOR_LEVEL
 from schemas.nodes import NodeDescription
 from schemas.units import UnixMs
+from services.nodesim.device_plugin import shares_of
 from services.nodesim.device_report import Place
 from services.nodesim.stamps import micro_stamp, stamp
 
@@ -110,8 +111,9 @@ def node_status(node: NodeDescription, allocatable: int, *, is_ready: bool, now_
         now_ms: The moment.
     """
     amounts = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(PODS_MAX)}
-    chips = {node.resource: str(node.chips.bit_count())} if node.resource else {}
-    free = {node.resource: str(allocatable)} if node.resource else {}
+    parts = shares_of(node)
+    chips = {node.resource: str(node.chips.bit_count() * parts)} if node.resource else {}
+    free = {node.resource: str(allocatable * parts)} if node.resource else {}
     state = ("True", "KubeletReady", "kubelet is posting ready status")
     if not is_ready:
         state = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")

@@ -29,6 +29,7 @@ from services.nodesim.breakage import Breakage
 from services.nodesim.device_report import Place
 from services.nodesim.kubelet import NodeAgents
 from services.nodesim.pod_statuses import PodAddresses
+from services.nodesim.registration import node_status
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000
@@ -41,7 +42,15 @@ class World:
     def __init__(self, rules: AgentRules = RULES, *, seed: int = 0, product: str = "module910bx8") -> None:
         known = NODE_PRODUCTS[product]
         self.node = NodeDescription(
-            "n", product, known.resource, (1 << known.chips) - 1, known.chips, 8_000, 4_096, address="10.0.0.9"
+            "n",
+            product,
+            known.resource,
+            (1 << known.chips) - 1,
+            known.chips,
+            8_000,
+            4_096,
+            labels=dict(known.labels),
+            address="10.0.0.9",
         )
         self.tally = Tally()
         self.accounts = Accounts({"n": self.node})
@@ -384,3 +393,41 @@ def test_addresses_of_pods_are_given_once_and_come_back() -> None:
     addresses.give_back("a")
     addresses.give_back("a")
     assert addresses.take("c") == "10.128.0.4"
+
+
+def quota(cores: int, policy: str = "elastic") -> dict[str, str]:
+    prefix = "huawei.com/scheduler.softShareDev."
+    return {f"{prefix}aicoreQuota": str(cores), f"{prefix}hbmQuota": "4096", f"{prefix}policy": policy}
+
+
+def test_pods_share_chips_by_quota_and_kubernetes_counts_each_chip_a_hundred_times() -> None:
+    world = World(product="soft-share")
+    pods = [a_pod(f"p{n}", [n // 4], at=str(n), annotations=quota(25)) for n in range(12)]
+    world.see(*pods)
+    effects = world.step(100)
+    assert [item for item in effects if isinstance(item, (Alarm, SetStatus))] == []
+    assert (world.tally.bound, world.tally.swapped, world.accounts.chips_held()) == (12, 0, 3)
+    assert world.accounts.double_allocations == 0
+    status = node_status(world.node, 8, is_ready=True, now_ms=T0)
+    assert (status["capacity"][RESOURCE], status["allocatable"][RESOURCE]) == ("800", "800")
+    world.agents.gone("uid-p0")
+    world.see(a_pod("small", [0], at="90", annotations=quota(25)), a_pod("much", [1], at="91", annotations=quota(5)))
+    (alarm,) = [item for item in world.step(300) if isinstance(item, Alarm)]
+    assert alarm.reason == "chips 1 of node n are held by another pod"
+    world.see(a_pod("other", [3], at="92", annotations=quota(5, "fixed-share")), a_pod("whole", [2], at="93"))
+    (alarm,) = [item for item in world.step(500) if isinstance(item, Alarm)]
+    assert alarm.reason == "chips 2 of node n are held by another pod"
+    assert world.accounts.double_allocations == 2
+
+
+def test_pods_that_share_a_chip_are_taken_up_after_a_restart() -> None:
+    world = World(product="soft-share")
+    given = {ASCEND_REAL: "Ascend910-3", PREDICATE_TIME: CONSUMED}
+    pods = [a_pod(f"p{n}", [3], phase="Running", annotations={**quota(50), **given}) for n in range(2)]
+    world.see(*pods)
+    assert world.accounts.double_allocations == 0
+    assert [world.agents.mounted(pod.metadata.uid) for pod in pods] == [(3,), (3,)]
+    world.see(a_pod("third", [3], at="90", annotations=quota(1)))
+    assert [item.reason for item in world.step(100) if isinstance(item, Alarm)] == [
+        "chips 3 of node n are held by another pod"
+    ]
