@@ -4,10 +4,17 @@ import argparse
 import subprocess
 import sys
 
-from bench import bind, gang, score, spine, watch
+from bench import bind, gang, kube_gang, score, spine, watch
 from bench.report import show
 
-_BENCHES = {"score": score.run, "spine": spine.run, "gang": gang.run, "bind": bind.run, "watch": watch.run}
+_BENCHES = {
+    "score": score.run,
+    "spine": spine.run,
+    "gang": gang.run,
+    "bind": bind.run,
+    "watch": watch.run,
+    "kube-gang": kube_gang.run,
+}
 
 
 def main() -> int:
