@@ -67,9 +67,9 @@ class Loop:
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
         self._logged: set[str] = set()
-        self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeNotUsable")
-        self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsNotKnown")
-        self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesNotKnown")
+        self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeInvalid")
+        self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsInvalid")
+        self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesInvalid")
 
     # What the cluster shows.
 

@@ -147,7 +147,7 @@ async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
     clock = ManualClock()
     kube = FakeKube(clock=clock)
     chores = Chores(CONFIG)
-    complaints = Complaints(kube, clock, CONFIG, chores, reason="NodeNotUsable")
+    complaints = Complaints(kube, clock, CONFIG, chores, reason="NodeInvalid")
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)

@@ -157,7 +157,7 @@ async def test_nodes_and_switches_become_facts(world: World) -> None:
         assert len(world.facts("topology", TopologySeen)) == 1
     events = world.kube.objects("/api/v1/namespaces/kube-system/events")
     assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [
-        ("SwitchesNotKnown", "basic-tor-node-cm")
+        ("SwitchesInvalid", "basic-tor-node-cm")
     ]
 
 

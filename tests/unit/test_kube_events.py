@@ -47,7 +47,7 @@ def test_an_event_as_the_server_takes_it() -> None:
 
 def test_events_about_objects_without_a_namespace_live_in_the_default_one() -> None:
     node = Involved(kind="Node", name="n1", uid="n1")
-    event = new_event(node, reason="NodeNotUsable", message="m", first_ms=0, last_ms=0)
+    event = new_event(node, reason="NodeInvalid", message="m", first_ms=0, last_ms=0)
     assert (events_path(node), event.metadata.namespace) == ("/api/v1/namespaces/default/events", "default")
 
 
