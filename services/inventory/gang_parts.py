@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-from schemas.intake import JobCancel
-from services.inventory.effects import Effect, Withdraw
 from services.inventory.gang_settings import GangSettings
 from services.inventory.parts import Gang, Member, Part, Slot
 
@@ -78,8 +76,8 @@ def _may_fill(part: Part, slot: Slot) -> bool:
     return part.phase != "ending" and not slot.was_bound
 
 
-def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms: int) -> list[Effect]:
-    """End the requests that are over, and take back those that cannot go on.
+def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms: int) -> list[tuple[Part, str]]:
+    """End the requests that are over; returns those that cannot go on and must be taken back, and why.
 
     Args:
         gang: The gang.
@@ -87,7 +85,7 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
         is_pending: Why the gang's PodGroup is not let in any more; empty when it is.
         now_ms: The time.
     """
-    effects: list[Effect] = []
+    back: list[tuple[Part, str]] = []
     for name in sorted(gang.parts):
         part = gang.parts[name]
         if part.is_over:
@@ -96,11 +94,9 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
         _give_up_ranks(part)
         reason = _why_withdraw(gang, part, settings, is_pending=is_pending, now_ms=now_ms)
         if reason:
-            effects.append(Withdraw(JobCancel(gang.key.namespace, name, part.uid, reason, now_ms)))
-            if part.phase not in {"", "waiting"}:
-                gang.busy[name] = part.uid
+            back.append((part, reason))
             dissolve(gang, part)
-    return effects
+    return back
 
 
 def _give_up_ranks(part: Part) -> None:
@@ -149,9 +145,7 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
             why = f": {part.sentence}" if part.sentence else ""
             part.hold = f"its request was cancelled{why}; delete the pods to have new ones tried"
         return
-    if part.code == "name-in-use":
-        gang.busy[part.name] = ""
-    elif part.phase == "failed":
+    if part.phase == "failed":
         pause_s = min(settings.retry_s * 2.0 ** min(gang.failures, 30), settings.retry_max_s)
         gang.failures += 1
         gang.retry_at_ms = now_ms + round(pause_s * 1000)

@@ -3,6 +3,7 @@
 Source: specification, Kubernetes contracts, sections E.1 to E.4.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.kube_objects import PodGroup
@@ -10,6 +11,7 @@ from berth.formats.kube_owners import OwnerKey
 from berth.formats.workloads import GangKey, base_name, digest, group_owner
 from schemas.facts import JobSeen, MembersSeen, Owner
 from schemas.intake import JobCancel, JobRequest
+from schemas.status import JobStatus
 from services.inventory.barriers import barrier_of_group, taken_back, unreadable
 from services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
 from services.inventory.gang_parts import dissolve, fill, see_pods, settle_parts, unassigned
@@ -17,7 +19,7 @@ from services.inventory.gang_plan import Around, Plan, is_fresh, plan
 from services.inventory.gang_settings import GangSettings
 from services.inventory.lookups import Lookups
 from services.inventory.members import held, is_same, members_of, tombstone
-from services.inventory.parts import Gang, Member, Part
+from services.inventory.parts import OVER, Gang, Member, Part
 from services.inventory.ranks import slots_of
 from services.inventory.requests import request_of
 
@@ -26,6 +28,14 @@ Name = tuple[str, str]
 
 _SUFFIXES: Final = (8, 12, 16, 24)
 """Digits of a part's name; more when fewer are taken."""
+
+
+@dataclass(slots=True)
+class _Holder:
+    """Job that has a name."""
+
+    uid: str
+    is_over: bool
 
 
 class Resolver:
@@ -38,16 +48,26 @@ class Resolver:
         """Names under which something was requested or told, and the gangs."""
         self.told: dict[Name, MembersSeen] = {}
         """What was told last under a name."""
-        self._uids: dict[Name, str] = {}
-        """Uid of the job that has, or had last, a name that pods were requested under."""
+        self._holders: dict[Name, _Holder] = {}
+        """Who has, or had last, a name that pods were requested under."""
 
-    def remember(self, job: JobSeen) -> None:
-        """Note who has a name: the same uid would not be accepted again once it is over."""
-        name = (job.namespace, job.name)
-        if job.state == "tombstone":
-            self._uids.pop(name, None)
-        elif job.request is not None and job.request.origin == "pods":
-            self._uids[name] = job.uid
+    def note_job(self, seen: JobSeen) -> None:
+        """Note who has a name: a uid is not accepted twice, and nobody else gets a name before its job is over."""
+        name = (seen.namespace, seen.name)
+        if seen.state == "tombstone":
+            self._holders.pop(name, None)
+            return
+        holder = self._holders.get(name)
+        if holder is not None and holder.uid == seen.uid:
+            holder.is_over = holder.is_over or seen.state == "rejected"
+        elif (seen.request is not None and seen.request.origin == "pods") or (seen.rejection and name in self.names):
+            self._holders[name] = _Holder(seen.uid, is_over=seen.state == "rejected")
+
+    def note_status(self, status: JobStatus) -> None:
+        """Note whether the job that has a name is over."""
+        holder = self._holders.get((status.namespace, status.name))
+        if holder is not None and holder.uid == status.uid:
+            holder.is_over = status.phase in OVER
 
     def settle(self, gang: Gang, group: PodGroup | None, now_ms: int) -> list[Effect]:
         """What is to be done for a gang.
@@ -60,10 +80,10 @@ class Resolver:
         # 1. Pods as they are now; requests that are over, vanished or not let in any more.
         gang.due_ms = None
         see_pods(gang)
-        effects = settle_parts(gang, self._settings, is_pending=taken_back(group), now_ms=now_ms)
+        back = settle_parts(gang, self._settings, is_pending=taken_back(group), now_ms=now_ms)
         around, looks = self._around(gang, group, now_ms)
-        again, lost = self._rebuild(gang, around, now_ms)
-        effects += lost
+        again, lost = self._rebuild(gang, around)
+        effects = [self._take_back(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take over the ranks of pods that are gone.
         tasks = around.tasks
         free = fill(gang, sorted(unassigned(gang), key=lambda member: member.order(tasks)))
@@ -123,7 +143,7 @@ class Resolver:
             former = {gang.former.pop(member.uid) for member in members if member.uid in gang.former}
             uid = digest([gang.key.namespace, base, *sorted(former), *(member.uid for member in members)], 32)
             name = self._free_name(gang, base, uid, may_be_base=is_first)
-            while self._uids.get((gang.key.namespace, name)) == uid:
+            while self._is_over((gang.key.namespace, name), uid):
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
             part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods)
@@ -133,10 +153,10 @@ class Resolver:
             parts.append(part)
         return parts
 
-    def _rebuild(self, gang: Gang, around: Around, now_ms: int) -> tuple[list[Part], list[Effect]]:
+    def _rebuild(self, gang: Gang, around: Around) -> tuple[list[Part], list[tuple[Part, str]]]:
         """Requests to publish again after a restart, and those that cannot be; forget refusals that no longer hold."""
         again: list[Part] = []
-        lost: list[Effect] = []
+        lost: list[tuple[Part, str]] = []
         for name in sorted(gang.parts):
             part = gang.parts[name]
             is_refused = part.state == "closed" and part.phase == "rejected"
@@ -154,17 +174,31 @@ class Resolver:
                 part.published = True
                 again.append(part)
             else:
-                lost.append(Withdraw(JobCancel(gang.key.namespace, name, part.uid, "its pods are gone", now_ms)))
+                lost.append((part, "its pods are gone"))
                 dissolve(gang, part)
         return again, lost
+
+    def _take_back(self, part: Part, reason: str, now_ms: int) -> Effect:
+        """Withdraw a request; its name is free at once unless it has chips that must be given back first."""
+        holder = self._holders.get((part.gang.namespace, part.name))
+        if holder is not None and holder.uid == part.uid and not part.is_placed:
+            holder.is_over = True
+        return Withdraw(JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms))
+
+    def _is_over(self, name: Name, uid: str) -> bool:
+        """Whether a job of this uid had the name and is over: it would not be accepted again."""
+        holder = self._holders.get(name)
+        return holder is not None and holder.is_over and holder.uid == uid
 
     def _free_name(self, gang: Gang, base: str, uid: str, *, may_be_base: bool) -> str:
         """Name that no other request has."""
         names = [base] if may_be_base else []
         names += [f"{base}-{uid[:digits]}" for digits in _SUFFIXES]
         for name in names:
-            owner = self.names.get((gang.key.namespace, name), gang.key)
-            if owner == gang.key and name not in gang.parts and name not in gang.busy:
+            full = (gang.key.namespace, name)
+            holder = self._holders.get(full)
+            is_free = holder is None or holder.is_over or holder.uid == uid
+            if is_free and self.names.get(full, gang.key) == gang.key and name not in gang.parts:
                 break
         else:
             name = names[-1]
@@ -196,8 +230,7 @@ class Resolver:
                 effects.append(Tell(tombstone(namespace, name, before.uid if before is not None else "", at_ms=now_ms)))
                 self.told.pop((namespace, name), None)
                 gang.told.pop(name, None)
-                if name not in gang.busy:
-                    self.names.pop((namespace, name), None)
+                self.names.pop((namespace, name), None)
             elif before is None or not is_same(before, now):
                 effects.append(Tell(now))
                 self.told[namespace, name] = now

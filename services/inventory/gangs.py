@@ -22,7 +22,7 @@ from services.inventory.gang_resolver import Name, Resolver
 from services.inventory.gang_settings import GangSettings
 from services.inventory.group_pods import GroupPods, group_pods
 from services.inventory.groups import Capacity, Groups
-from services.inventory.parts import OVER, Gang, member_of
+from services.inventory.parts import Gang, member_of
 from services.inventory.restoring import part_from
 
 _LOST = "lost"
@@ -47,7 +47,9 @@ class Gangs:
         self._foreign: dict[str, Name] = {}
         """PodGroup of each pod that others place, by its uid."""
         self._foreign_pods: dict[Name, int] = {}
-        self._restored: list[tuple[MembersSeen, JobSeen | None]] = []
+        self._restored: dict[Name, tuple[MembersSeen, JobSeen | None]] = {}
+        self._early: list[JobSeen | JobStatus | OutcomeSeen] = []
+        """What was noted of requests that were not given to their gangs yet."""
 
     def restore(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Take back what was told before the start; all of it before the first :meth:`settle`.
@@ -57,11 +59,12 @@ class Gangs:
             job: Verdict on the name, if there is one.
         """
         if job is not None:
-            self._resolver.remember(job)
+            self._resolver.note_job(job)
         if not seen.pod_uids:
             return
-        self._resolver.told[seen.namespace, seen.job] = seen
-        self._restored.append((seen, job))
+        name = (seen.namespace, seen.job)
+        self._resolver.told[name] = seen
+        self._restored[name] = (seen, job)
 
     def set_pod(self, pod: Pod) -> None:
         """A pod is there, or has changed; pods of all schedulers may be given."""
@@ -122,29 +125,32 @@ class Gangs:
 
     def note_job(self, seen: JobSeen) -> None:
         """Note the verdict on a job's name; jobs that were not made here are ignored."""
-        self._resolver.remember(seen)
+        self._resolver.note_job(seen)
+        if (seen.namespace, seen.name) in self._restored:
+            self._early.append(seen)
         gang = self._gang_named(seen.namespace, seen.name)
         if gang is None:
             return
         part = gang.parts.get(seen.name)
-        changed = part is not None and part.note_job(seen)
-        freed = seen.state in {"tombstone", "rejected"} and self._free(gang, seen.name)
-        if changed or freed:
+        if part is not None and part.note_job(seen):
             self._touch(gang.key)
 
     def note_status(self, status: JobStatus) -> None:
         """Note where a job stands; jobs that were not made here are ignored."""
+        self._resolver.note_status(status)
+        if (status.namespace, status.name) in self._restored:
+            self._early.append(status)
         gang = self._gang_named(status.namespace, status.name)
         if gang is None:
             return
         part = gang.parts.get(status.name)
-        changed = part is not None and part.note_status(status)
-        freed = status.phase in OVER and self._free(gang, status.name)
-        if changed or freed:
+        if part is not None and part.note_status(status):
             self._touch(gang.key)
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
         """Note what the binder achieved; jobs that were not made here are ignored."""
+        if (outcome.namespace, outcome.name) in self._restored:
+            self._early.append(outcome)
         gang = self._gang_named(outcome.namespace, outcome.name)
         part = gang.parts.get(outcome.name) if gang is not None else None
         if gang is None or part is None or not part.note_outcome(outcome):
@@ -243,14 +249,6 @@ class Gangs:
         key = self._resolver.names.get((namespace, name))
         return self._gangs.get(key) if key is not None else None
 
-    def _free(self, gang: Gang, name: str) -> bool:
-        """A request that was taken back is over: its name is free again."""
-        if gang.busy.pop(name, None) is None:
-            return False
-        if name not in gang.told:
-            self._resolver.names.pop((gang.key.namespace, name), None)
-        return True
-
     def _touch(self, key: GangKey) -> None:
         if key in self._gangs:
             self._dirty[key] = None
@@ -266,9 +264,10 @@ class Gangs:
 
     def _attach(self) -> None:
         """Give what was told before the start to the gangs of its pods."""
-        restored, self._restored = self._restored, []
+        restored, self._restored = self._restored, {}
+        early, self._early = self._early, []
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
-        for seen, job in sorted(restored, key=lambda pair: (pair[0].namespace, pair[0].job)):
+        for _, (seen, job) in sorted(restored.items(), key=lambda item: item[0]):
             known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
             group = (
                 GangKey("podgroup", seen.namespace, seen.podgroup) if seen.podgroup else by_owner.get(seen.owner.uid)
@@ -280,3 +279,11 @@ class Gangs:
                 is_first = seen.job == base_name(gang.key, self._shown_of(gang.key))
                 gang.parts[seen.job] = part_from(seen, job, gang, is_first=is_first)
             self._touch(gang.key)
+        for note in early:
+            match note:
+                case JobSeen():
+                    self.note_job(note)
+                case JobStatus():
+                    self.note_status(note)
+                case OutcomeSeen():
+                    self.note_outcome(note)

@@ -218,6 +218,8 @@ class Part:
                 self.code = seen.refusal.code if seen.refusal is not None else ""
             if seen.request is not None and self.request is None:
                 self.request = seen.request
+        elif seen.state == "rejected" and seen.request is not None and seen.request.uid == self.uid:
+            self.phase = "failed"  # another job has the uid: the next request has another
         elif seen.rejection is not None and seen.rejection.uid == self.uid:
             self.phase = "rejected"
             self.code = seen.rejection.refusal.code
@@ -251,7 +253,6 @@ class Gang:
         members: Its pods, by uid.
         parts: Its requests, by name.
         told: Names under which something was told of its pods.
-        busy: Names of requests that were taken back and may still be placed, with their uids.
         former: Uid of the last request of a pod, by the pod's uid.
         failures: Requests that failed one after another.
         retry_at_ms: Not before that time the next one.
@@ -263,7 +264,6 @@ class Gang:
     members: dict[str, Member] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
     told: dict[str, None] = field(default_factory=dict)
-    busy: dict[str, str] = field(default_factory=dict)
     former: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
@@ -277,4 +277,4 @@ class Gang:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (self.members or self.parts or self.told or self.busy)
+        return not (self.members or self.parts or self.told)

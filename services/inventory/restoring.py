@@ -34,6 +34,8 @@ def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: b
         request=request,
         hold=seen.hold,
     )
+    if any(slot.was_bound for slot in slots):
+        part.phase = "placed"  # until its status is read
     if job is not None:
         part.note_job(job)
     if seen.hold:

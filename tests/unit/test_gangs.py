@@ -7,6 +7,8 @@ import pytest
 
 from berth.formats.kube_objects import Pod
 from berth.formats.kube_owners import OwnerKey
+from schemas.facts import JobSeen, Rejection
+from schemas.refusal import Refusal
 from services.inventory.gang_settings import GangSettings
 from services.inventory.gangs import Gangs
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
@@ -421,13 +423,34 @@ def test_a_request_that_was_rejected_comes_again_when_its_group_says_something_e
 
 
 def test_a_name_that_somebody_else_has_is_not_insisted_on() -> None:
-    world = requested()
-    world.verdict(BASE, "rejected", code="name-in-use")
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg"))
+    world.pods(*members(4))
+    world.settle()
+    mine = world.requests[BASE]
+    theirs = msgspec.structs.replace(mine, uid="theirs", origin="berth")
+    turned_away = Rejection(mine.uid, 2, Refusal(code="name-in-use"), world.now_ms)
+    world.gangs.note_job(
+        JobSeen("ns", BASE, "theirs", "accepted", 2, at_ms=world.now_ms, request=theirs, rejection=turned_away)
+    )
     world.settle()
     (name,) = [name for name in world.requests if name != BASE]
     assert name.startswith(f"{BASE}-")
     assert world.standing(name) == {index: f"p-{index}" for index in range(4)}
     assert world.members[BASE].pods == []
+
+
+def test_a_uid_that_another_job_has_is_not_insisted_on() -> None:
+    world = GangWorld()
+    world.pods(a_pod("one"))
+    world.settle()
+    mine = world.requests["pod.one"]
+    verdict = JobSeen("ns", "pod.one", "intake-7", "rejected", 7, at_ms=world.now_ms, request=mine)
+    world.gangs.note_job(verdict)
+    world.settle()
+    world.settle(after_s=30)
+    assert [request.name for request in world.published] == ["pod.one", "pod.one"]
+    assert world.published[1].uid != mine.uid
 
 
 def test_a_deployment_that_was_scaled_while_it_had_no_pods_is_read_again() -> None:
@@ -531,11 +554,23 @@ def test_a_request_that_failed_before_a_restart_comes_again_with_another_uid() -
     world = requested()
     failed = world.job(BASE)
     after = GangWorld()
+    after.requests = dict(world.requests)
     after.gangs.note_job(failed)
+    after.status(BASE, "failed")
     after.gangs.set_group(a_group("pg"))
     after.pods(*members(4))
     after.settle()
     assert after.requests[BASE].uid != failed.uid
+
+
+def test_a_request_whose_telling_was_lost_is_known_again_by_its_uid() -> None:
+    world = requested()
+    after = GangWorld()
+    after.gangs.note_job(world.job(BASE))
+    after.gangs.set_group(a_group("pg"))
+    after.pods(*members(4))
+    after.settle()
+    assert after.published == world.published
 
 
 def test_a_hold_of_before_the_restart_goes_when_nothing_holds_any_more() -> None:

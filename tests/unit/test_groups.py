@@ -1,0 +1,369 @@
+"""PodGroups: who lets them in, when, and what their status says."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.formats.kube_objects import PodGroup
+from berth.formats.kube_owners import OwnerKey
+from services.inventory.effects import SetGroup
+from services.inventory.gang_settings import GangSettings
+from services.inventory.groups import Capacity
+from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
+
+VCJOB = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")
+ACJOB = ("mindxdl.gitee.com/v1", "AscendJob", "llm", "ac-1")
+ENQUEUED = "huawei.com/schedule_enqueue_time"
+DEQUEUED = "huawei.com/schedule_dequeue_frequency"
+VOLCANO = GangSettings(scheduler_names=("berth", "volcano"))
+
+
+class GroupWorld(GangWorld):
+    """An API server that takes patches of PodGroups."""
+
+    def __init__(
+        self, settings: GangSettings = VOLCANO, *, chips: int = 16, cpu: int = 100_000, memory: int = 0
+    ) -> None:
+        super().__init__(settings)
+        self.shown: dict[str, PodGroup] = {}
+        self.free(chips, cpu=cpu, memory=memory)
+        self._version = 100
+
+    def free(self, chips: int, *, cpu: int = 100_000, memory: int = 0) -> None:
+        self.gangs.set_capacity(Capacity({CHIPS: chips}, cpu, memory))
+
+    def show(self, *groups: PodGroup) -> None:
+        for group in groups:
+            self.shown[group.metadata.name] = group
+            self.gangs.set_group(group)
+
+    def write(self) -> list[SetGroup]:
+        """Take the patches that are wanted; later changes come back as the watch brings them."""
+        taken, self.patches = self.patches, []
+        for patch in taken:
+            group = self.shown[patch.name]
+            assert patch.patch["metadata"]["resourceVersion"] == group.metadata.resource_version  # type: ignore[index]
+            self._version += 1
+            self.show(patched(group, patch.patch, str(self._version)))
+        return taken
+
+    def run(self, *, after_s: float = 0) -> None:
+        """Settle until nothing more is wanted."""
+        self.settle(after_s=after_s)
+        rounds = 0
+        while self.write():
+            self.settle()
+            rounds += 1
+            assert rounds < 10, "patches without end"
+
+    def phase(self, name: str = "pg") -> str:
+        return self.shown[name].status.phase
+
+    def condition(self, name: str = "pg") -> tuple[str, str, str]:
+        (found,) = self.shown[name].status.conditions or []
+        assert found.status == "True"
+        return found.type, found.reason, found.message
+
+
+def patched(group: PodGroup, patch: dict[str, Any], version: str) -> PodGroup:
+    """Object after a merge patch."""
+
+    def merge(old: Any, new: Any) -> Any:  # noqa: ANN401 - JSON
+        if not isinstance(new, dict):
+            return new
+        base = dict(old) if isinstance(old, dict) else {}
+        for key, value in new.items():
+            if value is None:
+                base.pop(key, None)
+            else:
+                base[key] = merge(base.get(key), value)
+        return base
+
+    tree = merge(msgspec.to_builtins(group), patch)
+    tree["metadata"]["resourceVersion"] = version
+    return msgspec.convert(tree, PodGroup)
+
+
+def pending(name: str = "pg", chips: int = 8, **more: Any) -> PodGroup:  # noqa: ANN401 - whatever a group can have
+    return a_group(name, phase="Pending", resources={CHIPS: str(chips), "cpu": "4", "pods": "4"}, **more)
+
+
+def test_a_group_is_let_in_when_its_chips_are_free() -> None:
+    world = GroupWorld(chips=4)
+    world.show(pending())
+    world.run()
+    assert world.phase() == "Pending"
+    assert world.condition() == ("Unschedulable", "JobEnqueueFailed", f"asks for 8 {CHIPS}, 4 are free")
+    world.free(8)
+    world.run()
+    assert world.phase() == "Inqueue"
+    assert world.shown["pg"].metadata.annotation(ENQUEUED) == str(world.now_ms)
+    assert world.shown["pg"].status.conditions == []
+
+
+def test_nothing_is_let_in_before_it_is_known_what_is_free() -> None:
+    world = GangWorld(VOLCANO)
+    world.gangs.set_group(pending())
+    assert world.settle() == []
+    world.gangs.set_capacity(Capacity({CHIPS: 8}))
+    (patch,) = world.settle()
+    assert isinstance(patch, SetGroup)
+    assert patch.patch["status"] == {"phase": "Inqueue"}
+    assert patch.resource_version == "1"
+
+
+def test_a_group_without_minimum_resources_is_let_in() -> None:
+    world = GroupWorld(chips=0)
+    world.show(a_group("pg", phase=""))
+    world.run()
+    assert world.phase() == "Inqueue"
+
+
+def test_resources_that_cannot_be_read_keep_the_group_out() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", phase="Pending", resources={CHIPS: "1.5"}))
+    world.run()
+    assert world.condition() == (
+        "Unschedulable", "JobValidateFailed", f"spec.minResources.{CHIPS} is '1.5': expected a whole number",
+    )  # fmt: skip
+
+
+def test_by_force_only_chips_count_and_otherwise_cpu_and_the_claims_of_others() -> None:
+    forced = GroupWorld(cpu=1000)
+    forced.show(pending("a"), pending("b", 16))
+    forced.run()
+    assert (forced.phase("a"), forced.phase("b")) == ("Inqueue", "Inqueue")
+    careful = GroupWorld(GangSettings(scheduler_names=("volcano",), force_enqueue=False))
+    careful.show(pending("b", 16), pending("a"))
+    careful.run()
+    assert (careful.phase("a"), careful.phase("b")) == ("Inqueue", "Pending")
+    assert careful.condition("b")[2] == f"asks for 16 {CHIPS}, 16 are free, of which others that were let in claim 8"
+    careful.free(16, cpu=1000)
+    careful.show(pending("c", 0))
+    careful.run()
+    assert careful.condition("c")[2].startswith("asks for 4000 thousandths of a CPU, 1000 are free")
+
+
+def test_the_order_is_priority_then_times_sent_back_then_age_then_name() -> None:
+    world = GroupWorld(GangSettings(scheduler_names=("volcano",), force_enqueue=False), chips=8)
+    world.show(
+        pending("a", created="2026-11-20T09:00:00Z", annotations={DEQUEUED: "1"}),
+        pending("b", created="2026-11-20T11:00:00Z"),
+        pending("d"),
+        pending("c"),
+    )
+    order = []
+    for _ in range(4):
+        world.run()
+        (name,) = [name for name in world.shown if world.phase(name) == "Inqueue"]
+        order.append(name)
+        world.gangs.drop_group("ns", name)
+        del world.shown[name]
+    assert order == ["c", "d", "b", "a"]
+    world.show(pending("e"), pending("f"))
+    world.pods(a_pod("f-0", group="f", scheduler="volcano", priority=5))
+    world.run()
+    assert (world.phase("e"), world.phase("f")) == ("Pending", "Inqueue")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "is_ours"),
+    [
+        (VCJOB, {"schedulerName": "volcano"}, True),
+        (VCJOB, {"schedulerName": "other"}, False),
+        (ACJOB, {"schedulerName": "volcano"}, True),
+        (ACJOB, {"replicaSpecs": {"Worker": {"template": {"spec": {"schedulerName": "other"}}}}}, False),
+        (VCJOB, {}, True),
+    ],
+)
+def test_a_group_without_pods_belongs_to_the_scheduler_of_its_owner(
+    kind: tuple[str, str, str, str],
+    spec: dict[str, Any],
+    is_ours: bool,  # noqa: FBT001 - a column
+) -> None:
+    world = GroupWorld()
+    world.show(pending(owner=kind))
+    world.run()
+    assert world.phase() == "Pending"
+    key = OwnerKey("VolcanoJob" if kind is VCJOB else "AscendJob", "ns", "llm")
+    assert world.looks == [key]
+    world.gangs.set_owner(key, facts_of(key, spec))
+    world.run()
+    assert world.phase() == ("Inqueue" if is_ours else "Pending")
+
+
+@pytest.mark.parametrize(
+    ("settings", "phase"),
+    [
+        (GangSettings(), "Pending"),
+        (VOLCANO, "Inqueue"),
+        (GangSettings(groups_without_scheduler=True), "Inqueue"),
+        (GangSettings(scheduler_names=("volcano",), groups_without_scheduler=False), "Pending"),
+    ],
+)
+def test_groups_that_nobody_claims_are_ours_in_volcanos_place_or_by_a_setting(
+    settings: GangSettings, phase: str
+) -> None:
+    world = GroupWorld(settings)
+    world.show(pending())
+    world.run()
+    assert world.phase() == phase
+
+
+def test_groups_of_pods_that_others_place_are_left_alone() -> None:
+    world = GroupWorld()
+    world.pods(a_pod("p-0", group="pg", scheduler="default-scheduler"))
+    world.show(pending())
+    world.run()
+    assert world.phase() == "Pending"
+    world.gangs.drop_pod("uid-p-0")
+    world.run()
+    assert world.phase() == "Inqueue"
+
+
+def started(world: GroupWorld, phases: list[str]) -> None:
+    """Pods of the group: bound and in these phases; empty for one without a node."""
+    for index, phase in enumerate(phases):
+        node = "n" if phase else ""
+        world.pods(a_pod(f"p-{index}", group="pg", scheduler="volcano", node=node, phase=phase or "Pending"))
+
+
+def test_phases_counts_and_conditions_follow_the_pods() -> None:
+    world = GroupWorld()
+    world.show(pending())
+    world.run()
+    started(world, ["", "", "", ""])
+    world.run()
+    assert world.phase() == "Inqueue"
+    started(world, ["Pending", "Pending", "Running", ""])
+    world.run()
+    assert world.phase() == "Inqueue"
+    started(world, ["Pending", "Running", "Running", "Running"])
+    world.run(after_s=5)
+    assert world.phase() == "Running"
+    assert world.shown["pg"].status.running == 3
+    assert world.condition() == ("Scheduled", "tasks in gang are ready to be scheduled", "")
+    assert ENQUEUED not in (world.shown["pg"].metadata.annotations or {})
+    started(world, ["Running", "Running", "Running", "Failed"])
+    world.run()
+    assert world.phase() == "Unknown"
+    assert (world.shown["pg"].status.running, world.shown["pg"].status.failed) == (3, 1)
+    started(world, ["Succeeded"] * 4)
+    world.run(after_s=5)
+    assert world.phase() == "Completed"
+    assert world.shown["pg"].status.succeeded == 4
+    for index in range(4):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    world.run(after_s=5)
+    assert (world.phase(), world.shown["pg"].status.succeeded) == ("Completed", 4)
+
+
+def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=3))
+    started(world, ["Running", "Pending"])
+    world.run()
+    assert world.shown["pg"].status.running == 1
+    started(world, ["Running", "Running"])
+    world.run(after_s=2)
+    assert world.shown["pg"].status.running == 1
+    assert world.gangs.next_due_ms() == world.now_ms + 3_000
+    started(world, ["Running", "Running", "Running"])
+    world.run()
+    assert (world.phase(), world.shown["pg"].status.running) == ("Running", 3)
+
+
+def test_why_pods_wait_is_told_as_a_condition() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=2))
+    started(world, [""])
+    world.run()
+    assert world.condition() == ("Unschedulable", "JobValidateFailed", "1 of at least 2 pods are there")
+    started(world, ["", ""])
+    world.run(after_s=5)
+    world.status("podgroup.pg", "waiting", sentence="0 of 9 nodes have room", code="no-room")
+    world.run(after_s=5)
+    assert world.condition() == ("Unschedulable", "NotEnoughResources", "0 of 9 nodes have room")
+    world.status("podgroup.pg", "rejected", sentence="no such policy", code="unsupported-policy")
+    world.run(after_s=5)
+    assert world.condition() == ("Unschedulable", "JobValidateFailed", "no such policy")
+    (condition,) = world.shown["pg"].status.conditions or []
+    assert condition.last_transition_time == "1970-01-01T00:16:55Z"
+    assert len(condition.transition_id) == 32
+
+
+def test_conditions_of_others_are_kept() -> None:
+    world = GroupWorld()
+    other = {"type": "Fine", "status": "True", "transitionID": "t", "reason": "r", "message": "m"}
+    world.show(a_group("pg", least=2, status={"conditions": [other]}))
+    started(world, ["Running", "Running"])
+    world.run()
+    assert [item.type for item in world.shown["pg"].status.conditions or []] == ["Fine", "Scheduled"]
+
+
+def test_a_claim_is_taken_back_from_a_group_that_cannot_start_and_it_comes_again_at_the_end() -> None:
+    world = GroupWorld()
+    world.show(pending())
+    world.run()
+    started(world, ["", "", "", ""])
+    world.run()
+    uid = world.requests["podgroup.pg"].uid
+    world.status("podgroup.pg", "waiting", sentence="no room", code="no-room")
+    world.run(after_s=299)
+    assert world.phase() == "Inqueue"
+    world.run(after_s=1)
+    assert world.phase() == "Pending"
+    assert world.shown["pg"].metadata.annotations == {DEQUEUED: "1"}
+    assert world.withdrawn == [("podgroup.pg", uid, "its PodGroup is Pending again")]
+    why = "it could not start for 300 s and gave back its claim"
+    assert world.condition() == ("Unschedulable", "JobEnqueueFailed", why)
+    assert world.hold("podgroup.pg") == f"PodGroup is Pending: {why}"
+    world.run(after_s=29)
+    assert world.phase() == "Pending"
+    world.run(after_s=1)
+    assert world.phase() == "Inqueue"
+    assert world.requests["podgroup.pg"].uid != uid
+
+
+def test_a_claim_stays_with_a_group_that_has_its_chips_or_when_it_is_never_taken_back() -> None:
+    world = GroupWorld()
+    world.show(pending())
+    world.run()
+    started(world, ["", "", "", ""])
+    world.run()
+    world.status("podgroup.pg", "placed")
+    world.run(after_s=10_000)
+    assert world.phase() == "Inqueue"
+    patient = GroupWorld(GangSettings(scheduler_names=("volcano",), claim_s=0))
+    patient.show(pending())
+    patient.run()
+    patient.run(after_s=100_000)
+    assert patient.phase() == "Inqueue"
+
+
+def test_a_patch_is_not_repeated_until_the_object_has_changed_or_it_was_given_up() -> None:
+    world = GroupWorld()
+    world.show(pending())
+    world.settle()
+    assert len(world.patches) == 1
+    world.free(12)
+    world.settle(after_s=60)
+    assert len(world.patches) == 1
+    world.gangs.group_failed("ns", "pg")
+    world.settle()
+    assert len(world.patches) == 2
+    world.show(pending(version="2", labels={"a": "b"}))  # somebody else was first
+    world.settle()
+    assert [patch.resource_version for patch in world.patches] == ["1", "1", "2"]
+
+
+def test_a_group_that_was_made_again_is_another_one() -> None:
+    world = GroupWorld()
+    world.show(pending())
+    world.run()
+    world.gangs.drop_group("ns", "pg")
+    world.run()
+    world.show(pending(version="500"))
+    world.run()
+    assert world.phase() == "Inqueue"
