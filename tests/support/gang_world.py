@@ -199,3 +199,34 @@ class GangWorld:
         failures = [RankFailure(rank, "no") for rank in failed]
         uid = self.requests[name].uid
         self.gangs.note_outcome(OutcomeSeen("ns", name, uid, attempt, state, failures=failures))
+
+
+BASE = "podgroup.pg"
+"""Name of the request for the gang of PodGroup ``pg``."""
+
+
+def members(count: int, start: int = 0, **more: Any) -> list[Pod]:  # noqa: ANN401 - whatever a pod can have
+    return [a_pod(f"p-{index}", group="pg", **more) for index in range(start, start + count)]
+
+
+def requested(count: int = 4, **group: Any) -> GangWorld:  # noqa: ANN401 - whatever a group can have
+    """A gang of ``count`` pods that was requested."""
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=count, **group))
+    world.pods(*members(count))
+    world.settle()
+    assert list(world.requests) == [BASE]
+    world.verdict(BASE)
+    world.status(BASE, "waiting")
+    return world
+
+
+def running(count: int = 4) -> GangWorld:
+    """A gang of ``count`` pods that runs."""
+    world = requested(count)
+    world.status(BASE, "placed")
+    world.pods(*members(count, node="n1", phase="Running"))
+    world.outcome(BASE)
+    world.status(BASE, "running")
+    world.settle()
+    return world
