@@ -1,0 +1,116 @@
+"""Pods of an attempt are asked to end, on an API server in memory."""
+
+import pytest
+
+from berth.formats.kube_objects import Meta
+from berth.runtime.errors import TransientError
+from services.binder.cluster import Gang
+from services.binder.node_book import NodeLean
+from tests.support.binder_world import World, made, replace
+from tests.support.kube_binder import a_gang, a_node, a_pod, members_of
+
+PODS = "/api/v1/namespaces/ns/pods"
+
+
+@pytest.fixture
+async def world() -> World:
+    return await made()
+
+
+async def test_exactly_the_pods_of_the_attempt_are_deleted(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1", "n2", "n2"], [(0,), (0,), (0,), (0,)])
+    world.pods(gang, "p0", "p1", "p2", "p3")
+    first = Gang(gang.namespace, gang.name, gang.uid, 1, gang.placement, gone=(3,))
+    assert (await world.cluster.bind(first)).bound == 3
+    replace(world, "p1")
+    world.kube.put(PODS, a_pod("other", node="n1", berth__uid="uid-job", berth__attempt="2", berth__rank="1"))
+    world.kube.put(PODS, a_pod("stranger", node="n1"))
+    await world.cluster.evict(first, reason="cancelled")
+    going = [pod["metadata"]["name"] for pod in world.kube.objects(PODS) if "deletionTimestamp" in pod["metadata"]]
+    assert going == ["p0", "p2"]
+    deleted = [call.body for call in world.kube.calls if call.method == "DELETE"]
+    assert all(body["preconditions"]["uid"] for body in deleted)
+    assert all("gracePeriodSeconds" not in body for body in deleted)
+    assert world.told == [("p0", "Evicted", "cancelled"), ("p2", "Evicted", "cancelled")]
+    for name in ("p0", "p2"):
+        world.kube.confirm(f"{PODS}/{name}")
+    await world.cluster.evict(first, reason="cancelled")
+
+
+async def test_pods_that_nobody_names_are_found_on_their_nodes(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    await world.cluster.bind(gang)
+    world.cluster.take_members(members_of(gang, []))
+    await world.cluster.evict(gang, reason="cancelled")
+    assert "deletionTimestamp" in world.pod("p0")["metadata"]
+
+
+async def test_pods_of_many_nodes_are_found_in_the_namespace(world: World) -> None:
+    nodes = [f"m{number}" for number in range(20)]
+    for name in nodes:
+        world.kube.put("/api/v1/nodes", a_node(name))
+    await world.sync()
+    gang = a_gang("job", nodes, [(0,)] * 20)
+    world.pods(gang, *(f"p{number}" for number in range(20)))
+    await world.cluster.bind(gang)
+    world.cluster.take_members(members_of(gang, []))
+    world.kube.calls.clear()
+    await world.cluster.evict(gang, reason="cancelled")
+    assert sum(call.method == "GET" for call in world.kube.calls) == 1
+    assert sum(call.method == "DELETE" for call in world.kube.calls) == 20
+
+
+async def test_pods_that_have_ended_stay(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    await world.cluster.bind(gang)
+    world.kube.put(PODS, {**world.pod("p0"), "status": {"phase": "Succeeded"}})
+    await world.cluster.evict(gang, reason="cancelled")
+    assert "deletionTimestamp" not in world.pod("p0")["metadata"]
+
+
+async def test_pods_that_were_never_bound_stay(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    await world.cluster.evict(gang, reason="bind-failed")
+    assert "deletionTimestamp" not in world.pod("p0")["metadata"]
+
+
+async def test_a_foreign_pod_is_deleted_by_its_uid(world: World) -> None:
+    uid = world.kube.put(PODS, a_pod("x", node="n0"))["metadata"]["uid"]
+    gang = a_gang("pod/x", ["n0"], [(0,)], attempt=0)
+    await world.cluster.evict(gang, reason="preempted")
+    assert "deletionTimestamp" not in world.pod("x")["metadata"]
+    mine = Gang("ns", "pod/x", uid, 0, gang.placement)
+    await world.cluster.evict(mine, reason="preempted")
+    assert "deletionTimestamp" in world.pod("x")["metadata"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_an_eviction_that_could_not_be_asked_for_is_asked_for_again(world: World, method: str) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    await world.cluster.bind(gang)
+    world.kube.fail(TransientError("away"), method=method, part="p0")
+    with pytest.raises(TransientError):
+        await world.cluster.evict(gang, reason="cancelled")
+    await world.cluster.evict(gang, reason="cancelled")
+    assert "deletionTimestamp" in world.pod("p0")["metadata"]
+
+
+async def test_nodes_are_followed() -> None:
+    world = World()
+    book = world.cluster.nodes
+    book.change([("ADDED", card("n7", "1"))])
+    first = book.get("n7")
+    book.change([("MODIFIED", card("n7", "1"))])
+    assert book.get("n7") is first
+    book.change([("MODIFIED", card("n7", "2"))])
+    assert book.get("n7") != first
+    book.change([("DELETED", card("n7", "2"))])
+    assert book.get("n7") is None
+
+
+def card(name: str, superpod: str) -> NodeLean:
+    return NodeLean(metadata=Meta(name=name, annotations={"superPodID": superpod}))
