@@ -148,13 +148,15 @@ def _a_node(number: int) -> dict[str, Any]:
 
 
 def _a_pod(number: int, node: int) -> dict[str, Any]:
-    """A bound pod of about 5 KB that holds two chips: the bulk is environment and annotations."""
-    container = {
+    """A bound pod of about 5 KB that holds two chips: the bulk is environment, volumes and arguments."""
+    volumes = [{"name": f"data-{index}", "hostPath": {"path": f"/mnt/data/{index}"}} for index in range(8)]
+    container: dict[str, Any] = {
         "name": "main",
         "image": "registry.example/training:1",
         "command": ["python", "train.py"],
         "resources": {"limits": {"huawei.com/Ascend910": 2, "cpu": "40", "memory": "300Gi"}},
-        "env": [{"name": f"SETTING_{index}", "value": "x" * 80} for index in range(30)],
+        "env": [{"name": f"SETTING_{index}", "value": f"{index:040d}"} for index in range(25)],
+        "volumeMounts": [{"name": f"data-{index}", "mountPath": f"/data/{index}"} for index in range(8)],
     }
     chips = [2 * (number // NODES) % _CHIPS, 2 * (number // NODES) % _CHIPS + 1]
     held = ",".join(f"Ascend910-{chip}" for chip in chips)
@@ -164,7 +166,12 @@ def _a_pod(number: int, node: int) -> dict[str, Any]:
             "labels": {"app": "bench", "job-name": f"job-{number // 64}"},
             "annotations": {"huawei.com/Ascend910": held, "huawei.com/AscendReal": held},
         },
-        "spec": {"schedulerName": "volcano", "nodeName": _node_name(node), "containers": [container]},
+        "spec": {
+            "schedulerName": "volcano",
+            "nodeName": _node_name(node),
+            "containers": [container],
+            "volumes": volumes,
+        },
     }
-    pod["metadata"]["annotations"]["note"] = "x" * (_POD_BYTES - len(json.dumps(pod)))
+    container["args"] = ["x" * (_POD_BYTES - len(json.dumps(pod)))]
     return pod

@@ -4,11 +4,14 @@ Every field has a default, lists may be null, and names are Kubernetes' own in c
 watches and single objects. ``Source: Kubernetes API, v1; scheduling.volcano.sh/v1beta1.``
 """
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+ENV_READ: Final = frozenset({"MASTER_ADDR", "VC_TASK_INDEX"})
+"""Variables of a container that anybody reads: the master of a job, and the index that Volcano gives to a pod."""
 
 
 class Lean(msgspec.Struct, rename="camel", frozen=True, gc=False, kw_only=True):
@@ -67,13 +70,17 @@ class EnvVar(Lean, frozen=True):
 
 
 class Container(Lean, frozen=True):
-    """A container of a pod."""
+    """A container of a pod. Of its environment only the variables of :data:`ENV_READ` are kept: it is most of a pod."""
 
     name: str = ""
     resources: Requirements | None = None
     env: list[EnvVar] | None = None
     restart_policy: str = ""
     """``Always`` for an init container that keeps running beside the others."""
+
+    def __post_init__(self) -> None:
+        if self.env:
+            msgspec.structs.force_setattr(self, "env", [item for item in self.env if item.name in ENV_READ] or None)
 
 
 class SelectorRequirement(Lean, frozen=True):
