@@ -48,11 +48,11 @@ class Gangs:
         """PodGroup of each pod that others place, by its uid."""
         self._foreign_pods: dict[Name, int] = {}
         self._restored: dict[Name, tuple[MembersSeen, JobSeen | None]] = {}
-        self._early: list[JobSeen | JobStatus | OutcomeSeen] = []
-        """What was noted of requests that were not given to their gangs yet."""
+        self._early: list[JobSeen | JobStatus | OutcomeSeen] | None = []
+        """What was noted before the first :meth:`settle`, when requests are given to their gangs; None after that."""
 
     def restore(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Take back what was told before the start; all of it before the first :meth:`settle`.
+        """Take back what was told before the start; all of it before the first :meth:`settle`, in any order with the rest.
 
         Args:
             seen: What was told of a request's pods.
@@ -126,7 +126,7 @@ class Gangs:
     def note_job(self, seen: JobSeen) -> None:
         """Note the verdict on a job's name; jobs that were not made here are ignored."""
         self._resolver.note_job(seen)
-        if (seen.namespace, seen.name) in self._restored:
+        if self._early is not None:
             self._early.append(seen)
         gang = self._gang_named(seen.namespace, seen.name)
         if gang is None:
@@ -138,7 +138,7 @@ class Gangs:
     def note_status(self, status: JobStatus) -> None:
         """Note where a job stands; jobs that were not made here are ignored."""
         self._resolver.note_status(status)
-        if (status.namespace, status.name) in self._restored:
+        if self._early is not None:
             self._early.append(status)
         gang = self._gang_named(status.namespace, status.name)
         if gang is None:
@@ -149,7 +149,7 @@ class Gangs:
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
         """Note what the binder achieved; jobs that were not made here are ignored."""
-        if (outcome.namespace, outcome.name) in self._restored:
+        if self._early is not None:
             self._early.append(outcome)
         gang = self._gang_named(outcome.namespace, outcome.name)
         part = gang.parts.get(outcome.name) if gang is not None else None
@@ -265,7 +265,7 @@ class Gangs:
     def _attach(self) -> None:
         """Give what was told before the start to the gangs of its pods."""
         restored, self._restored = self._restored, {}
-        early, self._early = self._early, []
+        early, self._early = self._early or [], None
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
         for _, (seen, job) in sorted(restored.items(), key=lambda item: item[0]):
             known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)

@@ -79,6 +79,10 @@ class _Group:
     """When it was let in, as far as it was seen; 0 when it is not."""
     rests_until_ms: int = 0
     """It was sent back, and does not come in before that time."""
+    gave_up: bool = False
+    """The last patch was given up, and the next one is not computed yet."""
+    quiet_until_ms: int = 0
+    """No patch before that time: the last one was given up."""
     due_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
@@ -136,10 +140,11 @@ class Groups:
             self._letting = True
 
     def failed(self, name: Name) -> None:
-        """The last patch of a PodGroup was given up."""
+        """The last patch of a PodGroup was given up; the next one waits a while."""
         group = self._groups.get(name)
         if group is not None:
             group.sent_version = None
+            group.gave_up = True
             group.phase = group.shown.status.phase
             self.touch(name)
 
@@ -277,7 +282,11 @@ class Groups:
         status = status_patch(shown, wanted, now_ms)
         annotations = annotations_patch(shown, wanted)
         version = shown.metadata.resource_version
-        may_write = group.sent_version is None
+        if group.gave_up:
+            group.gave_up, group.quiet_until_ms = False, now_ms + round(self._settings.retry_s * 1000)
+        may_write = group.sent_version is None and now_ms >= group.quiet_until_ms
+        if now_ms < group.quiet_until_ms:
+            group.due(group.quiet_until_ms)
         next_ms = group.written_ms + round(self._settings.group_status_s * 1000)
         if may_write and status and "phase" not in status and group.written_ms and now_ms < next_ms:
             group.due(next_ms)

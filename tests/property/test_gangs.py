@@ -191,14 +191,17 @@ class Cell:
     def restart(self) -> None:
         self.restarted = True
         self.gangs = Gangs(GangSettings())
-        for name in sorted(self.told):
+        told = sorted(self.told) if len(self.log) % 2 else []
+        for name in told:
             self.gangs.restore(self.told[name], self.jobs.get(name))
         for job in self.jobs.values():
             self.gangs.note_job(job)
-        for status in self.statuses.values():
-            self.gangs.note_status(status)
         for outcome in self.outcomes.values():
             self.gangs.note_outcome(outcome)
+        for status in self.statuses.values():
+            self.gangs.note_status(status)
+        for name in sorted({*self.told} - {*told}):
+            self.gangs.restore(self.told[name], self.jobs.get(name))
         self.groups()
         for pod in self.pods.values():
             self.gangs.set_pod(pod)

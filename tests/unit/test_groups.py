@@ -352,6 +352,9 @@ def test_a_patch_is_not_repeated_until_the_object_has_changed_or_it_was_given_up
     assert len(world.patches) == 1
     world.gangs.group_failed("ns", "pg")
     world.settle()
+    assert len(world.patches) == 1
+    assert world.gangs.next_due_ms() == world.now_ms + 30_000
+    world.settle(after_s=30)
     assert len(world.patches) == 2
     world.show(pending(version="2", labels={"a": "b"}))  # somebody else was first
     world.settle()
