@@ -30,7 +30,7 @@ from tests.support.inventories import (
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import grant
 from tests.support.processes import services
-from tests.support.waiting import until_true
+from tests.support.waiting import until, until_true
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 CHIPS = {"huawei.com__Ascend910": "Ascend910-0,Ascend910-1"}
@@ -302,6 +302,11 @@ async def test_a_process_that_is_killed_again_and_again_ends_with_the_same_facts
                 )
 
             await until_true(all_said, deadline_s=DEADLINE_S, what="everything")
+            await until(
+                lambda: "cluster listed" in process.whole_log().rpartition("--- start")[2],
+                deadline_s=DEADLINE_S,
+                what="the last start to have listed the cluster",
+            )
             await heard.quiet()
             await process.stop()
             members = {fact.job: fact.uid for fact in await heard.facts("member", MembersSeen)}
