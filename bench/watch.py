@@ -1,7 +1,7 @@
 """``watch``: from the start of the inventory's reflections until all nodes and pods are known, on a real API server.
 
 The limit is a bare download of both lists with the same decoding. Both take turns, each time in a process of its own,
-whose memory is read afterwards.
+whose memory is read afterwards. ``python -m bench.watch NODES PODS ROUNDS`` is for a quick try.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import msgspec
 import uvloop
 
 from bench.limits.watch import Measured
-from bench.report import Report, Row, machine, row
+from bench.report import Report, Row, machine, row, show
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi
 from berth.runtime.kube_config import KubeConfig
@@ -175,3 +175,7 @@ def _a_pod(number: int, node: int) -> dict[str, Any]:
     }
     container["args"] = ["x" * (_POD_BYTES - len(json.dumps(pod)))]
     return pod
+
+
+if __name__ == "__main__":
+    show(Report(bench="watch", machine=machine(), rows=uvloop.run(measure(*map(int, sys.argv[1:])))), as_json=False)
