@@ -282,3 +282,33 @@ async def test_annotations_of_a_pod_that_is_bound_are_never_removed(world: World
     world.cluster.take_members(members_of(gang, [(0, "p0", uid_of(world, "p0"))], stale=[0]))
     assert await world.cluster.bind(gang) == bound(1)
     assert world.annotations("p0") == before
+
+
+@pytest.mark.parametrize(("attempt", "rank"), [("2", "0"), ("1", "1")])
+async def test_a_pod_bound_on_the_same_node_by_another_attempt_or_as_another_rank_is_not_done(
+    world: World, attempt: str, rank: str
+) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    marks = {"berth__uid": "uid-job", "berth__attempt": attempt, "berth__rank": rank}
+    made_pod = world.kube.put(PODS, a_pod("p0", node="n0", **marks))  # type: ignore[arg-type]  # annotations
+    world.cluster.take_members(members_of(gang, [(0, "p0", made_pod["metadata"]["uid"])]))
+    (failure,) = (await world.cluster.bind(gang)).failures
+    assert f"attempt {attempt}" in failure.reason
+
+
+async def test_a_binding_of_an_earlier_run_that_lands_meanwhile_keeps_its_annotations(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(3,)])
+    old: dict[str, Any] = {"huawei.com__AscendReal": "Ascend910-7", "predicate-time": "5"}
+    uid = world.kube.put(PODS, a_pod("p0", **old))["metadata"]["uid"]
+    world.cluster.take_members(members_of(gang, [(0, "p0", uid)], stale=[0]))
+    patch = world.kube.patch
+    marks = {"berth/uid": "uid-job", "berth/attempt": "1", "berth/rank": "0", "predicate-time": "7"}
+
+    async def late(path: str, body: Any, **options: Any) -> bytes:  # noqa: ANN401 - as the port
+        binding = {"metadata": {"name": "p0", "annotations": marks}, "target": {"kind": "Node", "name": "n0"}}
+        await world.kube.create(f"{PODS}/p0/binding", binding)
+        return await patch(path, body, **options)
+
+    world.kube.patch = late  # type: ignore[method-assign]  # a moment in the middle
+    assert await world.cluster.bind(gang) == bound(1)
+    assert world.annotations("p0")["predicate-time"] == "7"

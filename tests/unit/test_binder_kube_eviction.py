@@ -114,3 +114,12 @@ async def test_nodes_are_followed() -> None:
 
 def card(name: str, superpod: str) -> NodeLean:
     return NodeLean(metadata=Meta(name=name, annotations={"superPodID": superpod}))
+
+
+async def test_pods_of_released_ranks_stay(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    world.pods(gang, "p0", "p1")
+    await world.cluster.bind(gang)
+    await world.cluster.evict(Gang("ns", "job", "uid-job", 1, gang.placement, gone=(1,)), reason="cancelled")
+    assert "deletionTimestamp" in world.pod("p0")["metadata"]
+    assert "deletionTimestamp" not in world.pod("p1")["metadata"]

@@ -122,3 +122,10 @@ async def test_after_a_restart_pods_that_no_fact_knows_keep_their_slots(world: W
     assert await world.cluster.bind(first) == bound(1)
     assert await world.cluster.bind(second) == bound(1)
     assert int(world.annotations("pb")["predicate-time"]) > given
+
+
+async def test_pods_of_a_whole_node_wait_for_nobody(world: World) -> None:
+    first, second = a_gang("a", ["n0"], [tuple(range(8))]), a_gang("b", ["n0"], [tuple(range(8))])
+    for gang in (first, second):
+        world.pods(gang, f"p-{gang.name}", chips=8)
+        assert await world.cluster.bind(gang) == bound(1)

@@ -22,7 +22,7 @@ from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer
 from tests.support.kube_binder import a_gang, a_node, a_placement, a_pod, members_of, pods_of
-from tests.support.waiting import until
+from tests.support.waiting import pause, until
 
 PODS = "/api/v1/namespaces/ns/pods"
 EVENTS = "/api/v1/namespaces/ns/events"
@@ -241,3 +241,52 @@ async def test_facts_that_cannot_be_read_change_nothing(world: World) -> None:
         await world.members(gang, "p0", "p1")
         await world.place("job", gang.placement)
         await world.has(("job", "bound"))
+
+
+async def test_a_clock_that_goes_back_makes_no_earlier_decisions(world: World) -> None:
+    first, second = a_gang("first", ["n0"], [(0,)]), a_gang("second", ["n0"], [(1,)])
+    await world.members(first, "p0")
+    await world.members(second, "p1")
+    await world.place("first", first.placement)
+    world.clock.advance(5)
+    async with world.binder():
+        await world.has(("first", "bound"))
+        await world.pods(first, (0, "n0", PodPhase.RUNNING, 1, True))
+    world.clock = ManualClock(world.clock.now_ms() - 60_000)
+    async with world.binder():
+        await world.place("second", second.placement)
+        await world.has(("first", "bound"), ("second", "bound"))
+    times = [
+        int(world.kube.object(f"{PODS}/{name}")["metadata"]["annotations"]["predicate-time"]) for name in ("p0", "p1")
+    ]
+    assert times[0] < times[1]
+
+
+async def test_a_gang_that_is_over_leaves_its_slot_to_the_next(world: World) -> None:
+    first, second = a_gang("first", ["n0"], [(0,)]), a_gang("second", ["n0"], [(1,)])
+    await world.members(first, "p0")
+    await world.members(second, "p1")
+    async with world.binder():
+        await world.place("first", first.placement)
+        await world.has(("first", "bound"))
+        await world.place("second", second.placement)
+        await until(
+            lambda: world.kube.calls[-1].path.endswith("p0/binding"), deadline_s=5, what="only the first is bound"
+        )
+        await world.round(releases=[Release("uid-first", 1, "vanished")])
+        await world.has(("first", "bound"), ("second", "bound"))
+
+
+async def test_a_pod_that_was_placed_is_not_told_that_it_waits(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    async with world.binder(notices_per_s=5):
+        await world.members(gang, "p0", "p1")
+        status = JobStatus("ns", "job", "uid-job", "waiting", 0, world.clock.now_ms(), sentence="0 of 4 nodes fit")
+        await world.bus.publish(world.bus.subjects.status("ns", "job"), encode(status))
+        await until(lambda: world.kube.objects(EVENTS), deadline_s=5, what="the Event, which comes first")
+        await world.place("job", gang.placement)
+        await world.has(("job", "bound"))
+        await pause(0.5)
+    for name in ("p0", "p1"):
+        conditions = world.kube.object(f"{PODS}/{name}")["status"]["conditions"]
+        assert [(item["type"], item["status"]) for item in conditions] == [("PodScheduled", "True")]

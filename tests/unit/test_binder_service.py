@@ -13,12 +13,12 @@ from schemas.placement import Run, placement_of
 from schemas.simulation import GangBound
 from schemas.subjects import StreamName
 from services.binder.app import bind_on
-from services.binder.cluster import Gang
+from services.binder.cluster import Gang, NotYetError
 from services.binder.config import BinderConfig
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
-from tests.support.waiting import until
+from tests.support.waiting import pause, until
 
 RESOURCE = "huawei.com/Ascend910"
 CONFIG = BinderConfig(gangs_at_once=2, retry_wait_s=0.001, retry_wait_max_s=0.002)
@@ -182,6 +182,17 @@ async def test_a_cluster_that_does_not_answer_is_asked_again(world: World) -> No
         await world.round("a")
         await world.has(("a", "bound"))
     assert world.cluster.asked == [("bind", "a", 1)] * 5
+
+
+async def test_a_cluster_that_waits_for_something_is_asked_when_it_said_and_not_before(world: World) -> None:
+    world.cluster.errors = [NotYetError("no pods yet", retry_after_s=60)]
+    async with world.binder():
+        await world.round("a")
+        await until(lambda: world.cluster.asked, deadline_s=5, what="a try to bind")
+        await world.round("b")
+        await world.has(("b", "bound"))
+        await pause(10 * CONFIG.retry_wait_max_s)
+    assert world.cluster.asked == [("bind", "a", 1), ("bind", "b", 1)]
 
 
 async def test_an_outcome_that_could_not_be_told_is_told_later(world: World) -> None:
