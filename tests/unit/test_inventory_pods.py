@@ -14,14 +14,7 @@ from services.inventory.rows import Claim, read_row
 
 ASKS = PodAsks()
 RESOURCE = "huawei.com/Ascend910"
-P, R, T, S, F, G = (
-    PodPhase.PENDING,
-    PodPhase.RUNNING,
-    PodPhase.TERMINATING,
-    PodPhase.SUCCEEDED,
-    PodPhase.FAILED,
-    PodPhase.GONE,
-)
+P, R, T, S, F, G = PodPhase
 
 
 def a_node(name: str, chips: int = 8) -> Node:
@@ -172,6 +165,9 @@ def test_bad_annotations_are_told_and_what_is_sure_counts() -> None:
         assert row is not None
         assert row.chips == chips
         assert words in row.reason
+    virtual = read_row(a_pod("a", chips="Ascend910-2c-100-1_0"), ASKS)
+    assert virtual is not None
+    assert (virtual.chips, virtual.reason) == (0, "")
     row = read_row(a_pod("a", annotations={"berth/job": "j", "berth/uid": "u", "berth/attempt": "0"}), ASKS)
     assert row is not None
     assert row.claim is None
