@@ -66,6 +66,8 @@ class KubeCell:
             own: dict[str, object] = dict((settings or {}).get(name, {}))
             if name in ON_KUBERNETES:
                 own["kube"] = {"kubeconfig": _kubeconfig(api.server, folder, (users or {}).get(name, ADMIN))}
+            if name == "dispatcher":
+                own["decisions"] = {"needs_health": True, **_section(own.get("decisions"))}
             if name == "nodesim":
                 own.setdefault("topology_file", file)
                 own.setdefault("terminating_s", 0.1)
