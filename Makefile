@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-kube kube-assets lint bench vectors schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench vectors schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 	@$(BIN)/berth demo
+
+demo-kube: setup kube-assets ## The same on a Kubernetes API server of its own
+	@$(BIN)/berth demo --kubernetes
 
 test: setup ## Run all tests that need no Kubernetes
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"

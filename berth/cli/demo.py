@@ -2,8 +2,8 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,35 +13,22 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import run
-from berth.cli.explaining import Told, show, told_of
-from berth.cli.fleet import DEMO_CLUSTER, EXAMPLES, Fleet
-from berth.cli.nodes import NodeRow, rows_of, show_map
+from berth.cli.explaining import Told, show
+from berth.cli.fleet import DEMO_CLUSTER, Fleet
+from berth.cli.kube_fleet import KubeFleet
+from berth.cli.kube_stage import KubeStage
+from berth.cli.nodes import NodeRow, show_map
 from berth.cli.output import FAILED, OK, CommandError, chip_ranges, emit, new_table, results, say, talk, tell
+from berth.cli.play import Play
+from berth.cli.stage import CellStage, Sight
 from berth.cli.story import Story, Tale
-from berth.cli.submit import stamped
 from berth.cli.up import Shards, asked_to_stop, ready_bus, unless, watched
-from berth.core.state import State
-from berth.formats.manifests import parse_jobs
 from berth.runtime.clock import Clock, SystemClock
-from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import decode, encode
-from schemas.intake import JobCancel
-from schemas.simulation import SimCounts
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
 
 CELL: Final = "demo"
-_LIMIT_S: Final = 120.0
-_REST_S: Final = 0.5
 _SECOND_MS: Final = 1000
-_MUST: Final = frozenset({"cancel", "taken", "again"})
-"""Steps of the scenario without which it is not over."""
 _RANKS_SHOWN: Final = 4
-_CANCELLED: Final = "night-batch"
-_TAKEN: Final = "ring-4"
-_AGAIN: Final = "ring-1"
-_EXPLAINED: Final = "a2-2x8"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -55,110 +42,12 @@ class Report(msgspec.Struct, frozen=True):
     double_allocations: int
     overcommits: int
     took_s: float
-
-
-class _Play:
-    """The scenario: all jobs at once, then one cancelled, one with a name in use, one with a name that is free again."""
-
-    def __init__(self, bus: Bus, clock: Clock) -> None:
-        self.bus = bus
-        self.story = Story()
-        self.fullest: list[NodeRow] = []
-        self.placed: Told | None = None
-        self.waited: Told | None = None
-        self.counts = SimCounts(nodes=0)
-        self._clock = clock
-        self._state = State()
-        self._feeds = Feeds(bus, clock, self._state)
-        self._most = -1
-        self._to_do = set(_MUST)
-
-    async def run(self, progress: "_Progress") -> None:
-        """Play to the end.
-
-        Raises:
-            CommandError: The jobs do not end in time.
-        """
-        await self._feeds.start()
-        self._state.changed.clear()
-        self._state.moved.clear()
-        try:
-            async with asyncio.timeout(_LIMIT_S):
-                await self._send("demo-jobs.yaml")
-                while True:
-                    self._feeds.arrived.clear()
-                    self._learn()
-                    progress.show(self.story)
-                    await self._act()
-                    if self.story.is_done and not self._to_do & _MUST:
-                        break
-                    await self._rest()
-        except TimeoutError as error:
-            open_ = [
-                f"{tale.name} is {tale.fate}: {tale.reason}" for tale in self.story.tales.values() if not tale.is_done
-            ]
-            raise CommandError(f"not everything has ended after {_LIMIT_S:g} s", *open_) from error
-        finally:
-            await self._feeds.stop()
-        self.counts = decode(await self.bus.request(self.bus.subjects.sim("counts"), b"", timeout_s=5.0), SimCounts)
-
-    async def _rest(self) -> None:
-        """Wait for something to come, but not for long."""
-        try:
-            async with asyncio.timeout(_REST_S):
-                await self._feeds.arrived.wait()
-        except TimeoutError:
-            return
-
-    def _learn(self) -> None:
-        self._feeds.apply_facts()
-        for _, folded in self._feeds.apply_records():
-            self.story.take_record(folded)
-            used = sum(pod.mask.bit_count() for key in self._state.fold.holdings for pod in self._state.owned(key))
-            if used > self._most:
-                self._most = used
-                self.fullest = rows_of(self._state)
-        self.story.take_facts(self._state)
-
-    async def _act(self) -> None:
-        """Do what it is time for."""
-        fate_of = self.story.fate_of
-        if self.waited is None and (waiting := self._waiting()):
-            self.waited = await self._told(waiting, "waiting")
-        if self.placed is None and fate_of(_EXPLAINED) == "running":
-            self.placed = await self._told(_EXPLAINED, "running")
-        if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running"}):
-            await self._send("demo-taken.yaml")
-        if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running"}):
-            wish = JobCancel("default", _CANCELLED, reason="the demo shows it", created_at_ms=self._clock.now_ms())
-            await self.bus.publish(self.bus.subjects.intake_cancel("default", _CANCELLED), encode(wish))
-        if self._is_due("again", fate_of(_AGAIN) == "succeeded"):
-            await self._send("demo-again.yaml")
-
-    def _is_due(self, step: str, due: bool) -> bool:  # noqa: FBT001  # a condition
-        if not due or step not in self._to_do:
-            return False
-        self._to_do.discard(step)
-        return True
-
-    def _waiting(self) -> str:
-        waiting = (
-            tale.name for tale in self.story.tales.values() if tale.fate == "waiting" and tale.name != _CANCELLED
-        )
-        return next(waiting, "")
-
-    async def _told(self, name: str, phase: str) -> Told | None:
-        """Explanation of a job in a phase; None while its status does not say so yet."""
-        stored = await self.bus.last(StreamName.STATUS, self.bus.subjects.status("default", name))
-        status = decode(stored.data, JobStatus) if stored is not None else None
-        return await told_of(self.bus, self._clock, status) if status is not None and status.phase == phase else None
-
-    async def _send(self, file: str) -> None:
-        now_ms = self._clock.now_ms()
-        for job in parse_jobs((EXAMPLES / file).read_text("utf-8")):
-            request = stamped(job, now_ms=now_ms)
-            self.story.sent(request, at_ms=now_ms)
-            await self.bus.publish(self.bus.subjects.intake_request(request.namespace, request.name), encode(request))
+    swapped: int = 0
+    """Pods that got the chips of another."""
+    admission_errors: int = 0
+    """Pods for which their node found no chips named."""
+    kubernetes: Sight | None = None
+    """What the Kubernetes cluster showed at the end."""
 
 
 class _Progress:
@@ -175,7 +64,7 @@ class _Progress:
             for line in news:
                 say(line)
             return
-        tales = story.tales.values()
+        tales = story.tales
         done = {
             "decided": sum(bool(tale.ranks) or tale.is_done for tale in tales),
             "ended": sum(tale.is_done for tale in tales),
@@ -197,12 +86,18 @@ def _progress() -> Iterator[_Progress]:
         yield _Progress(bars)
 
 
-def demo(*, shards: Shards = 2, json: Annotated[bool, Parameter(negative=())] = False) -> int:
+def demo(
+    *,
+    kubernetes: Annotated[bool, Parameter(negative=())] = False,
+    shards: Shards = 2,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
     """Start a cell with a simulated cluster, run some fifty jobs on it, show where they went, stop everything.
 
-    Nothing is left behind. What happens does not depend on chance.
+    Nothing is left behind. What happens does not depend on chance, apart from what Kubernetes does at the same time.
 
     Args:
+        kubernetes: Do it on a Kubernetes API server of our own, with all services; only the nodes are simulated.
         shards: Number of scorers; 0 lets the dispatcher score in its own process.
         json: Print JSON instead of text.
     """
@@ -210,20 +105,18 @@ def demo(*, shards: Shards = 2, json: Annotated[bool, Parameter(negative=())] = 
     async def work() -> int:
         clock = SystemClock()
         began_s = clock.monotonic_s()
-        plays: list[_Play] = []
+        plays: list[Play] = []
         with ExitStack() as stack:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-demo-")))
-            fleet = Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say, is_alone=True)
+            fleet = _fleet(root, shards=shards, kubernetes=kubernetes)
             async with asked_to_stop() as stop, watched(fleet):
-                say(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
 
                 async def play() -> None:
-                    bus = await ready_bus(fleet)
-                    async with bus:
-                        plays.append(_Play(bus, clock))
+                    async with await ready_bus(fleet) as bus, _staged(fleet, bus, clock) as staged:
+                        plays.append(staged)
                         say(f"ready after {clock.monotonic_s() - began_s:.1f} s; sending jobs")
                         with _progress() as progress:
-                            await plays[0].run(progress)
+                            await staged.run(progress.show)
 
                 if not await unless(stop, play):
                     raise CommandError("stopped before the end")
@@ -237,20 +130,50 @@ def demo(*, shards: Shards = 2, json: Annotated[bool, Parameter(negative=())] = 
     return run(work)
 
 
-def _report(play: _Play, took_s: float) -> Report:
+def _fleet(root: Path, *, shards: int, kubernetes: bool) -> Fleet:
+    if kubernetes:
+        fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say)
+        say(f"starting a Kubernetes API server, NATS, a simulated cluster, {shards} scorers and all services")
+        return fleet
+    say(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
+    return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say, is_alone=True)
+
+
+@asynccontextmanager
+async def _staged(fleet: Fleet, bus: Bus, clock: Clock) -> AsyncIterator[Play]:
+    """The scenario on the stage that the fleet is."""
+    story = Story()
+    if not isinstance(fleet, KubeFleet):
+        yield Play(bus, clock, CellStage(bus, clock, story), story)
+        return
+    async with await fleet.connect() as api, asyncio.TaskGroup() as group:
+        stage = KubeStage(api, clock, story)
+        await stage.open()
+        watching = group.create_task(stage.watch(), name="watch PodGroups")
+        try:
+            yield Play(bus, clock, stage, story)
+        finally:
+            watching.cancel()
+
+
+def _report(play: Play, took_s: float) -> Report:
     return Report(
-        jobs=list(play.story.tales.values()),
+        jobs=play.story.tales,
         fullest=play.fullest,
         placed=play.placed,
         waited=play.waited,
         double_allocations=play.counts.double_allocations,
         overcommits=play.counts.overcommits,
         took_s=round(took_s, 1),
+        swapped=play.counts.swapped,
+        admission_errors=play.counts.admission_errors,
+        kubernetes=play.sight,
     )
 
 
 def _is_well(report: Report) -> bool:
-    return all(tale.is_well for tale in report.jobs) and not report.double_allocations and not report.overcommits
+    faults = report.double_allocations + report.overcommits + report.swapped + report.admission_errors
+    return all(tale.is_well for tale in report.jobs) and not faults
 
 
 def _show(report: Report) -> None:
@@ -277,3 +200,12 @@ def _show(report: Report) -> None:
         f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
     )
     tell(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
+    sight = report.kubernetes
+    if sight is None:
+        return
+    phases = ", ".join(f"{count} {phase}" for phase, count in sight.podgroups.items()) or "none"
+    tell(f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}.")
+    tell(
+        f"Kubernetes {sight.version}: {sight.pods_bound} pods bound, {sight.pods_waiting} not; {sight.summaries} job"
+        f" summaries; PodGroups: {phases}."
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TextIO
 
@@ -65,6 +66,8 @@ class Fleet:
     ) -> None:
         self.root = root
         self.cell = cell
+        self.nodes = 0
+        """Nodes of the simulated cluster; known after the start."""
         self.server = EmbeddedServer(root / "nats", port=port, sync=sync)
         self._topology = topology
         self._shards = shards
@@ -98,7 +101,7 @@ class Fleet:
         Raises:
             CommandError: The topology file is wrong, the folder is in use, or the server does not start.
         """
-        read_topology(self._topology)
+        self.nodes = read_topology(self._topology)
         self._take_folder()
         try:
             await self.server.start()
@@ -109,13 +112,7 @@ class Fleet:
         async with await NatsBus.connect(self.server.url, self.cell, name="berth") as bus:
             await bus.ensure_streams()
             self._epoch_after = (await bus.state(StreamName.LEDGER)).last_seq
-        self._children = [self._child("binder", "binder", {})]
-        self._children += [
-            self._child(f"scorer-{shard}", "scorer", {"shard": shard, "shards": self._shards})
-            for shard in range(self._shards)
-        ]
-        self._children.append(self._child("dispatcher", "dispatcher", {"shards": self._shards}))
-        self._children.append(self._child("nodesim", "nodesim", {"topology_file": self._topology.resolve()}))
+        self._children = [self._child(*parts) for parts in self._services()]
         for child in reversed(self._children):
             child.start()
 
@@ -150,9 +147,9 @@ class Fleet:
             raise CommandError(f"not everything is ready after {_READY_S:g} s", *tails) from error
 
     async def stop(self) -> None:
-        """Stop all in order: binder, scorers, dispatcher, simulated cluster, server."""
-        for kind in ("binder", "scorer", "dispatcher", "nodesim"):
-            group = [child for child in self._children if child.name.startswith(kind)]
+        """Stop all in order: binder, scorers, dispatcher, simulated cluster, server; on Kubernetes its readers first."""
+        for _, found in groupby(self._children, key=lambda child: child.service):
+            group = list(found)
             for child in group:
                 child.ask_to_stop()
             await self._ended(group)
@@ -194,6 +191,18 @@ class Fleet:
             await self.server.start()
         except FatalError as error:
             raise GivenUpError(str(error)) from error
+
+    def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Name, service and settings of each process, in the order in which they are stopped."""
+        found: list[tuple[str, str, dict[str, Any]]] = [("binder", "binder", {})]
+        found += self._scorers()
+        found.append(("dispatcher", "dispatcher", {"shards": self._shards}))
+        found.append(("nodesim", "nodesim", {"topology_file": self._topology.resolve()}))
+        return found
+
+    def _scorers(self) -> list[tuple[str, str, dict[str, Any]]]:
+        shards = range(self._shards)
+        return [(f"scorer-{shard}", "scorer", {"shard": shard, "shards": self._shards}) for shard in shards]
 
     def _child(self, name: str, service: str, settings: dict[str, Any]) -> Child:
         tree = {

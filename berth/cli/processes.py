@@ -63,11 +63,11 @@ class Child:
         without: tuple[str, ...],
     ) -> None:
         self.name = name
+        self.service = service
         self.config_path = root / "config" / f"{name}.toml"
         self.log_path = root / "log" / f"{name}.log"
         self.restarts = 0
         """Restarts in a row."""
-        self._service = service
         self._settings = settings
         self._clock = clock
         self._without = without
@@ -88,7 +88,7 @@ class Child:
         self.config_path.write_text(toml(self._settings), "utf-8")
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
-                [sys.executable, "-m", f"services.{self._service}", "--config", str(self.config_path)],
+                [sys.executable, "-m", f"services.{self.service}", "--config", str(self.config_path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

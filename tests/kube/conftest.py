@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from berth.cli.fleet import EXAMPLES
 from berth.runtime.kube_server import KubeServer
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import SERVICES
 from tests.support.kube_sweep import Sweep
 
-CRDS = Path(__file__).parent / "crds"
+CRDS = (EXAMPLES / "crds", Path(__file__).parent / "crds")
+"""Those of the demo, and those that only tests need."""
 SHARED_NAMESPACE = "mindx-dl"
 _numbers = count(1)
 
@@ -47,7 +49,7 @@ def kube_prepared(kube_server: KubeServer) -> Prepared:
 
     async def prepare() -> Prepared:
         async with KubeApi(kube_server) as api:
-            custom = await apply_crds(api, crds_in(CRDS))
+            custom = await apply_crds(api, [crd for folder in CRDS for crd in crds_in(folder)])
             await api.post("/api/v1/namespaces", {"metadata": {"name": SHARED_NAMESPACE}})
             return Prepared(custom, await Sweep(api, custom=custom).survey())
 
