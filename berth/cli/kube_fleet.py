@@ -127,7 +127,7 @@ class KubeFleet(Fleet):
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
         # Whoever writes to the cluster for the cell is stopped first, then who decides, then who reads it, then the cluster.
         found = [("binder", "binder", self._settings("binder")), *self._scorers()]
-        found.append(("dispatcher", "dispatcher", {"shards": self._shards, "needs_health": True}))
+        found.append(("dispatcher", "dispatcher", {"shards": self._shards, "decisions": {"needs_health": True}}))
         found += [(name, name, self._settings(name)) for name in _READERS]
         nodesim = self._settings("nodesim", ADMIN) | {"topology_file": self._topology.resolve()}
         return [*found, ("nodesim", "nodesim", nodesim)]
