@@ -66,10 +66,15 @@ _VNPU: Final = re.compile(r"huawei\.com/[^-]*-.*", re.DOTALL)
 
 
 class FormChoice(msgspec.Struct, frozen=True):
-    """A product form and what it follows from, as words that complete "because"."""
+    """A product form and what it follows from, as words that complete "because".
+
+    Attributes:
+        is_guess: A value by which the job names its form is unknown and was passed over; ``because`` tells it.
+    """
 
     form: Form
     because: str
+    is_guess: bool = False
 
 
 def choose_form(
@@ -114,7 +119,8 @@ def _choose_910(resource: str, annotations: Mapping[str, str], selector: Mapping
             f"jobs for {NPU} must name one of {', '.join(sorted(POLICIES))}",
         )
     unknown = "" if policy is None else f"annotation {SCHEDULE_POLICY} has the unknown value {policy!r}, and "
-    return _choose_by_selector(unknown, annotations, selector)
+    chosen = _choose_by_selector(unknown, annotations, selector)
+    return msgspec.structs.replace(chosen, is_guess=bool(unknown)) if isinstance(chosen, FormChoice) else chosen
 
 
 def _choose_by_selector(
@@ -149,7 +155,8 @@ def _choose_310p(labels: Mapping[str, str]) -> FormChoice:
     if strategy == "card":
         return _choice("310p-duo-card", f"{said} and {STRATEGY_310} is card")
     if strategy != "chip":
-        return _choice("310p", f"label {STRATEGY_310} has the unknown value {strategy!r}")
+        chosen = _choice("310p", f"label {STRATEGY_310} has the unknown value {strategy!r}")
+        return msgspec.structs.replace(chosen, is_guess=True)
     if labels.get(DISTRIBUTED) == "true":
         return _choice("310p-duo-chip-distributed", f"{said} and {DISTRIBUTED} is true")
     return _choice("310p-duo-chip", said)

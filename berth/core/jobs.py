@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.forms import choose_form
+from berth.core.forms import FormChoice, choose_form
 from berth.core.products import FORMS, Form
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
@@ -75,12 +75,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     sub_health = strategy if strategy in LABEL_VALUES[SUB_HEALTHY] else "ignore"
     if not any(task_chips):
         return ValidJob(task_chips=task_chips, sub_health=sub_health)
-    chosen = choose_form(
-        resource=request.resource,
-        labels=request.labels,
-        annotations=request.annotations,
-        selector=_selector(request),
-    )
+    chosen = requested_form(request)
     if isinstance(chosen, Refusal):
         return chosen
     form = chosen.form
@@ -96,6 +91,16 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
         task_chips=task_chips,
         share=_share_of(request) if form.check == "share" else None,
         sub_health=sub_health,
+    )
+
+
+def requested_form(request: JobRequest) -> FormChoice | Refusal:
+    """Product form of a request whose tasks ask for chips, or why it has none."""
+    return choose_form(
+        resource=request.resource,
+        labels=request.labels,
+        annotations=request.annotations,
+        selector=_selector(request),
     )
 
 

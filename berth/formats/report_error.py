@@ -6,6 +6,8 @@ import msgspec
 
 T = TypeVar("T")
 
+SUSPECT: Final = "is suspect: newest report refused"
+"""Words in the reason of a node of which some source's newest report could not be taken; the last good one holds."""
 _SHOWN_MAX: Final = 60
 
 

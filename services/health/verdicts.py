@@ -16,6 +16,7 @@ from berth.formats.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, wo
 from berth.formats.free_list import FreeView
 from berth.formats.node_info import judge_node
 from berth.formats.node_products import LABEL_SOFT_SHARE
+from berth.formats.report_error import SUSPECT
 from schemas.facts import NodeHealth
 from schemas.nodes import NodeCondition, NodeDescription
 from schemas.units import UnixMs
@@ -89,9 +90,7 @@ def judge(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms:
         if restored is not None and 0 <= now_ms - restored.updated_ms <= rules.stale_ms:
             return restored
         parts.append(_silence(node, word, rules, now_ms=now_ms))
-    parts += [
-        Said(reason=f"{source} is suspect: newest report refused, {why}") for source, why in sorted(word.doubts.items())
-    ]
+    parts += [Said(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(word.doubts.items())]
     sick = _union(part.unhealthy | part.recovering for part in parts)
     return NodeCondition(
         name=node.name,

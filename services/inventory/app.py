@@ -15,7 +15,7 @@ from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.probes import readiness
 from schemas.envelope import DecodeError, decode, open_envelope
-from schemas.facts import JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
+from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
 from schemas.message import Message
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
@@ -84,6 +84,8 @@ async def _restore(bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Inta
         loop.note_job(job)
     for outcome in _read(found["outcome"], OutcomeSeen):
         loop.note_outcome(outcome)
+    for stored in await bus.read(StreamName.LATEST, filters=(subjects.facts("health"),)):
+        intake.take_fact(stored)
     for stored in await bus.read(StreamName.STATUS):
         intake.take_status(stored)
     for seen in _read(found["pod"], PodsSeen):
@@ -112,7 +114,7 @@ def _follow(bus: Bus, intake: "_Intake", facts: StreamState, statuses: StreamSta
             on_message=intake.take_fact,
             on_gap=intake.take_gap,
             start_seq=facts.last_seq + 1,
-            filters=(subjects.facts("job"), subjects.facts("outcome")),
+            filters=tuple(subjects.facts(kind) for kind in ("job", "outcome", "health")),
             created=facts.created,
         ),
         bus.follow(
@@ -209,14 +211,17 @@ class _Intake:
         self._ended: asyncio.Future[Gap | None] = asyncio.get_running_loop().create_future()
 
     def take_fact(self, stored: Stored) -> None:
-        """Take a verdict on a job, or an outcome."""
+        """Take a verdict on a job, an outcome, or how nodes are."""
         try:
-            if open_envelope(stored.data).kind == JobSeen.KIND:
-                self._loop.note_job(decode(stored.data, JobSeen))
-            else:
-                self._loop.note_outcome(decode(stored.data, OutcomeSeen))
-        except DecodeError as error:
-            logger().error("fact unreadable", subject=stored.subject, reason=error.reason)
+            match open_envelope(stored.data).kind:
+                case JobSeen.KIND:
+                    self._loop.note_job(decode(stored.data, JobSeen))
+                case HealthSeen.KIND:
+                    self._loop.note_health(decode(stored.data, HealthSeen))
+                case _:
+                    self._loop.note_outcome(decode(stored.data, OutcomeSeen))
+        except (DecodeError, ValueError, IndexError) as error:
+            logger().error("fact unreadable", subject=stored.subject, reason=str(error))
 
     def take_status(self, stored: Stored) -> None:
         """Take where a job stands."""

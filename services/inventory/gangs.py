@@ -181,6 +181,15 @@ class Gangs:
         own = self._due[0][0] if self._due else None
         return min((at_ms for at_ms in (own, self._groups.next_due_ms()) if at_ms is not None), default=None)
 
+    def told(self, namespace: str, name: str) -> MembersSeen | None:
+        """What was told last under a name."""
+        return self._resolver.told.get((namespace, name))
+
+    def group_uid(self, namespace: str, name: str) -> str:
+        """Uid of a PodGroup; empty when it is not there."""
+        group = self._shown.get((namespace, name))
+        return group.metadata.uid if group is not None else ""
+
     @property
     def held(self) -> int:
         """Names under which pods are held."""

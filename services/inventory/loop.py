@@ -8,19 +8,21 @@ from collections import deque
 from functools import partial
 from typing import Final, assert_never
 
-from berth.core.packing import SWITCHES
+from berth.core.packing import SWITCHES, unpack_health
 from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kube_owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kube_pods import PodAsks
 from berth.formats.owner_facts import OwnerFacts, owner_facts
+from berth.formats.report_error import SUSPECT
 from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
-from schemas.facts import JobSeen, MembersSeen, OutcomeSeen
+from schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
+from schemas.intake import JobRequest
 from schemas.status import JobStatus
 from services.inventory import metrics
 from services.inventory.chores import Chore, Chores
@@ -32,6 +34,7 @@ from services.inventory.groups import Capacity
 from services.inventory.nodes import Nodes
 from services.inventory.outlet import Letter, Outlet
 from services.inventory.pods import Pods
+from services.inventory.remarks import Remarks
 from services.inventory.rows import read_row
 from services.inventory.topology import Switches
 
@@ -70,6 +73,11 @@ class Loop:
         self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeInvalid")
         self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsInvalid")
         self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesInvalid")
+        self._about_health = Complaints(api, clock, config, self.chores, reason="HealthSuspect")
+        self._about_jobs = Complaints(api, clock, config, self.chores, reason="FormAssumed")
+        self._suspect: dict[str, dict[str, str]] = {}
+        """Nodes of which some report cannot be read, and what was said when that began, by domain."""
+        self._remarks = Remarks()
 
     # What the cluster shows.
 
@@ -171,6 +179,23 @@ class Loop:
         self.gangs.note_status(status)
         self._changed.set()
 
+    def note_health(self, seen: HealthSeen) -> None:
+        """Take how nodes are: of which of them some source's newest report cannot be read.
+
+        Raises:
+            ValueError: The fact is damaged.
+            IndexError: Likewise.
+        """
+        before = self._suspect.pop(seen.domain, {})
+        now: dict[str, str] = {}
+        if any(SUSPECT in reason for reason in seen.reasons):
+            for row in unpack_health(seen):
+                if SUSPECT in row.reason:
+                    now[row.name] = before.get(row.name) or f"node {row.name}: {row.reason}"
+            self._suspect[seen.domain] = now
+        if now.keys() != before.keys():
+            self._changed.set()
+
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Take up what an earlier run said of a request's pods."""
         if seen.rank or seen.hold:
@@ -249,8 +274,11 @@ class Loop:
         subjects = self._bus.subjects
         match effect:
             case Tell(seen):
+                if not seen.rank:
+                    self._remarks.drop(seen.namespace, seen.job)
                 self._letters.append(Letter(subjects.fact_member(seen.namespace, seen.job), seen))
             case Publish(request):
+                self._remark(request)
                 self._letters.append(Letter(subjects.intake_request(request.namespace, request.name), request))
             case Withdraw(cancel):
                 self._letters.append(Letter(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
@@ -270,6 +298,11 @@ class Loop:
                 )
             case _:
                 assert_never(effect)
+
+    def _remark(self, request: JobRequest) -> None:
+        members = self.gangs.told(request.namespace, request.name)
+        group = members.podgroup if members is not None else ""
+        self._remarks.judge(request, members, group_uid=self.gangs.group_uid(request.namespace, group))
 
     async def _post(self) -> bool:
         """Store members, requests and cancels in order; whether all were stored."""
@@ -321,6 +354,9 @@ class Loop:
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
         self._about_nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
+        suspect = {name: reason for found in self._suspect.values() for name, reason in found.items()}
+        self._about_health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._about_jobs.look(self._remarks.sentences, self._remarks.involved)
         self._about_pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(

@@ -1,0 +1,72 @@
+"""What is to be said of requests that are taken although something in them is unknown: of each object once. Pure."""
+
+from berth.core.forms import FormChoice
+from berth.core.jobs import requested_form
+from berth.formats.kube_events import Involved
+from schemas.facts import MembersSeen
+from schemas.intake import JobRequest
+
+_PODGROUPS = "scheduling.volcano.sh/v1beta1"
+
+
+class Remarks:
+    """Sentences by the object that they are about: PodGroup, else controller, else first pod of the requests."""
+
+    def __init__(self) -> None:
+        self.sentences: dict[str, str] = {}
+        self._about: dict[str, Involved] = {}
+        self._jobs: dict[str, dict[tuple[str, str], None]] = {}
+        """Requests for which a sentence holds."""
+        self._key_of: dict[tuple[str, str], str] = {}
+
+    def judge(self, request: JobRequest, members: MembersSeen | None, *, group_uid: str) -> None:
+        """Look at a request that is made.
+
+        Args:
+            request: The request.
+            members: Its pods, as they are told.
+            group_uid: Uid of its PodGroup, if it has one.
+        """
+        job = (request.namespace, request.name)
+        self.drop(*job)
+        if members is None or not any(task.chips for task in request.tasks):
+            return
+        chosen = requested_form(request)
+        if not isinstance(chosen, FormChoice) or not chosen.is_guess:
+            return
+        about = _involved(members, group_uid)
+        key = f"{about.kind} {about.namespace}/{about.name} {about.uid}"
+        self._about[key] = about
+        self._key_of[job] = key
+        self._jobs.setdefault(key, {})[job] = None
+        self.sentences[key] = f"product form {chosen.form.name} is assumed, because {chosen.because}"
+
+    def drop(self, namespace: str, name: str) -> None:
+        """A request is over."""
+        key = self._key_of.pop((namespace, name), None)
+        if key is None:
+            return
+        jobs = self._jobs[key]
+        del jobs[namespace, name]
+        if not jobs:
+            del self._jobs[key], self._about[key], self.sentences[key]
+
+    def involved(self, key: str) -> Involved | None:
+        """Object that a sentence is about."""
+        return self._about.get(key)
+
+
+def _involved(members: MembersSeen, group_uid: str) -> Involved:
+    if members.podgroup and group_uid:
+        return Involved(
+            api_version=_PODGROUPS,
+            kind="PodGroup",
+            namespace=members.namespace,
+            name=members.podgroup,
+            uid=group_uid,
+        )
+    owner = members.owner
+    if owner.name and owner.uid:
+        return Involved(kind=owner.kind, namespace=members.namespace, name=owner.name, uid=owner.uid)
+    pod, uid = members.pods[0], members.pod_uids[0]
+    return Involved(api_version="v1", kind="Pod", namespace=members.namespace, name=pod, uid=uid)
