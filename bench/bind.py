@@ -5,6 +5,7 @@ binding. The limit is the same requests from a bare loop. Both take turns on the
 """
 
 import asyncio
+import gc
 import statistics
 import tempfile
 import time
@@ -22,6 +23,7 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
+from berth.runtime.life import GC_THRESHOLDS
 from schemas.facts import MembersSeen
 from services.binder.cluster import Gang
 from services.binder.config import BinderConfig
@@ -42,6 +44,7 @@ _RULES = [
 
 def run() -> Report:
     """Measure."""
+    gc.set_threshold(*GC_THRESHOLDS)  # as in a service
     rows = uvloop.run(_measure(PODS, ROUNDS))
     return Report(bench="bind", machine=machine(), rows=rows)
 

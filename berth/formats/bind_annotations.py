@@ -176,8 +176,9 @@ def annotations(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]
         found[RANK_INDEX] = pod.rank_index
     if not pod.chips:
         return found
-    names = [chip_names(pod.resource, (chip,)) for chip in pod.chips]
-    found[pod.resource] = chip_names(pod.resource, _as_written(pod, node, devices, names))
+    text = chip_names(pod.resource, pod.chips)
+    names = text.split(",")
+    found[pod.resource] = _as_written(pod, devices, names) if node.chip_name.startswith(_LABEL_CHIP_950) else text
     found[PREDICATE_TIME] = str(pod.predicate_ns)
     found[DISTRIBUTED_JOB] = "true" if pod.distributed else "false"
     if pod.share is not None:
@@ -185,16 +186,17 @@ def annotations(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]
         found[f"{SHARE_LABEL}hbmQuota"] = str(pod.share.hbm_mib)
         found[f"{SHARE_LABEL}policy"] = pod.share.policy
     elif (pod.writes_real or takes_whole_node(pod.chips, devices)) and all(name in devices for name in names):
-        found[ASCEND_REAL] = ",".join(names)
-        found[configuration_key(pod.resource)] = _configuration(pod, node, devices)
+        found[ASCEND_REAL] = text
+        found[configuration_key(pod.resource)] = _configuration(
+            pod, node, dict(zip(pod.chips, names, strict=True)), devices
+        )
     return found
 
 
-def _as_written(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice], names: Sequence[str]) -> list[int]:
-    """Ids that stand for the chips in the resource's annotation: those of devices on Ascend 950, else the physical ones."""
-    if not node.chip_name.startswith(_LABEL_CHIP_950):
-        return list(pod.chips)
-    return [_device_id(devices.get(name), chip) for name, chip in zip(names, pod.chips, strict=True)]
+def _as_written(pod: BoundPod, devices: Mapping[str, BaseDevice], names: Sequence[str]) -> str:
+    """Names of chips on Ascend 950: with ids of devices in place of the physical ones."""
+    ids = [_device_id(devices.get(name), chip) for name, chip in zip(names, pod.chips, strict=True)]
+    return chip_names(pod.resource, ids)
 
 
 def _device_id(device: BaseDevice | None, chip: int) -> int:
@@ -202,18 +204,14 @@ def _device_id(device: BaseDevice | None, chip: int) -> int:
     return int(found) if found.isascii() and found.isdigit() else chip
 
 
-def _configuration(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]) -> str:
+def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devices: Mapping[str, BaseDevice]) -> str:
     """JSON of the device configuration, without blanks."""
     listed = []
-    for chip in sorted(pod.chips):
-        device = devices[chip_names(pod.resource, (chip,))]
+    for chip in sorted(names):
+        device = devices[names[chip]]
+        super_id = device.super_device_id
         listed.append(
-            _Device(
-                device_id=str(chip),
-                device_ip=device.address or _NO_ADDRESS,
-                super_device_id="" if device.super_device_id is None else str(device.super_device_id),
-                levels=device.levels,
-            )
+            _Device(str(chip), device.address or _NO_ADDRESS, "" if super_id is None else str(super_id), device.levels)
         )
     return msgspec.json.encode(
         _Configuration(

@@ -36,7 +36,7 @@ OK: Final = 0
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
 _CANCEL_AGAIN_S: Final = 0.1
-_GC_THRESHOLDS: Final = (50_000, 20, 50)
+GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Services hold large tables of plain values and make few cycles; Python's own (700, 10, 10) walks the tables all the time."""
 DRAIN_S: Final = 4.0
 """How long the bus may take to finish at the end; with ``grace_s`` it stays below the patience of whoever stops."""
@@ -52,7 +52,7 @@ def main(
         config_type: Struct of its settings.
         serve: Gets the bus, a clock, the settings and the event that asks it to finish and return.
     """
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     parser = argparse.ArgumentParser(prog=f"python -m services.{name}", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; without it defaults hold")
     arguments = parser.parse_args()
