@@ -43,6 +43,8 @@ class Complaints:
         self._chores = chores
         self._reason = reason
         self._known: dict[str, str] = {}
+        self._unsaid: dict[str, Involved] = {}
+        """Objects of which something new is to be said once the last Event about them is old enough."""
         self._spoken_ms: dict[str, UnixMs] = {}
         self._log = logger()
 
@@ -53,9 +55,24 @@ class Complaints:
             sentences: What is wrong now, by key of the object.
             involved: Object of a key; None when it is gone.
         """
-        if sentences == self._known:
-            return
         now_ms = self._clock.now_ms()
+        if sentences != self._known:
+            self._compare(sentences, involved)
+            self._known = dict(sentences)
+        for key in [key for key in self._unsaid if self._may_speak(key, now_ms)]:
+            self._spoken_ms[key] = now_ms
+            say = partial(self._say, self._unsaid.pop(key), sentences[key], now_ms)
+            self._chores.put(Chore(("event", self._reason, key), f"event about {key}", say, tries_max=self._tries_max))
+        for key in [key for key in self._spoken_ms if key not in sentences and self._may_speak(key, now_ms)]:
+            del self._spoken_ms[key]
+
+    def next_due_ms(self) -> UnixMs | None:
+        """When :meth:`look` must be called though nothing has changed; None for never."""
+        return min((self._spoken_ms[key] + self._apart_ms for key in self._unsaid), default=None)
+
+    def _compare(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
+        for key in [key for key in self._unsaid if key not in sentences]:
+            del self._unsaid[key]
         for key in sorted(sentences):
             sentence = sentences[key]
             if self._known.get(key) == sentence:
@@ -63,15 +80,8 @@ class Complaints:
             found = involved(key)
             metrics.PROBLEMS.labels(found.kind if found is not None else "").inc()
             self._log.warning("object is wrong", about=key, reason=sentence)
-            if found is not None and self._may_speak(key, now_ms):
-                self._spoken_ms[key] = now_ms
-                say = partial(self._say, found, sentence, now_ms)
-                self._chores.put(
-                    Chore(("event", self._reason, key), f"event about {key}", say, tries_max=self._tries_max)
-                )
-        self._known = dict(sentences)
-        for key in [key for key in self._spoken_ms if key not in sentences and self._may_speak(key, now_ms)]:
-            del self._spoken_ms[key]
+            if found is not None:
+                self._unsaid[key] = found
 
     def _may_speak(self, key: str, now_ms: UnixMs) -> bool:
         before_ms = self._spoken_ms.get(key)

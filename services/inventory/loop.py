@@ -75,6 +75,9 @@ class Loop:
         self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesInvalid")
         self._about_health = Complaints(api, clock, config, self.chores, reason="HealthSuspect")
         self._about_jobs = Complaints(api, clock, config, self.chores, reason="FormAssumed")
+        self._complaints = (
+            self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
+        )  # fmt: skip
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
         self._remarks = Remarks()
@@ -372,7 +375,8 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""
-        due = [moment for moment in (self.gangs.next_due_ms(), self.pods.next_due_ms()) if moment is not None]
+        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), *(one.next_due_ms() for one in self._complaints)]
+        due = [moment for moment in moments if moment is not None]
         seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
         async with asyncio.TaskGroup() as group:
             waits = {group.create_task(self._changed.wait()), group.create_task(stop.wait())}
