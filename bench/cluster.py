@@ -46,21 +46,19 @@ class Admin:
         made = await self._post_all(
             f"/api/v1/namespaces/{NAMESPACE}/pods", [_a_pod(f"{name}-{rank}") for rank in range(pods)]
         )
-        placement = placement_of(
-            [_node_name(rank) for rank in range(pods)], [CHIPS] * pods, [Run(pods, len(CHIPS))], resource=RESOURCE
-        )
-        gang = Gang(NAMESPACE, name, f"uid-{name}", 1, placement)
-        members = MembersSeen(
-            NAMESPACE,
-            name,
-            gang.uid,
-            rank=pack(range(pods), 4),
-            pods=[one["metadata"]["name"] for one in made],
-            pod_uids=[one["metadata"]["uid"] for one in made],
-            rank_index=[str(rank) for rank in range(pods)],
-            distributed=True,
-        )
-        return gang, members
+        return _gang_of(name, made)
+
+    async def gang_of_job(self, name: str) -> tuple[Gang, MembersSeen]:
+        """The pods that a Job has, as a gang, and the fact of its members."""
+        params = {"labelSelector": f"job-name={name}"}
+        async with self._session.get(f"{self._url}/api/v1/namespaces/{NAMESPACE}/pods", params=params) as answer:
+            answer.raise_for_status()
+            return _gang_of(name, (await answer.json())["items"])
+
+    async def delete(self, path: str) -> None:
+        """Delete an object and, later, all that it owns."""
+        async with self._session.delete(self._url + path, params={"propagationPolicy": "Background"}) as answer:
+            answer.raise_for_status()
 
     async def _post_all(self, path: str, bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         made: list[dict[str, Any]] = [{}] * len(bodies)
@@ -91,6 +89,26 @@ async def admin_of(server: KubeServer) -> AsyncIterator[Admin]:
         connector=aiohttp.TCPConnector(ssl=server.ssl_context()), headers=headers
     ) as session:
         yield Admin(server, session)
+
+
+def _gang_of(name: str, pods: Sequence[dict[str, Any]]) -> tuple[Gang, MembersSeen]:
+    """Pods as a gang, each on a node of its own."""
+    count = len(pods)
+    placement = placement_of(
+        [_node_name(rank) for rank in range(count)], [CHIPS] * count, [Run(count, len(CHIPS))], resource=RESOURCE
+    )
+    gang = Gang(NAMESPACE, name, f"uid-{name}", 1, placement)
+    members = MembersSeen(
+        NAMESPACE,
+        name,
+        gang.uid,
+        rank=pack(range(count), 4),
+        pods=[one["metadata"]["name"] for one in pods],
+        pod_uids=[one["metadata"]["uid"] for one in pods],
+        rank_index=[str(rank) for rank in range(count)],
+        distributed=True,
+    )
+    return gang, members
 
 
 def _node_name(number: int) -> str:

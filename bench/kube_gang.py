@@ -1,24 +1,29 @@
 """``kube-gang``: one gang of 1,000 whole-node pods, from the creation of its Job to the last binding.
 
 A real API server, the Job controller of kube-controller-manager, NATS, inventory, dispatcher and binder, all processes of
-this machine. The parts follow one another: the controller makes the pods and the inventory asks, the dispatcher decides, the
-binder binds. The server's own share of the last is what the same requests take from a bare loop in the same run.
+this machine. The parts follow one another: the controller makes the pods, the inventory asks, the dispatcher decides, the
+binder binds. The limit of the last part is a bare loop of the same requests in the same run, for the pods of a Job too: both
+take turns, and while the loop runs, none of our services does. Of both it is told how much each process worked.
 """
 
 import asyncio
+import gc
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import aiohttp
 import uvloop
 
-from bench.bind import bare_s
-from bench.cluster import NAMESPACE, USER, a_template, admin_of
+from bench.bind import TARGET, bare_s
+from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
+from bench.kube_story import PodLean, Pods, Story, now_ms
 from bench.report import Report, Row, machine, row
 from berth.formats.kube_objects import Listed
 from berth.runtime.bus import NatsBus
@@ -26,84 +31,157 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
-from berth.runtime.port import Stored
-from berth.runtime.server import EmbeddedServer
-from schemas.columns import unpack_names
-from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.facts import NodesSeen, OutcomeSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Round
-from schemas.subjects import StreamName
+from berth.runtime.server import EmbeddedServer, free_ports
 from services.binder.node_book import NodeBook, NodeLean
 
-PODS = 1_000
-ROUNDS = 3
-_DEADLINE_S = 150.0
-_RULES = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+PODS: Final = 1_000
+ROUNDS: Final = 5
+SERVICES: Final = ("dispatcher", "inventory", "binder")
+DECISION_TARGET_MS: Final = 1_000.0
+_DEADLINE_S: Final = 60.0
+_POLL_S: Final = 0.05
+_OK: Final = 200
+_RULES: Final = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+_PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
-class Times(NamedTuple):
-    """When what happened, in ms since 1970."""
+class Gang(NamedTuple):
+    """How long the parts of one gang's way took, in ms, and how many seconds of a core each process worked for the last."""
 
-    asked: int
-    placed: int
-    bound: int
+    made: float
+    asked: float
+    decided: float
+    first: float
+    bound: float
+    total: float
+    work_s: dict[str, float]
+
+    @property
+    def to_decision(self) -> float:
+        """From the last pod to the decision."""
+        return self.asked + self.decided
 
 
-class Story:
-    """What the bus says of jobs."""
+class Bare(NamedTuple):
+    """The same requests from a loop: ms until the pods were made, ms for all bindings, and who worked meanwhile."""
 
-    def __init__(self, bus: NatsBus) -> None:
-        self.nodes: set[str] = set()
-        self._asked: dict[str, int] = {}
-        self._placed: dict[str, int] = {}
-        self.told: dict[str, Times] = {}
-        self.changed = asyncio.Event()
-        for stream in (StreamName.INTAKE, StreamName.LEDGER, StreamName.FACTS):
-            bus.follow(stream, on_message=self._take, on_gap=_fail)
+    made: float
+    bound: float
+    work_s: dict[str, float]
 
-    def _take(self, stored: Stored) -> None:
+
+class Cell:
+    """What rounds are made with.
+
+    Args:
+        folder: Where files go.
+        server: The API server.
+        nats: The bus.
+        admin: Makes Jobs.
+        story: What the bus says.
+        pods: What a watch of pods says.
+    """
+
+    def __init__(
+        self, folder: Path, server: KubeServer, nats: EmbeddedServer, admin: Admin, story: Story, pods: Pods
+    ) -> None:
+        self._folder = folder
+        self._server = server
+        self._nats = nats
+        self._admin = admin
+        self._story = story
+        self._pods = pods
+        self._kubeconfig = server.write_kubeconfig(folder / "services", user=USER)
+
+    async def gang(self, number: int, pods: int) -> Gang:
+        """One gang, from its Job to its last binding, as our services do it. Its pods stay."""
+        name, story = f"job.gang-{number}", self._story
+        async with self._services() as pids:
+            self._pods.forget_times()
+            began_ms = now_ms()
+            await self._admin.post(_JOBS, _a_job(f"gang-{number}", pods))
+            await story.until_placed(name)
+            before = _worked_s(pids)
+            await story.until_bound(name)
+            work_s = _since(before, pids)
+            await self._pods.until_bound(pods)
+        made_ms, asked_ms = self._pods.made_ms[pods - 1], story.asked[name]
+        placed_ms, bound_ms = story.placed[name], story.bound[name]
+        return Gang(
+            made=made_ms - began_ms,
+            asked=asked_ms - made_ms,
+            decided=placed_ms - asked_ms,
+            first=self._pods.bound_ms[0] - placed_ms,
+            bound=bound_ms - placed_ms,
+            total=bound_ms - began_ms,
+            work_s=work_s,
+        )
+
+    async def bare(self, number: int, pods: int, book: NodeBook) -> Bare:
+        """A Job whose pods a bare loop binds; deleted again."""
+        name, there = f"bare-{number}", self._pods.count
+        self._pods.forget_times()
+        began_ms = now_ms()
+        await self._admin.post(_JOBS, _a_job(name, pods))
+        await self._pods.until_count(there + pods)
+        made = self._pods.made_ms[-1] - began_ms
+        gang, members = await self._admin.gang_of_job(name)
+        pids = self._server.pids
+        before = _worked_s(pids)
+        took_s = await bare_s(self._server, book, gang, members)
+        work_s = _since(before, pids)
+        await self._admin.delete(f"{_JOBS}/{name}")
+        await self._pods.until_count(there)
+        return Bare(made, 1000 * took_s, work_s)
+
+    @asynccontextmanager
+    async def _services(self) -> AsyncIterator[dict[str, int]]:
+        """Our services, each a process; yields all processes when the services are ready."""
+        children = {}
+        ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+        for service, port in ports.items():
+            kube = "" if service == "dispatcher" else f'[kube]\nkubeconfig = "{self._kubeconfig}"\n'
+            path = self._folder / f"{service}.toml"
+            path.write_text(
+                f'[bus]\nurl = "{self._nats.url}"\ncell = "bench"\n[log]\nlevel = "warning"\n[probes]\nport = {port}\n{kube}'
+            )
+            command = [sys.executable, "-m", f"services.{service}", "--config", str(path)]
+            children[service] = subprocess.Popen(command)  # noqa: ASYNC220, S603  # our own service
         try:
-            envelope = open_envelope(stored.data)
-            match envelope.kind:
-                case JobRequest.KIND:
-                    self._asked[body_of(envelope, JobRequest).name] = stored.at_ms
-                case Round.KIND:
-                    verdicts = body_of(envelope, Round).verdicts
-                    self._placed.update((one.name, stored.at_ms) for one in verdicts if one.placement is not None)
-                case OutcomeSeen.KIND:
-                    self._bound(body_of(envelope, OutcomeSeen))
-                case NodesSeen.KIND:
-                    self.nodes.update(unpack_names(body_of(envelope, NodesSeen).names))
-                case _:
-                    return
-        except DecodeError:
-            return
-        self.changed.set()
-
-    def _bound(self, outcome: OutcomeSeen) -> None:
-        if outcome.state != "bound" or outcome.failures:
-            raise RuntimeError(f"{outcome.name}: {outcome.state}, {outcome.failures[:1]}")
-        self.told[outcome.name] = Times(self._asked[outcome.name], self._placed[outcome.name], outcome.at_ms)
-
-    async def until_nodes(self, count: int) -> None:
-        """Wait until so many nodes are known."""
-        async with asyncio.timeout(_DEADLINE_S):
-            while len(self.nodes) < count:
-                self.changed.clear()
-                await self.changed.wait()
-
-    async def of(self, job: str) -> Times:
-        """Wait until a job is bound."""
-        async with asyncio.timeout(_DEADLINE_S):
-            while job not in self.told:
-                self.changed.clear()
-                await self.changed.wait()
-        return self.told[job]
+            for port in ports.values():
+                await _until_ready(port)
+            yield {**self._server.pids, **{name: child.pid for name, child in children.items()}}
+        finally:
+            for child in children.values():
+                child.kill()
+                child.wait()
 
 
-def _fail(gap: object) -> None:
-    raise RuntimeError(f"history broke: {gap}")
+async def _until_ready(port: int) -> None:
+    async with asyncio.timeout(_DEADLINE_S), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == _OK:
+                        return
+            except aiohttp.ClientError:
+                pass  # it does not listen yet
+            await asyncio.sleep(_POLL_S)
+
+
+def _worked_s(pids: Mapping[str, int]) -> dict[str, float]:
+    """Seconds of a core that each process has worked so far."""
+    found = {}
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        found[name] = (int(fields[11]) + int(fields[12])) * _TICK_S
+    return found
+
+
+def _since(before: Mapping[str, float], pids: Mapping[str, int]) -> dict[str, float]:
+    return {name: after - before[name] for name, after in _worked_s(pids).items()}
 
 
 def run() -> Report:
@@ -112,71 +190,66 @@ def run() -> Report:
 
 
 async def _measure(pods: int, rounds: int) -> list[Row]:
-    made: list[float] = []
-    decided: list[float] = []
-    bound: list[float] = []
-    bare: list[float] = []
-    total: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="berth-kube-gang-") as root:
-        folder = Path(root)
-        server = KubeServer(folder / "kube", users={USER: ()})
-        async with server, admin_of(server) as admin, EmbeddedServer(folder / "nats") as nats:
-            await admin.prepare(pods * rounds, _RULES)
-            kubeconfig = server.write_kubeconfig(folder / "kubeconfig", user=USER)
-            book = await _nodes(kubeconfig)
-            async with await NatsBus.connect(nats.url, "bench", name="bench") as bus:
-                await bus.ensure_streams()
-                story = Story(bus)
-                async with _services(folder, nats.url, kubeconfig):
-                    await story.until_nodes(pods * rounds)
-                    for number in range(rounds):
-                        began_ms = time.time_ns() // 1_000_000
-                        await admin.post(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", _a_job(f"gang-{number}", pods))
-                        times = await story.of(f"job.gang-{number}")
-                        made.append(times.asked - began_ms)
-                        decided.append(times.placed - times.asked)
-                        bound.append(times.bound - times.placed)
-                        total.append(times.bound - began_ms)
-                for number in range(rounds):
-                    gang, members = await admin.gang(f"bare-{number}", pods)
-                    bare.append(1000 * await bare_s(server, book, gang, members))
-            case = f"a Job of {pods} pods, {server.version}"
-    return [
-        row(case, "Job to request: pods made and seen", "ms", made),
-        row(case, "request to placement: decided", "ms", decided),
-        row(case, "placement to last binding: bound", "ms", bound, limits=bare),
-        row(case, "bindings alone: the server's own share", "ms", bare),
-        row(case, "Job to last binding", "ms", total),
-    ]
-
-
-async def _nodes(kubeconfig: Path) -> NodeBook:
-    book = NodeBook()
-    async with await KubeApi.connect(KubeConfig(kubeconfig=kubeconfig), clock=SystemClock()) as api:
+    gangs: list[Gang] = []
+    bares: list[Bare] = []
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-kube-gang-")))
+        server = await stack.enter_async_context(KubeServer(folder / "kube", users={USER: ()}))
+        admin = await stack.enter_async_context(admin_of(server))
+        nats = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        await admin.prepare(pods * rounds, _RULES)
+        config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench", user=USER))
+        api = await stack.enter_async_context(await KubeApi.connect(config, clock=SystemClock()))
+        bus = await stack.enter_async_context(await NatsBus.connect(nats.url, "bench", name="bench"))
+        book = NodeBook()
         book.replace((await api.get("/api/v1/nodes", Listed[NodeLean])).items or [])
-    return book
+        await bus.ensure_streams()
+        seen = Pods()
+        reflecting = api.reflect(_PODS, PodLean, seen)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        watching = group.create_task(reflecting.run())
+        cell = Cell(folder, server, nats, admin, Story(bus), seen)
+        for number in range(rounds):
+            for is_ours in (number % 2 == 0, number % 2 == 1):
+                gc.collect()
+                if is_ours:
+                    gangs.append(await cell.gang(number, pods))
+                else:
+                    bares.append(await cell.bare(number, pods, book))
+        watching.cancel()
+    return _rows(f"a Job of {pods} pods, {server.version}", gangs, bares)
 
 
-@asynccontextmanager
-async def _services(folder: Path, url: str, kubeconfig: Path) -> AsyncIterator[None]:
-    """Dispatcher, inventory and binder, each a process."""
-    children = []
-    for service in ("dispatcher", "inventory", "binder"):
-        kube = "" if service == "dispatcher" else f'[kube]\nkubeconfig = "{kubeconfig}"\n'
-        path = folder / f"{service}.toml"
-        path.write_text(f'[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n{kube}')
-        command = [sys.executable, "-m", f"services.{service}", "--config", str(path)]
-        children.append(subprocess.Popen(command))  # noqa: ASYNC220, S603  # our own service, and nothing else runs yet
-    try:
-        yield
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
+def _rows(case: str, gangs: list[Gang], bares: list[Bare]) -> list[Row]:
+    limits = [bare.bound for bare in bares]
+    ratios = [bare.bound / gang.bound for gang, bare in zip(gangs, bares, strict=True)]
+    rows = [
+        row(
+            case,
+            "Job to last pod: the Job controller",
+            "ms",
+            [one.made for one in gangs],
+            limits=[one.made for one in bares],
+        ),
+        row(case, "last pod to request", "ms", [one.asked for one in gangs]),
+        row(case, "request to placement", "ms", [one.decided for one in gangs]),
+        row(case, "last pod to placement", "ms", [one.to_decision for one in gangs], target=DECISION_TARGET_MS),
+        row(case, "placement to first binding", "ms", [one.first for one in gangs]),
+        row(case, "placement to last binding", "ms", [one.bound for one in gangs], limits=limits),
+        row(case, "bindings against a bare loop", "ratio", [statistics.median(ratios)], target=TARGET, better="more"),
+        row(case, "Job to last binding", "ms", [one.total for one in gangs]),
+    ]
+    for name in gangs[0].work_s:
+        alone = [one.work_s[name] for one in bares if name in one.work_s]
+        worked = [one.work_s[name] for one in gangs]
+        rows.append(row(case, f"work of {name} while pods are bound", "s of a core", worked, limits=alone))
+    return rows
 
 
 def _a_job(name: str, pods: int) -> dict[str, object]:
+    template = a_template({})
+    template["spec"]["terminationGracePeriodSeconds"] = 0  # nobody else would end the pods of a bare loop
     return {
         "metadata": {"name": name},
-        "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": a_template({})},
+        "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": template},
     }

@@ -1,0 +1,148 @@
+"""What a bench on Kubernetes sees of a gang's way: pods by a watch of the API server, all else on the bus."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from berth.formats.kube_objects import Lean, Meta
+from berth.runtime.bus import NatsBus
+from berth.runtime.kube_port import Change
+from berth.runtime.port import Stored
+from schemas.envelope import DecodeError, body_of, open_envelope
+from schemas.facts import OutcomeSeen
+from schemas.intake import JobRequest
+from schemas.ledger import Round
+from schemas.subjects import StreamName
+
+_DEADLINE_S: Final = 150.0
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class _Spec(Lean, frozen=True):
+    node_name: str = ""
+
+
+class PodLean(Lean, frozen=True):
+    """The parts of a pod that are read here."""
+
+    metadata: Meta = Meta()
+    spec: _Spec = _Spec()
+
+
+class Pods:
+    """The pods as a watch shows them: when they came, and when they got their nodes; in ms since 1970."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._bound: dict[str, None] = {}
+        self.made_ms: list[int] = []
+        self.bound_ms: list[int] = []
+        self.changed = asyncio.Event()
+
+    def replace(self, pods: list[PodLean]) -> None:
+        """All pods."""
+        listed = {pod.metadata.name for pod in pods}
+        for name in [name for name in self._names if name not in listed]:
+            self._drop(name)
+        self.change([("ADDED", pod) for pod in pods])
+
+    def change(self, changes: list[tuple[Change, PodLean]]) -> None:
+        """Changes, oldest first."""
+        at_ms = now_ms()
+        for what, pod in changes:
+            name = pod.metadata.name
+            if what == "DELETED":
+                self._drop(name)
+                continue
+            if name not in self._names:
+                self._names[name] = None
+                self.made_ms.append(at_ms)
+            if pod.spec.node_name and name not in self._bound:
+                self._bound[name] = None
+                self.bound_ms.append(at_ms)
+        self.changed.set()
+
+    def _drop(self, name: str) -> None:
+        self._names.pop(name, None)
+        self._bound.pop(name, None)
+
+    @property
+    def count(self) -> int:
+        """Pods that there are."""
+        return len(self._names)
+
+    def forget_times(self) -> None:
+        """Note times anew."""
+        self.made_ms.clear()
+        self.bound_ms.clear()
+
+    async def until_count(self, count: int) -> None:
+        """Wait until there are so many pods."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while self.count != count:
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def until_bound(self, count: int) -> None:
+        """Wait until so many pods have got nodes since :meth:`forget_times`."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while len(self.bound_ms) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Story:
+    """What the bus says of jobs; times in ms since 1970."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self.asked: dict[str, int] = {}
+        self.placed: dict[str, int] = {}
+        self.bound: dict[str, int] = {}
+        self.changed = asyncio.Event()
+        for stream in (StreamName.INTAKE, StreamName.LEDGER, StreamName.FACTS):
+            bus.follow(stream, on_message=self._take, on_gap=_fail)
+
+    def _take(self, stored: Stored) -> None:
+        try:
+            envelope = open_envelope(stored.data)
+            match envelope.kind:
+                case JobRequest.KIND:
+                    self.asked[body_of(envelope, JobRequest).name] = stored.at_ms
+                case Round.KIND:
+                    verdicts = body_of(envelope, Round).verdicts
+                    self.placed.update((one.name, stored.at_ms) for one in verdicts if one.placement is not None)
+                case OutcomeSeen.KIND:
+                    self._bound(body_of(envelope, OutcomeSeen))
+                case _:
+                    return
+        except DecodeError:
+            return
+        self.changed.set()
+
+    def _bound(self, outcome: OutcomeSeen) -> None:
+        if outcome.state != "bound" or outcome.failures:
+            raise RuntimeError(f"{outcome.name}: {outcome.state}, {outcome.failures[:1]}")
+        self.bound[outcome.name] = outcome.at_ms
+
+    async def until_placed(self, job: str) -> None:
+        """Wait until a job has its nodes."""
+        await self._until(job, self.placed)
+
+    async def until_bound(self, job: str) -> None:
+        """Wait until a job is bound."""
+        await self._until(job, self.bound)
+
+    async def _until(self, job: str, told: Mapping[str, int]) -> None:
+        async with asyncio.timeout(_DEADLINE_S):
+            while job not in told:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def _fail(gap: object) -> None:
+    raise RuntimeError(f"history broke: {gap}")
