@@ -3,11 +3,12 @@
 A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from berth.core.ledger import Holding
+from berth.core.ledger import Holding, PodShare, pods_of
 from berth.core.picking import ids_of
 from berth.core.state import State
 from schemas.columns import pack_names, unpack, unpack_names
@@ -69,7 +70,9 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     if part is not None:
         found.releases.append(part)
         return True
-    return not (holding.ending or holding.foreign) and _must_end(state, holding, seen, outcome, found)
+    if holding.foreign:
+        return seen is not None and _adopt_anew(state, holding, seen, found)
+    return not holding.ending and _must_end(state, holding, seen, outcome, found)
 
 
 def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
@@ -155,13 +158,55 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
     fact = state.pods.get(key) if key is not None else None
     if fact is None or fact.uid != uid or not fact.phase or all(phase in _ENDED for phase in fact.phase):
         return False
-    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, _placement_of(state, fact, found)))
+    placement = _placement_of(state, fact, found)
+    _note_short(state, fact, pods_of(placement))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, placement))
     return True
 
 
-def _placement_of(state: State, fact: PodsSeen, found: Due) -> Placement:
-    """Placement of pods as they were found: without those that have ended, and without chips that others own."""
+def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:
+    """Adopt pods of another scheduler once more when they hold other chips now, as far as nobody else owns those."""
+    owned = state.owned(holding.key)
+    placement = _placement_of(state, fact, found, owned)
+    pods = pods_of(placement)
+    _note_short(state, fact, pods)
+    if _held_by(pods) == _held_by(owned):
+        return False
+    found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
+    return True
+
+
+def _held_by(pods: Iterable[PodShare]) -> list[tuple[str, int, int, int]]:
+    return [
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib)
+        for pod in pods
+        if pod.mask or pod.cpu_milli or pod.memory_mib
+    ]
+
+
+def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
+    """Note whether pods of another scheduler hold chips that are somebody else's, for when these are given back."""
+    rows = zip(fact.phase, unpack(fact.chips, 8), pods, strict=True)
+    if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in _ENDED):
+        state.short[fact.uid] = None
+    else:
+        state.short.pop(fact.uid, None)
+
+
+def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodShare] = ()) -> Placement:
+    """Placement of pods as they were found: without those that have ended, and without chips that others own.
+
+    Args:
+        state: The cell.
+        fact: The pods.
+        found: What the same record adopts before.
+        owned: What the pods own already.
+    """
     names = unpack_names(fact.nodes)
+    own: dict[str, int] = {}
+    for pod in owned:
+        own[pod.node] = own.get(pod.node, 0) | pod.mask
     claimed = {
         (node, chip)
         for adoption in found.adoptions
@@ -174,7 +219,7 @@ def _placement_of(state: State, fact: PodsSeen, found: Due) -> Placement:
         node = names[index]
         ids: list[int] = []
         if phase not in _ENDED:
-            mine = mask & ~state.held(node)
+            mine = mask & ~(state.held(node) & ~own.get(node, 0))
             ids = [chip for chip in ids_of(mine) if (node, chip) not in claimed]
             claimed.update((node, chip) for chip in ids)
             runs.append(Run(1, len(ids), fact.cpu_milli, fact.memory_mib))

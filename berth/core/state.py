@@ -80,6 +80,8 @@ class State:
         self._owns = owns
         self.foreign: dict[str, JobKey] = {}
         """Pods of other schedulers, by the uid of their gang."""
+        self.short: dict[str, None] = {}
+        """Gangs (uid) of other schedulers of which some chips belong to somebody else."""
         self._latest = False
         self._subject = ""
         self._subjects_of: dict[JobKey, dict[str, None]] = {}
@@ -144,14 +146,16 @@ class State:
         folded = self.fold.apply(sequence, open_envelope(data))
         if self._owns is not None:
             self._forget_idle(folded.gangs)
-        for holding in folded.taken:
-            self._take(holding)
-        for holding, ranks in folded.freed:
-            self._free(holding, ranks)
         for holding in folded.given_back:
             self._give_back(holding)
+        for holding, ranks in folded.freed:
+            self._free(holding, ranks)
+        for holding in folded.taken:  # last: what was adopted anew was given back by the same record
+            self._take(holding)
         if self._owns is None:
             self._touch(folded.gangs)
+            if folded.given_back or folded.freed:
+                self.touched.update(self.short)
         return folded
 
     def _touch(self, gangs: Iterable[GangRecord]) -> None:
@@ -220,6 +224,7 @@ class State:
         self.nodes_seq = dump.nodes_seq
         if self._owns is None:
             self.touched.update(dict.fromkeys(self.fold.gangs))
+            self.touched.update(dict.fromkeys(self.foreign))
         else:
             self._forget_idle(list(self.fold.gangs.values()))
 

@@ -307,6 +307,33 @@ def test_what_others_own_is_not_adopted_and_two_strangers_do_not_get_one_chip() 
     assert adopted == {"one": [(1,), (0,)], "two": [(2,)]}
 
 
+def test_a_stranger_whose_chips_turn_out_to_be_others_is_adopted_anew_in_one_record() -> None:
+    life = Life()
+    life.fact(foreign("one", ("c", 0b11, P.RUNNING)), "pod.other.one")
+    life.carry_out()
+    life.fact(foreign("one", ("c", 0b110, P.RUNNING)), "pod.other.one")
+    found = life.carry_out()
+    assert found.releases == [Release("one", 0, "vanished")]
+    assert [adoption.placement.chips_by_rank() for adoption in found.adoptions] == [[(1, 2)]]
+    assert not life.due()
+    assert [pod.mask for pod in life.state.owned(("one", 0))] == [0b110]
+    check(life.state)
+
+
+def test_a_stranger_gets_the_chips_that_its_rival_gives_back() -> None:
+    life = Life()  # owns chip 0 of a and b
+    life.fact(foreign("one", ("a", 0b11, P.RUNNING)), "pod.other.one")
+    life.carry_out()
+    assert [pod.mask for pod in life.state.owned(("one", 0))] == [0b10]
+    assert not life.due()
+    life.pods(P.SUCCEEDED, P.SUCCEEDED)
+    life.carry_out()
+    life.carry_out()
+    assert [pod.mask for pod in life.state.owned(("one", 0))] == [0b11]
+    assert not life.due()
+    check(life.state)
+
+
 def test_pods_that_have_ended_are_adopted_without_chips_or_not_at_all() -> None:
     life = Life()
     life.fact(foreign("half", ("c", 0b1, P.FAILED), ("c", 0b1, P.RUNNING)), "pod.other.half")
