@@ -18,7 +18,7 @@ _SWAPPED: Final = gauge(
     "nodesim_swapped_pods", "Pods that got other chips than those of their annotation since the start; likewise."
 )
 _ADMISSION_ERRORS: Final = gauge(
-    "nodesim_admission_errors", "Pods for which the device plug-in found no annotation since the start; likewise."
+    "nodesim_unadmitted_pods", "Pods for which the device plug-in found no annotation since the start; likewise."
 )
 
 
