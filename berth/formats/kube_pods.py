@@ -17,6 +17,8 @@ from berth.formats.pod_annotations import RESOURCE_PREFIX
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
 from schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
 
+GATED: Final = "waits for scheduling gate"
+"""Words between the name of a pod and that of the gate that it waits for."""
 Amounts: TypeAlias = Mapping[str, str | int | float]
 
 _MIB: Final = 1 << 20

@@ -12,6 +12,7 @@ import msgspec
 
 from berth.formats.kube_events import EventType, Involved, events_path, new_event, repeated, rfc3339
 from berth.formats.kube_objects import Lean, Meta
+from berth.formats.kube_pods import GATED
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube_port import Api, RefusedError
@@ -37,6 +38,8 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
 _GONE: Final = frozenset({404, 409, 422})
 """Answers when who was to be told is gone, or another object has the name: absent, conflict, uid cannot change."""
 _UNSCHEDULABLE: Final = "Unschedulable"
+_SCHEDULING_GATED: Final = "SchedulingGated"
+"""What the API server says of a pod with gates: it is not short of room, so nobody need add nodes for it."""
 
 
 class _Named(Lean, frozen=True):
@@ -141,10 +144,11 @@ class NoticeLoop:
 
     async def _condition(self, told: Told) -> None:
         now = rfc3339(self._clock.now_ms())
+        is_gated = f"pod {told.pod} {GATED} " in told.word.sentence
         condition = {
             "type": "PodScheduled",
             "status": "False",
-            "reason": _UNSCHEDULABLE,
+            "reason": _SCHEDULING_GATED if is_gated else _UNSCHEDULABLE,
             "message": told.word.sentence,
             "lastTransitionTime": now,
         }

@@ -2,11 +2,12 @@
 
 Each gang has one *word* at a time: it waits and why, it is held and why, it was turned away and why, or it is placed. A word is
 written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new sentence of the same
-kind waits for a while, since numbers in it change all the time.
+kind waits for a while, since numbers in it change all the time; a few that differ in more than numbers do not.
 
 Source: specification, Kubernetes contracts, section H9.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -19,6 +20,9 @@ JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""
 Kind = Literal["waiting", "held", "rejected", "failed", "placed"]
 
+_NUMBER: Final = re.compile(r"\d+")
+_AT_ONCE_MAX: Final = 3
+"""Sentences that differ in more than numbers and are told at once, in the time that others wait."""
 _STATUSES_MAX: Final = 10_000
 """Statuses that are kept for jobs whose pods are not known yet, the newest."""
 _TELLING: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
@@ -54,6 +58,8 @@ class _Job:
     members: MembersSeen
     word: Word | None = None
     at_s: float = 0.0
+    at_once: int = 0
+    """Sentences of the same kind that were told at once, one after another."""
     event: bool = False
     pods: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
@@ -139,6 +145,10 @@ class Notices:
     def _is_early(self, name: JobName, job: _Job, word: Word, now_s: float) -> bool:
         """Whether a word has to wait because one like it was written just now."""
         if job.word is None or job.event or job.word.kind != word.kind or now_s >= job.at_s + self._again_s:
+            job.at_once = 0
+            return False
+        if job.at_once < _AT_ONCE_MAX and _shape(job.word) != _shape(word):
+            job.at_once += 1
             return False
         self._later_s[name] = job.at_s + self._again_s
         return True
@@ -174,6 +184,11 @@ class Notices:
     def wait_s(self, now_s: float) -> float | None:
         """How long until something has waited long enough; None when nothing waits for time."""
         return max(0.0, min(self._later_s.values()) - now_s) if self._later_s else None
+
+
+def _shape(word: Word) -> str:
+    """A sentence without its numbers."""
+    return _NUMBER.sub("#", word.sentence)
 
 
 def _words(status: JobStatus) -> dict[str, Word]:

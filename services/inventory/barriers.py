@@ -5,9 +5,11 @@ from typing import Final
 from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_owners import OwnerKey
 from berth.formats.workloads import GangKey
+from services.inventory.requests import unix_ms
 
 NOT_LET_IN: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that wait to be let in."""
+_JUDGED_MS: Final = 5_000
 _MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
 
 
@@ -21,6 +23,16 @@ def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
         return ""
     told = (item.message for item in group.status.conditions or () if item.type == "Unschedulable")
     return f"PodGroup is Pending: {next((text for text in told if text), 'not admitted yet')}"
+
+
+def judged_by_ms(group: PodGroup | None, now_ms: int) -> int:
+    """Until when nothing need be said of a new PodGroup's pods: it is let in, or told why not, in a moment; 0 for now."""
+    if group is None or group.status.phase not in NOT_LET_IN:
+        return 0
+    if any(item.type == "Unschedulable" for item in group.status.conditions or ()):
+        return 0
+    made_ms = unix_ms(group.metadata.creation_timestamp)
+    return made_ms + _JUDGED_MS if made_ms <= now_ms < made_ms + _JUDGED_MS else 0
 
 
 def taken_back(group: PodGroup | None) -> str:

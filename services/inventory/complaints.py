@@ -33,15 +33,26 @@ class Complaints:
         config: Settings.
         chores: Does the calls.
         reason: Reason of the events, one word in camel case.
+        is_fault: Something is wrong with the objects, so it is logged and counted too; false: they only wait.
     """
 
-    def __init__(self, api: Api, clock: Clock, config: InventoryConfig, chores: Chores, *, reason: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        config: InventoryConfig,
+        chores: Chores,
+        *,
+        reason: str,
+        is_fault: bool = True,
+    ) -> None:
         self._api = api
         self._clock = clock
         self._apart_ms = round(config.event_apart_s * _MS)
         self._tries_max = config.call_tries_max
         self._chores = chores
         self._reason = reason
+        self._is_fault = is_fault
         self._known: dict[str, str] = {}
         self._unsaid: dict[str, Involved] = {}
         """Objects of which something new is to be said once the last Event about them is old enough."""
@@ -78,8 +89,9 @@ class Complaints:
             if self._known.get(key) == sentence:
                 continue
             found = involved(key)
-            metrics.PROBLEMS.labels(found.kind if found is not None else "").inc()
-            self._log.warning("object is wrong", about=key, reason=sentence)
+            if self._is_fault:
+                metrics.PROBLEMS.labels(found.kind if found is not None else "").inc()
+                self._log.warning("object is wrong", about=key, reason=sentence)
             if found is not None:
                 self._unsaid[key] = found
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from berth.formats.gang_minimum import Minimum, minimum
 from berth.formats.kube_objects import PodGroup
+from berth.formats.kube_pods import GATED
 from berth.formats.owner_facts import OwnerFacts
 from services.inventory.parts import Gang, Member
 from services.inventory.requests import wrong_annotation
@@ -24,7 +25,7 @@ class Around:
         group: Its Volcano PodGroup.
         facts: What its owner says; None when it was not looked up, or is not there.
         barrier: Why nothing may be requested yet: a sentence; empty when it may.
-        is_reading: Its owner is being read for the first time.
+        is_reading: Its owner is being read for the first time, or its PodGroup has not been judged yet.
         is_old: What its owner said is too old for a first request, and is being read again.
         again_ms: When the owner is read again while the gang is short of pods; None when nothing is to be read.
     """
@@ -239,7 +240,7 @@ def _mixed(chosen: Sequence[Member]) -> str:
 def _reason(member: Member) -> str:
     """Why one pod cannot be requested."""
     if member.gate:
-        return f"pod {member.name} waits for scheduling gate {member.gate}"
+        return f"pod {member.name} {GATED} {member.gate}"
     return f"pod {member.name} {member.ask.wrong}" if member.ask.wrong else ""
 
 

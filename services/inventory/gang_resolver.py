@@ -12,7 +12,7 @@ from berth.formats.workloads import GangKey, base_name, digest, group_owner
 from schemas.facts import JobSeen, MembersSeen, Owner
 from schemas.intake import JobCancel, JobRequest
 from schemas.status import JobStatus
-from services.inventory.barriers import barrier_of_group, taken_back, unreadable
+from services.inventory.barriers import barrier_of_group, judged_by_ms, taken_back, unreadable
 from services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
 from services.inventory.gang_parts import dissolve, fill, see_pods, settle_parts, unassigned
 from services.inventory.gang_plan import Around, Plan, is_fresh, plan
@@ -69,6 +69,11 @@ class Resolver:
         if holder is not None and holder.uid == status.uid:
             holder.is_over = status.phase in OVER
 
+    def is_open(self, name: Name, uid: str) -> bool:
+        """Whether a job was made here and is not over."""
+        holder = self._holders.get(name)
+        return holder is not None and holder.uid == uid and not holder.is_over
+
     def settle(self, gang: Gang, group: PodGroup | None, now_ms: int) -> list[Effect]:
         """What is to be done for a gang.
 
@@ -107,8 +112,11 @@ class Resolver:
         self.lookups.use(gang.key, look)
         looked = self.lookups.looked(gang.key, now_ms)
         barrier = barrier_of_group(gang.key, group)
+        judged_ms = judged_by_ms(group, now_ms)
+        if judged_ms:
+            gang.due(judged_ms)
         if look is None:
-            return Around(group, barrier=barrier), []
+            return Around(group, barrier=barrier, is_reading=bool(judged_ms)), []
         is_old = looked.is_old and is_fresh(gang)
         looks: list[Effect] = []
         if (is_old or not looked.is_known) and unassigned(gang):
@@ -121,7 +129,7 @@ class Resolver:
                 group,
                 looked.facts,
                 barrier=barrier,
-                is_reading=not looked.is_known and not barrier,
+                is_reading=bool(judged_ms) or (not looked.is_known and not barrier),
                 is_old=is_old,
                 again_ms=self.lookups.again_ms(looked) if looked.is_known and not looked.is_old else None,
             ),
@@ -212,7 +220,8 @@ class Resolver:
         wanted = {
             name: members_of(part, owner=owner, podgroup=podgroup, at_ms=now_ms) for name, part in gang.parts.items()
         }
-        waiting = [([member], why, False) for member, why in found.held_alone]
+        is_alone = gang.key.kind == "pod"
+        waiting = [([member], why, is_alone) for member, why in found.held_alone]
         if found.held is not None:
             waiting.insert(0, (*found.held, True))
         for members, why, may_be_base in waiting:

@@ -50,6 +50,8 @@ class Gangs:
         self._restored: dict[Name, tuple[MembersSeen, JobSeen | None]] = {}
         self._early: list[JobSeen | JobStatus | OutcomeSeen] | None = []
         """What was noted before the first :meth:`settle`, when requests are given to their gangs; None after that."""
+        self._podless: dict[Name, MembersSeen] | None = {}
+        """What was told of requests without pods, until they are given to their gangs; None after that."""
 
     def restore(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Take back what was told before the start; all of it before the first :meth:`settle`, in any order with the rest.
@@ -60,9 +62,12 @@ class Gangs:
         """
         if job is not None:
             self._resolver.note_job(job)
-        if not seen.pod_uids:
-            return
         name = (seen.namespace, seen.job)
+        if not seen.pod_uids:
+            if self._podless is not None and self._early is not None and job is not None:
+                self._podless[name] = seen
+                self._early.append(job)
+            return
         self._resolver.told[name] = seen
         self._restored[name] = (seen, job)
 
@@ -129,10 +134,10 @@ class Gangs:
         if self._early is not None:
             self._early.append(seen)
         gang = self._gang_named(seen.namespace, seen.name)
-        if gang is None:
-            return
-        part = gang.parts.get(seen.name)
-        if part is not None and part.note_job(seen):
+        part = gang.parts.get(seen.name) if gang is not None else None
+        if gang is None or part is None:
+            self._take_up(seen)
+        elif part.note_job(seen):
             self._touch(gang.key)
 
     def note_status(self, status: JobStatus) -> None:
@@ -184,6 +189,11 @@ class Gangs:
     def told(self, namespace: str, name: str) -> MembersSeen | None:
         """What was told last under a name."""
         return self._resolver.told.get((namespace, name))
+
+    def has_pods(self, namespace: str, name: str) -> bool:
+        """Whether a PodGroup has pods."""
+        gang = self._gangs.get(GangKey("podgroup", namespace, name))
+        return gang is not None and bool(gang.members)
 
     def group_uid(self, namespace: str, name: str) -> str:
         """Uid of a PodGroup; empty when it is not there."""
@@ -248,6 +258,23 @@ class Gangs:
             self._foreign_pods[group] = self._foreign_pods.get(group, 0) + 1
             self._groups.touch(group)
 
+    def _take_up(self, job: JobSeen) -> None:
+        """A request that nobody remembers: its pods vanished, and then so did who was to take it back in time."""
+        name = (job.namespace, job.name)
+        if self._early is not None or job.state != "accepted" or not self._resolver.is_open(name, job.uid):
+            return
+        if self._podless is None:
+            seen = MembersSeen(job.namespace, job.name, job.uid)
+        elif name in self._podless and self._podless[name].uid == job.uid:
+            seen = self._podless[name]
+        else:
+            return  # its pods may be there: they are asked for anew, under the same uid
+        key = GangKey("podgroup", job.namespace, seen.podgroup) if seen.podgroup else GangKey(_LOST, *name)
+        gang = self._gang(key)
+        gang.parts[job.name] = part_from(seen, job, gang, is_first=False)
+        self._resolver.names[name] = gang.key
+        self._touch(gang.key)
+
     def _gang(self, key: GangKey) -> Gang:
         gang = self._gangs.get(key)
         if gang is None:
@@ -296,3 +323,4 @@ class Gangs:
                     self.note_status(note)
                 case OutcomeSeen():
                     self.note_outcome(note)
+        self._podless = None

@@ -22,7 +22,6 @@ from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
-from schemas.intake import JobRequest
 from schemas.status import JobStatus
 from services.inventory import metrics
 from services.inventory.chores import Chore, Chores
@@ -30,6 +29,7 @@ from services.inventory.complaints import Complaints
 from services.inventory.config import InventoryConfig
 from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
 from services.inventory.gangs import Gangs
+from services.inventory.group_notes import GroupNotes
 from services.inventory.groups import Capacity
 from services.inventory.nodes import Nodes
 from services.inventory.outlet import Letter, Outlet
@@ -75,9 +75,12 @@ class Loop:
         self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesInvalid")
         self._about_health = Complaints(api, clock, config, self.chores, reason="HealthSuspect")
         self._about_jobs = Complaints(api, clock, config, self.chores, reason="FormAssumed")
+        self._about_groups = Complaints(api, clock, config, self.chores, reason="EnqueueFailed", is_fault=False)
         self._complaints = (
             self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
+            self._about_groups,
         )  # fmt: skip
+        self._waiting = GroupNotes()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
         self._remarks = Remarks()
@@ -133,6 +136,7 @@ class Loop:
         """Take all PodGroups."""
         listed = {(group.metadata.namespace, group.metadata.name) for group in groups}
         for namespace, name in sorted(self._groups - listed):
+            self._waiting.drop(namespace, name)
             self.gangs.drop_group(namespace, name)
         for group in groups:
             self.gangs.set_group(group)
@@ -145,6 +149,7 @@ class Loop:
             key = (group.metadata.namespace, group.metadata.name)
             if change == "DELETED":
                 self._groups.discard(key)
+                self._waiting.drop(*key)
                 self.gangs.drop_group(*key)
             else:
                 self._groups.add(key)
@@ -201,8 +206,7 @@ class Loop:
 
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Take up what an earlier run said of a request's pods."""
-        if seen.rank or seen.hold:
-            self.gangs.restore(seen, job)
+        self.gangs.restore(seen, job)
 
     # What is said.
 
@@ -281,7 +285,8 @@ class Loop:
                     self._remarks.drop(seen.namespace, seen.job)
                 self._letters.append(Letter(subjects.fact_member(seen.namespace, seen.job), seen))
             case Publish(request):
-                self._remark(request)
+                told = self.gangs.told(request.namespace, request.name)
+                self._remarks.judge(request, told, self.gangs.group_uid)
                 self._letters.append(Letter(subjects.intake_request(request.namespace, request.name), request))
             case Withdraw(cancel):
                 self._letters.append(Letter(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
@@ -290,6 +295,7 @@ class Loop:
                     Chore(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
                 )
             case SetGroup():
+                self._waiting.see(effect, has_pods=self.gangs.has_pods(effect.namespace, effect.name))
                 self.chores.put(
                     Chore(
                         ("group", effect.namespace, effect.name),
@@ -301,11 +307,6 @@ class Loop:
                 )
             case _:
                 assert_never(effect)
-
-    def _remark(self, request: JobRequest) -> None:
-        members = self.gangs.told(request.namespace, request.name)
-        group = members.podgroup if members is not None else ""
-        self._remarks.judge(request, members, group_uid=self.gangs.group_uid(request.namespace, group))
 
     async def _post(self) -> bool:
         """Store members, requests and cancels in order; whether all were stored."""
@@ -359,6 +360,7 @@ class Loop:
         self._about_nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
         suspect = {name: reason for found in self._suspect.values() for name, reason in found.items()}
         self._about_health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._about_groups.look(self._waiting.sentences, self._waiting.involved)
         self._about_jobs.look(self._remarks.sentences, self._remarks.involved)
         self._about_pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}

@@ -244,7 +244,10 @@ class Pods:
         return self._told(key, chosen, gang.attempts[chosen], now_ms)
 
     def _chosen(self, key: JobKey, gang: _Gang) -> AttemptKey | None:
-        """The attempt that the subject tells of: the one last said while it lives, else the newest with pods."""
+        """The attempt that the subject tells of: the one last said while it lives, else the newest with pods.
+
+        Pods that came and went since the last word count: their chips are to be given back.
+        """
         said = None if gang.said is None else (gang.said.uid, gang.said.attempt)
         if said in gang.attempts and gang.attempts[said].is_live and self._stands(key, said) == "own":
             return said
@@ -257,7 +260,7 @@ class Pods:
         owned = [
             found
             for found, attempt in gang.attempts.items()
-            if (attempt.pods or found == said) and self._stands(key, found) == "own"
+            if (attempt.pods or attempt.gone or found == said) and self._stands(key, found) == "own"
         ]
         return max(owned, key=age) if owned else said
 

@@ -1,5 +1,7 @@
 """What is to be said of requests that are taken although something in them is unknown: of each object once. Pure."""
 
+from collections.abc import Callable
+
 from berth.core.forms import FormChoice
 from berth.core.jobs import requested_form
 from berth.formats.kube_events import Involved
@@ -19,13 +21,13 @@ class Remarks:
         """Requests for which a sentence holds."""
         self._key_of: dict[tuple[str, str], str] = {}
 
-    def judge(self, request: JobRequest, members: MembersSeen | None, *, group_uid: str) -> None:
+    def judge(self, request: JobRequest, members: MembersSeen | None, group_uid: Callable[[str, str], str]) -> None:
         """Look at a request that is made.
 
         Args:
             request: The request.
             members: Its pods, as they are told.
-            group_uid: Uid of its PodGroup, if it has one.
+            group_uid: Tells the uid of a PodGroup by namespace and name; empty when it is not there.
         """
         job = (request.namespace, request.name)
         self.drop(*job)
@@ -34,7 +36,7 @@ class Remarks:
         chosen = requested_form(request)
         if not isinstance(chosen, FormChoice) or not chosen.is_guess:
             return
-        about = _involved(members, group_uid)
+        about = _involved(members, group_uid(members.namespace, members.podgroup))
         key = f"{about.kind} {about.namespace}/{about.name} {about.uid}"
         self._about[key] = about
         self._key_of[job] = key

@@ -299,3 +299,21 @@ async def test_nothing_is_written_where_the_rate_is_nought() -> None:
     world.say("waiting", "no room")
     await world.loop.run()
     assert world.kube.calls == []
+
+
+def test_a_few_sentences_that_differ_in_more_than_numbers_are_told_at_once() -> None:
+    book = Book()
+    book.say("waiting", "7 of 8")
+    book.written()
+    for words in ("cordoned 1", "faulty 2", "no room 3"):
+        book.now_s += 1
+        book.say("waiting", words)
+        assert {sentence for _, _, sentence in book.written()} == {words}
+    book.now_s += 1
+    book.say("waiting", "no room 4")
+    book.say("waiting", "something else")
+    assert book.written() == []
+    book.now_s += 300
+    assert {sentence for _, _, sentence in book.written()} == {"something else"}
+    book.say("waiting", "at once again")
+    assert {sentence for _, _, sentence in book.written()} == {"at once again"}
