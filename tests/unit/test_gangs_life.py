@@ -287,6 +287,50 @@ def test_a_request_whose_pods_went_while_nobody_looked_is_taken_back() -> None:
     assert after.members[BASE].pods == []
 
 
+@pytest.mark.parametrize("chips_first", [True, False])
+def test_a_request_whose_pods_are_known_to_be_gone_is_taken_back_after_a_restart(*, chips_first: bool) -> None:
+    world = requested()
+    for index in range(4):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    world.settle(after_s=10)
+    assert world.members[BASE].pods == []
+    after = restarted(world)
+    if chips_first:
+        after.status(BASE, "placed")
+    after.settle()
+    if not chips_first:
+        after.status(BASE, "placed")
+        after.settle()
+    assert after.withdrawn == []
+    after.settle(after_s=30)
+    assert after.withdrawn == [(BASE, world.requests[BASE].uid, "its pods are gone")]
+    after.status(BASE, "cancelled")
+    assert after.settle(after_s=60) == []
+
+
+def test_a_request_that_is_accepted_when_nobody_remembers_it_is_taken_back() -> None:
+    world = requested()
+    after = GangWorld()
+    after.requests = dict(world.requests)
+    after.settle()
+    after.verdict(BASE)
+    after.settle()
+    after.settle(after_s=30)
+    assert [name for name, _, _ in after.withdrawn] == [BASE]
+
+
+@pytest.mark.parametrize("phase", ["succeeded", "cancelled", "failed"])
+def test_a_request_that_is_over_and_has_no_pods_is_not_taken_up(phase: Any) -> None:  # noqa: ANN401
+    world = requested()
+    for index in range(4):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    world.settle()
+    after = restarted(world)
+    after.status(BASE, phase)
+    assert after.settle() == []
+    assert after.settle(after_s=60) == []
+
+
 def test_a_cancelled_request_stays_cancelled_after_a_restart() -> None:
     world = requested()
     world.status(BASE, "cancelled")
