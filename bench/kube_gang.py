@@ -48,7 +48,10 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Gang(NamedTuple):
-    """How long the parts of one gang's way took, in ms, and how many seconds of a core each process worked for the last."""
+    """How long the parts of one gang's way took, in ms, and how many seconds of a core each process worked.
+
+    ``before_s`` is their work until the placement, ``work_s`` that from there to the last binding.
+    """
 
     made: float
     asked: float
@@ -56,6 +59,7 @@ class Gang(NamedTuple):
     first: float
     bound: float
     total: float
+    before_s: dict[str, float]
     work_s: dict[str, float]
 
     @property
@@ -100,10 +104,11 @@ class Cell:
         name, story = f"job.gang-{number}", self._story
         async with self._services() as pids:
             self._pods.forget_times()
+            start = _worked_s(pids)
             began_ms = now_ms()
             await self._admin.post(_JOBS, _a_job(f"gang-{number}", pods))
             await story.until_placed(name)
-            before = _worked_s(pids)
+            before_s, before = _since(start, pids), _worked_s(pids)
             await story.until_bound(name)
             work_s = _since(before, pids)
             await self._pods.until_bound(pods)
@@ -116,6 +121,7 @@ class Cell:
             first=self._pods.bound_ms[0] - placed_ms,
             bound=bound_ms - placed_ms,
             total=bound_ms - began_ms,
+            before_s=before_s,
             work_s=work_s,
         )
 
@@ -128,7 +134,7 @@ class Cell:
         await self._pods.until_count(there + pods)
         made = self._pods.made_ms[-1] - began_ms
         gang, members = await self._admin.gang_of_job(name)
-        pids = self._server.pids
+        pids = {**self._server.pids, "binder": os.getpid()}  # the loop stands for the binder
         before = _worked_s(pids)
         took_s = await bare_s(self._server, book, gang, members)
         work_s = _since(before, pids)
@@ -239,10 +245,15 @@ def _rows(case: str, gangs: list[Gang], bares: list[Bare]) -> list[Row]:
         row(case, "bindings against a bare loop", "ratio", [statistics.median(ratios)], target=TARGET, better="more"),
         row(case, "Job to last binding", "ms", [one.total for one in gangs]),
     ]
+    for name in SERVICES:
+        worked = [one.before_s[name] for one in gangs]
+        rows.append(row(case, f"work of {name} until the placement", "s of a core", worked))
     for name in gangs[0].work_s:
         alone = [one.work_s[name] for one in bares if name in one.work_s]
         worked = [one.work_s[name] for one in gangs]
         rows.append(row(case, f"work of {name} while pods are bound", "s of a core", worked, limits=alone))
+    worked, alone = ([sum(one.work_s.values()) for one in some] for some in (gangs, bares))
+    rows.append(row(case, "work of all while pods are bound", "s of a core", worked, limits=alone))
     return rows
 
 
