@@ -59,13 +59,20 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
         if job.state == "cancelled":
             return "cancelled", job.reason
         failed = gang is not None and gang.attempt > 1 and gang.refusal is None
-        return "waiting", "its pods could not be bound; it is placed anew" if failed else ""
+        return "waiting", _anew(state, key, job.uid) if failed else ""
     if gang.is_over:
         words = {"vanished": "its pods are gone", "failed": "" if gang.refusal else "a pod failed"}
         return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
     if gang.phase == "ending":
         return "ending", "its pods are being deleted"
     return _placed_phase(state, key, job.uid, gang.attempt), ""
+
+
+def _anew(state: State, key: JobKey, uid: str) -> str:
+    """Why a job waits whose last attempt was undone."""
+    outcome = state.outcomes.get(key)
+    failure = outcome.failures[0].reason if outcome is not None and outcome.uid == uid and outcome.failures else ""
+    return f"its pods could not be bound{f' ({failure})' if failure else ''}; it is placed anew"
 
 
 def _placed_phase(state: State, key: JobKey, uid: str, attempt: int) -> Phase:

@@ -143,7 +143,7 @@ class KubeCluster:
             raise PoisonError(str(error)) from error
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
-        self._await_members(progress, [rank for rank in todo if rank not in members])
+        self._await_members(gang, progress, [rank for rank in todo if rank not in members], members)
         if crew is not None and not self._gives_up(progress):
             ready, wait_s = self._ready(gang, progress, members, todo)
             await self._bind_all(gang, progress, crew, ready)
@@ -164,7 +164,15 @@ class KubeCluster:
         """Whether no more pods are to be bound."""
         return bool(progress.failures) and self._config.partial == "undo"
 
-    def _await_members(self, progress: _Progress, missing: list[int]) -> None:
+    def _fail(self, gang: Gang, progress: _Progress, rank: int, reason: str, member: Member) -> None:
+        """A rank cannot be bound: note why, and tell it of its pod."""
+        progress.failures[rank] = reason
+        if len(progress.failures) <= _EVENTS_MAX:
+            self._tell(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
+
+    def _await_members(
+        self, gang: Gang, progress: _Progress, missing: list[int], members: Mapping[int, Member]
+    ) -> None:
         """Fail ranks for which there is no pod for too long.
 
         Raises:
@@ -175,8 +183,13 @@ class KubeCluster:
         left_s = progress.began_s + self._config.members_wait_s - self._clock.monotonic_s()
         if left_s > 0:
             raise NotYetError(f"{len(missing)} ranks have no pod yet", retry_after_s=left_s)
-        for rank in missing:
+        failed = [rank for rank in missing if rank not in progress.failures]
+        for rank in failed:
             progress.failures[rank] = f"no pod has stood for this rank for {self._config.members_wait_s:g} s"
+        other = next(iter(members.values()), None)
+        if failed and other is not None:
+            why = f"no pod has stood for rank {failed[0]} of the gang for {self._config.members_wait_s:g} s"
+            self._tell(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
 
     def _ready(
         self, gang: Gang, progress: _Progress, members: Mapping[int, Member], todo: Iterable[int]
@@ -189,7 +202,8 @@ class KubeCluster:
                 continue
             card = self.nodes.get(progress.nodes[rank])
             if card is None:
-                progress.failures[rank] = f"node {progress.nodes[rank]} is not there any more"
+                why = f"node {progress.nodes[rank]} is not there any more"
+                self._fail(gang, progress, rank, why, members[rank])
                 continue
             pod = _Pod(rank, members[rank], card, card.devices())
             slot = self._slot(gang, progress.chips[rank], pod)
@@ -197,7 +211,7 @@ class KubeCluster:
                 progress.turns.pop(rank, None)
                 ready.append(pod)
                 continue
-            left_s = self._wait_for(slot, gang, progress, rank)
+            left_s = self._wait_for(slot, gang, progress, pod)
             if left_s > 0:
                 wait_s = left_s if wait_s is None else min(wait_s, left_s)
         return ready, wait_s
@@ -210,18 +224,20 @@ class KubeCluster:
             return None  # an earlier run bound it
         return Slot(pod.card.name, gang.placement.resource, len(chips))
 
-    def _wait_for(self, slot: Slot, gang: Gang, progress: _Progress, rank: int) -> float:
+    def _wait_for(self, slot: Slot, gang: Gang, progress: _Progress, pod: _Pod) -> float:
         """Note that a rank waits for a slot; returns how many seconds more it may, 0 when it has failed."""
+        rank = pod.rank
         now_s = self._clock.monotonic_s()
         left_s = progress.turns.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
         if left_s > 0:
             self._waiting.setdefault(slot, {})[gang.key] = None
             return left_s
         uid, attempt, other = self._turns.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
-        progress.failures[rank] = (
+        why = (
             f"on node {slot.node} another pod with {slot.chips} chips (rank {other} of {uid}, attempt {attempt}) has not"
             f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
         )
+        self._fail(gang, progress, rank, why, pod.member)
         return 0.0
 
     async def _bind_all(self, gang: Gang, progress: _Progress, crew: Crew, ready: list[_Pod]) -> None:
@@ -258,11 +274,7 @@ class KubeCluster:
         metrics.PODS.labels("bound" if verdict.state == "bound" else "failed").inc()
         key = (*gang.key, rank)
         if verdict.state != "bound":
-            progress.failures[rank] = verdict.reason
-            if len(progress.failures) <= _EVENTS_MAX:
-                self._tell(
-                    involved_pod(gang.namespace, pod.member.pod, pod.member.uid), "FailedBinding", verdict.reason
-                )
+            self._fail(gang, progress, rank, verdict.reason, pod.member)
             self._free(self._turns.let_go(key))
             return
         progress.done.add(rank)

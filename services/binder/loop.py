@@ -19,6 +19,7 @@ from services.binder.work import Attempt, AttemptKey, Step, Work
 
 FAILURES_TOLD_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
+_EVICT_WORDS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
 _TRIES_QUIET: Final = 2
 """Tries that fail without a warning."""
 
@@ -203,7 +204,7 @@ class Loop:
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         try:
-            await self._cluster.evict(gang_of(attempt), reason=attempt.evict_reason)
+            await self._cluster.evict(gang_of(attempt), reason=self._why_evict(attempt))
         except PoisonError as error:
             # Nobody else can end these pods: keep asking, and say so.
             raise TransientError(error.reason) from error
@@ -219,6 +220,14 @@ class Loop:
             ledger_seq=attempt.evict_seq,
             at_ms=self._clock.now_ms(),
         )
+
+    def _why_evict(self, attempt: Attempt) -> str:
+        """Why pods are to go, in words."""
+        reason = attempt.evict_reason
+        outcome = self.work.outcome_of(attempt)
+        if reason == "bind-failed" and outcome is not None and outcome.failures:
+            return f"{_EVICT_WORDS[reason]}: {outcome.failures[0].reason}"
+        return _EVICT_WORDS.get(reason, reason)
 
     async def _run_ms(self, attempt: Attempt) -> int:
         """Run time that the accepted job declares; 0 when it is not known."""

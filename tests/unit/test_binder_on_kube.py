@@ -144,7 +144,10 @@ async def test_a_gang_in_part_is_undone_by_default(world: World) -> None:
     assert "deletionTimestamp" in world.kube.object(f"{PODS}/p0")["metadata"]
     assert [
         (event["reason"], event["message"], event["involvedObject"]["name"]) for event in world.kube.objects(EVENTS)
-    ] == [("Evicted", "bind-failed", "p0"), ("FailedBinding", "pod p1 is gone", "p1")]
+    ] == [
+        ("Evicted", "the gang cannot be bound whole: pod p1 is gone", "p0"),
+        ("FailedBinding", "pod p1 is gone", "p1"),
+    ]
 
 
 async def test_a_gang_in_part_is_left_where_the_setting_says_so(world: World) -> None:
