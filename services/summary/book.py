@@ -113,15 +113,17 @@ class Book:
                 index = _number(data.get("cm_index", ""))
                 parts.setdefault((item.metadata.namespace, data["job_id"]), {})[index] = item
         for (namespace, uid), chunks_found in sorted(parts.items()):
-            if 0 in chunks_found and uid not in self._records:
+            if uid not in self._records:
                 self._restore(namespace, uid, chunks_found)
 
     def _restore(self, namespace: str, uid: str, found: dict[int, ConfigMap]) -> None:
-        data = found[0].data or {}
-        labels = found[0].metadata.labels or {}
+        first = found[min(found)]  # not always chunk 0: who deletes or writes chunks may die in between
+        data = first.data or {}
+        labels = first.metadata.labels or {}
         status: JobStatus = next((word for word in STATUSES if word == data.get("job_status")), "pending")
         total = max(_number(data.get("total", "")), 1)
-        tables = [(found[index].data or {}).get("hccl.json", "") for index in range(total) if index in found]
+        listed = range(total) if 0 in found else ()
+        tables = [(found[index].data or {}).get("hccl.json", "") for index in listed if index in found]
         job = JobName(namespace, "", data.get("job_name", ""), uid)
         self._records[uid] = Record(
             job=job,
@@ -132,7 +134,7 @@ class Book:
             framework=data.get("framework", ""),
             sid=data.get("sid", ""),
             resource="" if RING[0] in labels else _NPU,
-            tables=[table or INITIALIZING for table in tables],
+            tables=[table or INITIALIZING for table in tables] or [INITIALIZING],
             shared=data.get("sharedTorIp", ""),
             master=data.get("masterAddr", ""),
         )

@@ -111,7 +111,8 @@ def _learn(record: Record, seen: Seen) -> None:
     first = seen.pods[0].labels if seen.pods else {}
     record.framework = own.get(FRAMEWORK) or first.get(APP) or ("" if seen.pods else record.framework)
     record.sid = _custom_id(own) or _custom_id(first) or record.sid or record.job.uid
-    record.resource = next((pod.resource for pod in seen.pods if pod.resource), record.resource)
+    told = seen.group.resource if seen.group is not None else ""
+    record.resource = next((pod.resource for pod in seen.pods if pod.resource), told or record.resource)
 
 
 def _custom_id(labels: dict[str, str]) -> str:

@@ -83,12 +83,12 @@ class Store:
                 self.strayed[before.job_uid] = None
 
     def _take(self, item: ConfigMap) -> None:
+        place = (item.metadata.namespace, item.metadata.name)
         if not is_summary(item):
+            self.there.pop(place, None)  # somebody made something else of it
             return
         data = item.data or {}
-        self.there[item.metadata.namespace, item.metadata.name] = There(
-            data["job_id"], _digest(item.metadata.labels or {}, data)
-        )
+        self.there[place] = There(data["job_id"], _digest(item.metadata.labels or {}, data))
 
     async def become(self, job: JobName, wanted: list[Chunk]) -> int:
         """Make the ConfigMaps of a job what they should be; returns how many were written or deleted.

@@ -3,6 +3,7 @@
 Source: specification, Kubernetes contracts, sections B.2, B.3 and C.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -68,6 +69,8 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: JobName
     name: str
     minimum: int
+    resource: str
+    """Resource name of the chips that its pods will ask for; empty when it tells none."""
     labels: dict[str, str]
     is_shared: bool
 
@@ -111,6 +114,7 @@ def group_view(group: PodGroup) -> GroupView | None:
         job=JobName(meta.namespace, owner.kind, owner.name, owner.uid),
         name=meta.name,
         minimum=max(group.spec.min_member or 0, _number(meta.annotation(MIN_AVAILABLE)) or 0),
+        resource=_first_resource(group.spec.min_resources),
         labels=_told(meta.labels),
         is_shared=meta.annotation(SCHEDULE_POLICY) == SOFT_SHARE,
     )
@@ -139,7 +143,10 @@ def _told(labels: dict[str, str] | None) -> dict[str, str]:
 
 
 def _resource(container: Container) -> str:
-    asked = container.resources.requests if container.resources is not None else None
+    return _first_resource(container.resources.requests if container.resources is not None else None)
+
+
+def _first_resource(asked: Iterable[str] | None) -> str:
     return next((name for name in sorted(asked or ()) if name.startswith(RESOURCE_PREFIX)), "")
 
 

@@ -15,7 +15,12 @@ KEPT_S = 60
 
 
 def a_group(
-    *, uid: str = "u-llm", kind: str = "Job", minimum: int = 2, labels: dict[str, str] | None = None
+    *,
+    uid: str = "u-llm",
+    kind: str = "Job",
+    minimum: int = 2,
+    labels: dict[str, str] | None = None,
+    resources: dict[str, str] | None = None,
 ) -> PodGroup:
     return msgspec.convert(
         {
@@ -26,7 +31,7 @@ def a_group(
                 "labels": labels or {},
                 "ownerReferences": [{"kind": kind, "name": "llm", "uid": uid, "controller": True}],
             },
-            "spec": {"minMember": minimum},
+            "spec": {"minMember": minimum, "minResources": resources},
         },
         PodGroup,
     )
@@ -238,6 +243,19 @@ def test_the_labels_of_a_job_with_the_newest_resource() -> None:
     assert desk.status == "running"
 
 
+@pytest.mark.parametrize(
+    ("resource", "more"),
+    [("huawei.com/npu", {}), ("huawei.com/Ascend910", {"ring-controller.atlas": "ascend-910"})],
+)
+def test_a_job_without_pods_has_the_labels_of_the_chips_that_its_group_asks_for(
+    resource: str, more: dict[str, str]
+) -> None:
+    desk = Desk()
+    desk.at(10, a_group(resources={"cpu": "1", resource: "8"}))
+    assert desk.status == "pending"
+    assert desk.maps["job-summary-llm"].labels == {"outside-job-info": "true", **more}
+
+
 def test_a_job_of_many_servers_is_cut_and_shrinks_again() -> None:
     desk = Desk()
     desk.at(10, a_group(minimum=1), *(a_pod(rank, made=Made(chips=16)) for rank in range(800)))
@@ -297,6 +315,25 @@ def test_a_restart_finds_jobs_that_went_meanwhile() -> None:
     third = Desk()
     third.book.restore(kept(again))
     (change,) = third.at(110)
+    assert (change.job.uid, change.chunks) == ("u-llm", [])
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_restart_finds_chunks_whose_first_one_is_gone(*, lives: bool) -> None:
+    objects: list[Pod | PodGroup] = [a_group(minimum=1), *(a_pod(rank, made=Made(chips=16)) for rank in range(800))]
+    desk = Desk()
+    desk.at(10, *objects)
+    again = Desk()
+    again.book.restore(one for one in kept(desk) if one.metadata.name != "job-summary-llm")
+    if lives:
+        again.at(50, *objects)
+        assert again.maps == desk.maps
+        return
+    again.at(50)
+    assert sorted(again.maps) == ["job-summary-llm"]
+    assert again.data()["hccl.json"] == INITIALIZING
+    assert (again.data()["operator"], again.status, again.data()["time"]) == ("delete", "failed", "10")
+    (change,) = again.at(110)
     assert (change.job.uid, change.chunks) == ("u-llm", [])
 
 
