@@ -16,23 +16,19 @@ from berth.formats.report_error import ReportError
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.logs import logger
-from berth.runtime.metrics import counter, gauge
 from berth.runtime.port import Bus, Stored
 from schemas.envelope import DecodeError, decode, encode, open_envelope
 from schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
 from schemas.nodes import NodeCondition
+from services.health import metrics
 from services.health.config import HealthConfig
 from services.health.ground import Ground
 from services.health.reports import answer, check_against, parse_report
-from services.health.sources import REFUSED, TAKEN
 from services.health.verdicts import Rules, is_own_list, judge, turns_ms
 from services.health.words import Words
 
 AGENT: Final = "agent"
 _MS: Final = 1000
-_FACTS: Final = counter("health_facts_total", "Health facts that were stored.")
-_NODES: Final = gauge("health_nodes", "Nodes by level.", ["level"])
-_SUSPECT: Final = gauge("health_suspect_nodes", "Nodes of which some newest report could not be read.")
 
 
 class Loop:
@@ -114,12 +110,12 @@ class Loop:
         try:
             self._hear(data)
         except ReportError as error:
-            REFUSED.labels(AGENT).inc()
+            metrics.REFUSED.labels(AGENT).inc()
             if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
                 self._refusal = str(error)
                 self._log.warning("report of an agent refused", reason=self._refusal)
             return answer(error)
-        TAKEN.labels(AGENT).inc()
+        metrics.TAKEN.labels(AGENT).inc()
         return answer()
 
     def _hear(self, data: bytes) -> None:
@@ -199,10 +195,10 @@ class Loop:
                 self._dirty.add(domain)
                 raise
             self.said[domain] = fact
-            _FACTS.inc()
+            metrics.FACTS.inc()
         for health in NodeHealth:
-            _NODES.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
-        _SUSPECT.set(self.words.doubted())
+            metrics.NODES.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
+        metrics.SUSPECT.set(self.words.doubted())
 
     def _fact(self, domain: str) -> HealthSeen:
         """Fact of a domain as it is now; without rows when the domain is gone."""

@@ -16,7 +16,7 @@ from berth.formats.report_error import ReportError
 from berth.runtime.clock import Clock
 from berth.runtime.kube_port import Api, Change, Reflection
 from berth.runtime.logs import logger
-from berth.runtime.metrics import counter
+from services.health import metrics
 from services.health.ground import Ground
 from services.health.words import Words
 
@@ -27,8 +27,6 @@ NODED: Final = "NodeD"
 SWITCH: Final = "switch"
 _DIRECT_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 _CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
-TAKEN: Final = counter("health_reports_total", "Reports that were read, by source.", ["source"])
-REFUSED: Final = counter("health_refused_total", "Reports, or chunks of them, that could not be read.", ["source"])
 
 
 class Ears:
@@ -54,7 +52,7 @@ class Ears:
 
     def good(self, node: str, source: str) -> None:
         """A source's newest word on a node was read."""
-        TAKEN.labels(source).inc()
+        metrics.TAKEN.labels(source).inc()
         if self.words.trust(node, source):
             self._log.info("report is good again", node=node, source=source)
 
@@ -66,7 +64,7 @@ class Ears:
 
     def refused(self, source: str) -> None:
         """Count something that cannot be read."""
-        REFUSED.labels(source).inc()
+        metrics.REFUSED.labels(source).inc()
 
 
 class DirectMaps:
@@ -313,7 +311,7 @@ class Clusterd:
         """Note which entries were good and which were not; returns the nodes of which that changed anything."""
         for node, error in read.errors.items():
             self._ears.bad(node, source, error)
-        TAKEN.labels(source).inc(len(read.entries))
+        metrics.TAKEN.labels(source).inc(len(read.entries))
         trusted = [node for node in read.entries if node not in read.errors and self._ears.words.trust(node, source)]
         if trusted:
             self._log.info("reports are good again", source=source, nodes=len(trusted), first=trusted[0])

@@ -43,6 +43,13 @@ def declared() -> dict[str, str]:
     return found
 
 
+def test_every_service_that_counts_has_a_module_for_it() -> None:
+    made = re.compile(r"= (?:counter|gauge|histogram)\(")
+    files = [path for path in (ROOT / "services").rglob("*.py") if made.search(path.read_text("utf-8"))]
+    assert sorted({path.name for path in files}) == ["metrics.py"]
+    assert sorted({path.parent.name for path in (ROOT / "services").glob("*/app.py")}) == SERVICES
+
+
 def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
     assert declared() == TABLE
 
