@@ -2,6 +2,8 @@
 
 A gang is bound as far as it can be now: what waits for a pod, or for its turn on a node, is taken up when the fact comes
 that it waits for. So nothing here blocks a gang that could go on, nor the eviction of one that waits.
+
+Longer than 400 lines because binding, ending and recovering an attempt share what is known of its pods.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ from typing import Final
 
 from berth.formats.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
 from berth.formats.kube_events import Involved
-from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME
+from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME, RANK
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.faults import FaultPoints
@@ -34,6 +36,8 @@ _EVENTS_MAX: Final = 16
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _FORBIDDEN_MAX_S: Final = 30.0
 """What is forbidden for so long is a failure. A server that has just started does not know the roles for a moment."""
+_UNTOLD_AGAIN_S: Final = 2.0
+"""How long until pods that are asked to end, and of which no fact speaks, are looked at again."""
 _LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
 
 
@@ -46,6 +50,8 @@ class _Progress:
         nodes: Node of each rank.
         chips: Chips of each rank, in the order of picking.
         turns: When each rank that waits for its turn began to.
+        lost: Uid of the pod that stood for a rank and is gone, until another one comes.
+        unclear: Ranks of which it is not known whether they are bound.
         forbidden_s: When the server first forbade something; None while it has not.
     """
 
@@ -55,6 +61,8 @@ class _Progress:
     done: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
     turns: dict[int, float] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
+    unclear: set[int] = field(default_factory=set)
     forbidden_s: float | None = None
 
 
@@ -110,6 +118,10 @@ class KubeCluster:
         self._turns = Turns()
         self._progress: dict[AttemptKey, _Progress] = {}
         self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
+        self._bound_before: dict[AttemptKey, set[int]] = {}
+        """Ranks that an earlier run bound, of attempts that were not taken up since."""
+        self._untold: set[AttemptKey] = set()
+        """Attempts that are being ended and have pods of which no fact speaks."""
         self.nodes = NodeBook()
         self.times = PredicateTimes()
         self.wake: Callable[[list[AttemptKey]], None] = wake_nobody
@@ -121,10 +133,14 @@ class KubeCluster:
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods."""
         self._free(self._turns.take(fact))
+        if (fact.uid, fact.attempt) in self._untold:
+            self.wake([(fact.uid, fact.attempt)])
 
     def forget(self, key: AttemptKey) -> None:
         """An attempt is over."""
         self._progress.pop(key, None)
+        self._bound_before.pop(key, None)
+        self._untold.discard(key)
         self._free(self._turns.forget(*key))
 
     async def bind(self, gang: Gang) -> GangBound:
@@ -143,10 +159,11 @@ class KubeCluster:
             raise PoisonError(str(error)) from error
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
-        self._await_members(gang, progress, [rank for rank in todo if rank not in members], members)
+        self._await_members(gang, progress, _missing(progress, todo, members), members)
         if crew is not None and not self._gives_up(progress):
             ready, wait_s = self._ready(gang, progress, members, todo)
             await self._bind_all(gang, progress, crew, ready)
+            self._await_members(gang, progress, _missing(progress, todo, members), members)
             if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
         del self._progress[gang.key]
@@ -157,6 +174,7 @@ class KubeCluster:
         if found is None:
             placement = gang.placement
             found = _Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank())
+            found.unclear |= self._bound_before.pop(gang.key, set())
             self._progress[gang.key] = found
         return found
 
@@ -265,14 +283,21 @@ class KubeCluster:
                     verdict = await self._binding.bind(self._wish(gang, progress, crew, pod, member))
         except TransientError as error:
             errors.append(error)  # it may be bound: the slot stays taken
+            progress.unclear.add(rank)
             return
         except PoisonError as error:
             verdict = Verdict("failed", f"pod {pod.member.pod}: {error.reason}")
         if verdict.state == "forbidden" and self._is_patient(progress):
             errors.append(TransientError(verdict.reason, retry_after_s=_FORBIDDEN_AGAIN_S))
             return
-        metrics.PODS.labels("bound" if verdict.state == "bound" else "failed").inc()
+        progress.unclear.discard(rank)
         key = (*gang.key, rank)
+        if gang.attempt > 1 and (verdict.is_gone or verdict.state == "replaced"):
+            # The attempt before was undone: its pods end, and others come in their place.
+            progress.lost[rank] = pod.member.uid
+            self._free(self._turns.let_go(key))
+            return
+        metrics.PODS.labels("bound" if verdict.state == "bound" else "failed").inc()
         if verdict.state != "bound":
             self._fail(gang, progress, rank, verdict.reason, pod.member)
             self._free(self._turns.let_go(key))
@@ -316,15 +341,20 @@ class KubeCluster:
 
     def _result(self, progress: _Progress, todo: Iterable[int]) -> GangBound:
         failures = [RankFailure(rank, progress.failures[rank]) for rank in sorted(progress.failures)]
+        perhaps = progress.done | progress.unclear  # what may be bound counts: its chips are not free
         if failures:
-            rest = [rank for rank in todo if rank not in progress.done and rank not in progress.failures]
+            rest = [rank for rank in todo if rank not in perhaps and rank not in progress.failures]
             failures += [RankFailure(rank, _LEFT_OUT) for rank in rest]
-        return GangBound(len(progress.done), failures)
+        return GangBound(len(perhaps), failures)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
+        Whoever hears of the eviction takes the chips back once facts show no pod. So it is done only when facts speak of
+        every pod that is left: one of which none has spoken yet must not be taken for one that never was.
+
         Raises:
+            NotYetError: No fact speaks of some pods that are left.
             TransientError: The API server did not answer.
             PoisonError: It does not let us, or the placement is damaged.
         """
@@ -334,10 +364,19 @@ class KubeCluster:
             pods = await self._eviction.evict(gang, crew.rows if crew is not None else {})
         except ValueError as error:
             raise PoisonError(str(error)) from error
-        for pod in pods:
-            self._tell(involved_pod(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid), "Evicted", reason)
+        for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):
+            self._tell(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
         if not pods:
             self._free(self._turns.forget(*gang.key))
+        untold = [pod for pod in pods if gang.attempt and not self._is_told(gang, pod)]
+        if untold:
+            self._untold.add(gang.key)
+            raise NotYetError(f"no fact speaks of {len(untold)} pods yet", retry_after_s=_UNTOLD_AGAIN_S)
+        self._untold.discard(gang.key)
+
+    def _is_told(self, gang: Gang, pod: PodLean) -> bool:
+        text = pod.metadata.annotation(RANK)
+        return text.isdigit() and self._turns.is_told(gang.namespace, gang.name, (*gang.key, int(text)))
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
         """After a start: look at pods that an earlier run may have bound, unless facts say that they have their chips.
@@ -352,11 +391,11 @@ class KubeCluster:
         async with asyncio.TaskGroup() as group:
             for gang in gangs:
                 crew = self._members.of(gang.namespace, gang.name, gang.uid)
-                chips = gang.placement.chips_by_rank()
+                chips, names = gang.placement.chips_by_rank(), gang.placement.names()
                 for rank, member in crew.rows.items() if crew is not None else ():
                     if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
                         continue
-                    slot = Slot("", gang.placement.resource, len(chips[rank]))
+                    slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
                     group.create_task(self._recover_one(gang, rank, member, slot, errors), name="look at pod")
         if errors:
             raise TransientError(errors[0].reason) from errors[0]
@@ -370,6 +409,8 @@ class KubeCluster:
             errors.append(error)
             return
         if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
+            if (pod.spec.node_name, pod.metadata.annotation(RANK)) == (slot.node, str(rank)):
+                self._bound_before.setdefault(gang.key, set()).add(rank)
             self._note_time(pod)
             if slot.chips and pod.awaits_chips:
                 self._turns.hold(slot._replace(node=pod.spec.node_name), (*gang.key, rank))
@@ -386,6 +427,11 @@ class KubeCluster:
             keys.update(self._waiting.pop(slot, {}))
         if keys:
             self.wake(list(keys))
+
+
+def _missing(progress: _Progress, todo: Iterable[int], members: Mapping[int, Member]) -> list[int]:
+    """Ranks for which there is no pod that could be bound."""
+    return [rank for rank in todo if rank not in members or progress.lost.get(rank) == members[rank].uid]
 
 
 def involved_pod(namespace: str, name: str, uid: str) -> Involved:

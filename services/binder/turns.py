@@ -76,6 +76,10 @@ class Turns:
         rows = self._seen.get((namespace, gang), {})
         return key in rows and rows[key] is None
 
+    def is_told(self, namespace: str, gang: str, key: PodKey) -> bool:
+        """Whether the last fact of a gang speaks of a pod as one that is there."""
+        return key in self._seen.get((namespace, gang), {})
+
     def take(self, fact: PodsSeen) -> list[Slot]:
         """Take a fact; returns the slots that are free now."""
         name = (fact.namespace, fact.gang)

@@ -187,6 +187,8 @@ async def test_exactly_the_pods_of_an_attempt_are_evicted(world: World) -> None:
     await world.make(other, "q0")
     await world.cluster.bind(other)
     world.say(gang)  # nobody names them any more: they are found on their nodes
+    rows = [(rank, world.node(rank), PodPhase.PENDING, 1, False) for rank in (0, 1)]
+    world.cluster.take_pods(pods_of(gang, rows))
     await world.cluster.evict(gang, reason="cancelled")
     going = {
         item["metadata"]["name"]

@@ -3,11 +3,12 @@
 import pytest
 
 from berth.formats.kube_objects import Meta
-from berth.runtime.errors import TransientError
-from services.binder.cluster import Gang
+from berth.runtime.errors import AmbiguousError, TransientError
+from schemas.facts import PodPhase
+from services.binder.cluster import Gang, NotYetError
 from services.binder.node_book import NodeLean
 from tests.support.binder_world import World, made, replace
-from tests.support.kube_binder import a_gang, a_node, a_pod, members_of
+from tests.support.kube_binder import a_gang, a_node, a_pod, members_of, pods_of
 
 PODS = "/api/v1/namespaces/ns/pods"
 
@@ -17,11 +18,18 @@ async def world() -> World:
     return await made()
 
 
+def tell(world: World, gang: Gang, *ranks: int, phase: PodPhase = PodPhase.RUNNING) -> None:
+    """Let facts speak of pods of a gang."""
+    names = gang.placement.names()
+    world.cluster.take_pods(pods_of(gang, [(rank, names[rank], phase, 1, True) for rank in ranks]))
+
+
 async def test_exactly_the_pods_of_the_attempt_are_deleted(world: World) -> None:
     gang = a_gang("job", ["n0", "n1", "n2", "n2"], [(0,), (0,), (0,), (0,)])
     world.pods(gang, "p0", "p1", "p2", "p3")
     first = Gang(gang.namespace, gang.name, gang.uid, 1, gang.placement, gone=(3,))
     assert (await world.cluster.bind(first)).bound == 3
+    tell(world, first, 0, 1, 2)
     replace(world, "p1")
     world.kube.put(PODS, a_pod("other", node="n1", berth__uid="uid-job", berth__attempt="2", berth__rank="1"))
     world.kube.put(PODS, a_pod("stranger", node="n1"))
@@ -41,6 +49,7 @@ async def test_pods_that_nobody_names_are_found_on_their_nodes(world: World) -> 
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")
     await world.cluster.bind(gang)
+    tell(world, gang, 0)
     world.cluster.take_members(members_of(gang, []))
     await world.cluster.evict(gang, reason="cancelled")
     assert "deletionTimestamp" in world.pod("p0")["metadata"]
@@ -54,6 +63,7 @@ async def test_pods_of_many_nodes_are_found_in_the_namespace(world: World) -> No
     gang = a_gang("job", nodes, [(0,)] * 20)
     world.pods(gang, *(f"p{number}" for number in range(20)))
     await world.cluster.bind(gang)
+    tell(world, gang, *range(20))
     world.cluster.take_members(members_of(gang, []))
     world.kube.calls.clear()
     await world.cluster.evict(gang, reason="cancelled")
@@ -92,6 +102,7 @@ async def test_an_eviction_that_could_not_be_asked_for_is_asked_for_again(world:
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")
     await world.cluster.bind(gang)
+    tell(world, gang, 0)
     world.kube.fail(TransientError("away"), method=method, part="p0")
     with pytest.raises(TransientError):
         await world.cluster.evict(gang, reason="cancelled")
@@ -120,6 +131,60 @@ async def test_pods_of_released_ranks_stay(world: World) -> None:
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
     world.pods(gang, "p0", "p1")
     await world.cluster.bind(gang)
+    tell(world, gang, 0, 1)
     await world.cluster.evict(Gang("ns", "job", "uid-job", 1, gang.placement, gone=(1,)), reason="cancelled")
     assert "deletionTimestamp" in world.pod("p0")["metadata"]
     assert "deletionTimestamp" not in world.pod("p1")["metadata"]
+
+
+async def test_an_eviction_is_done_when_facts_speak_of_all_pods_that_are_left(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    world.pods(gang, "p0", "p1")
+    await world.cluster.bind(gang)
+    with pytest.raises(NotYetError):
+        await world.cluster.evict(gang, reason="cancelled")
+    assert all("deletionTimestamp" in world.pod(name)["metadata"] for name in ("p0", "p1"))
+    tell(world, gang, 0, phase=PodPhase.TERMINATING)
+    assert world.woken == [("uid-job", 1)]
+    with pytest.raises(NotYetError):
+        await world.cluster.evict(gang, reason="cancelled")
+    tell(world, gang, 0, 1, phase=PodPhase.TERMINATING)
+    await world.cluster.evict(gang, reason="cancelled")
+    assert [name for name, _, _ in world.told] == ["p0", "p1"], "once each"
+
+
+async def test_an_eviction_is_done_when_no_pod_is_left_though_no_fact_ever_spoke_of_any(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    await world.cluster.bind(gang)
+    with pytest.raises(NotYetError):
+        await world.cluster.evict(gang, reason="cancelled")
+    world.kube.confirm(f"{PODS}/p0")
+    await world.cluster.evict(gang, reason="cancelled")
+
+
+async def test_a_pod_that_may_be_bound_counts_as_bound_when_its_gang_is_undone(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    world.pods(gang, "p0", "p1")
+    world.kube.confirm(f"{PODS}/p1")
+    world.kube.fail(AmbiguousError("no answer"), method="POST", part="p0/binding", landed=True)
+    world.kube.fail(TransientError("away"), method="GET", part="/p0")
+    result = await world.cluster.bind(gang)
+    assert world.node_of("p0") == "n0"
+    assert (result.bound, [failure.rank for failure in result.failures]) == (1, [1])
+
+
+async def test_a_pod_that_an_earlier_run_bound_counts_when_the_others_never_come(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    world.pods(gang, "p0")
+    await world.cluster.bind(a_gang("job", ["n0"], [(0,)]))
+    world.restart()
+    await world.sync()
+    rows = [(0, "p0", str(world.pod("p0")["metadata"]["uid"]))]
+    world.cluster.take_members(members_of(gang, rows))
+    await world.cluster.recover([gang])
+    with pytest.raises(NotYetError):
+        await world.cluster.bind(gang)
+    world.clock.advance(60)
+    result = await world.cluster.bind(gang)
+    assert (result.bound, [failure.rank for failure in result.failures]) == (1, [1])

@@ -139,6 +139,10 @@ async def test_a_gang_in_part_is_undone_by_default(world: World) -> None:
         (seen,) = world.outcomes()
         assert (seen.bound, [(item.rank, item.reason) for item in seen.failures]) == (1, [(1, "pod p1 is gone")])
         await world.round(evictions=[Eviction("uid-job", 1, "bind-failed")])
+        await until(
+            lambda: "deletionTimestamp" in world.kube.object(f"{PODS}/p0")["metadata"], deadline_s=5, what="end"
+        )
+        await world.pods(gang, (0, "n0", PodPhase.TERMINATING, 1, False))
         await world.has(("job", "failed"), ("job", "evicted"))
         await until(lambda: len(world.kube.objects(EVENTS)) == 2, deadline_s=5, what="an Event of each pod")
     assert "deletionTimestamp" in world.kube.object(f"{PODS}/p0")["metadata"]
