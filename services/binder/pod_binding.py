@@ -91,12 +91,13 @@ class Verdict(NamedTuple):
     """What became of a wish: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` now.
 
     A server that has just started forbids everything for a moment, until it knows the roles.
-    ``pod`` is what the server showed, where it had to be asked.
+    ``pod`` is what the server showed, where it had to be asked; ``is_gone``: the pod is not there, or on its way out.
     """
 
     state: Literal["bound", "failed", "replaced", "forbidden"]
     reason: str = ""
     pod: PodLean | None = None
+    is_gone: bool = False
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -133,7 +134,7 @@ def binding_of(wish: Wish) -> bytes:
 def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
     """What a pod says of a wish; None when nothing stands in its way, so it may be tried again."""
     if pod is None:
-        return Verdict("failed", f"pod {wish.pod} is gone")
+        return Verdict("failed", f"pod {wish.pod} is gone", is_gone=True)
     meta = pod.metadata
     if meta.uid != wish.uid:
         return Verdict("replaced", f"pod {wish.pod} was replaced: its uid is {meta.uid}, not {wish.uid}", pod)
@@ -150,7 +151,8 @@ def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
         obstacle = f"has the scheduling gate {pod.spec.scheduling_gates[0].name}"
     elif pod.has_ended:
         obstacle = f"has ended: {pod.status.phase}"
-    return Verdict("failed", f"pod {wish.pod} {obstacle}", pod) if obstacle else None
+    is_going = meta.deletion_timestamp is not None
+    return Verdict("failed", f"pod {wish.pod} {obstacle}", pod, is_going) if obstacle else None
 
 
 def _refused(wish: Wish, error: RefusedError) -> Verdict:
@@ -219,7 +221,7 @@ class PodBinding:
         if not isinstance(error, RefusedError) or error.is_conflict:
             return judge(await self.look(wish.namespace, wish.pod), wish)
         if error.is_absent:
-            return Verdict("failed", f"pod {wish.pod} is gone")
+            return Verdict("failed", f"pod {wish.pod} is gone", is_gone=True)
         return _refused(wish, error)
 
     async def _clean(self, wish: Wish) -> Verdict | None:
