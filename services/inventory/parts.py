@@ -232,6 +232,9 @@ class Part:
         refusal = status.refusal
         after = (status.phase, status.attempt, status.sentence, refusal.code if refusal is not None else "")
         changed = after != (self.phase, self.attempt, self.sentence, self.code)
+        if status.attempt > self.attempt:
+            for slot in self.slots:  # the attempt before was undone: pods that come may take over
+                slot.was_bound = slot.was_bound and slot.is_there
         self.phase, self.attempt, self.sentence, self.code = after
         self.published = True
         return changed

@@ -14,6 +14,7 @@ from services.inventory.remarks import Remarks
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.gang_world import GangWorld, a_group, members, requested
+from tests.support.gang_world import a_pod as a_waiting_pod
 from tests.unit.test_inventory_pods import World, a_pod, accepted
 
 POLICY = "huawei.com/schedule_policy"
@@ -163,3 +164,22 @@ def test_nothing_is_said_of_a_new_group_before_it_is_judged() -> None:
     assert world.gangs.next_due_ms() == MADE_MS + 5_000
     world.settle(after_s=4)
     assert [told.hold for told in world.members.values()] == ["PodGroup is Pending: not admitted yet"]
+
+
+def test_pods_take_over_ranks_when_the_next_attempt_is_placed_at_once() -> None:
+    world = requested(2)
+    (name,) = world.requests
+    world.status(name, "placed")
+    world.pods(*members(1, node="n1"))
+    world.outcome(name, "failed")
+    world.settle()
+    world.status(name, "ending")
+    world.settle()
+    world.gangs.drop_pod("uid-p-0")
+    world.pods(a_waiting_pod("p-8", group="pg"))
+    world.settle()
+    assert world.standing(name)[0] == "p-0"
+    world.status(name, "placed", attempt=2)  # it never waited
+    world.settle()
+    assert world.standing(name) == {0: "p-8", 1: "p-1"}
+    assert len(world.published) == 1
