@@ -6,7 +6,7 @@ many pods are Kubernetes' own, and so is what was written as such; the others ar
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -127,19 +127,15 @@ class KubeStage:
         await self.send(jobs)
 
     async def cancel(self, name: str) -> None:
-        """Delete the object of a job, and wait until nothing of it can ask for chips."""
+        """Delete the object of a job. What was not asked for by then is cancelled once its PodGroup is gone."""
         tale = self._story.taken_back(name)
         if tale is None:
             return
         short = tale.job.partition(".")[0]
         form = next(form for form in (VOLCANO, ASCEND, BATCH, POD) if form.short == short)
-        await self._delete(f"{form.collection.format(self.namespace)}/{name}")
-
-        async def is_gone() -> bool:
-            return tale.job not in self._groups.jobs
-
-        await self._until(is_gone, f"the PodGroup of {name}")
-        self._story.never_made(tale)
+        await self._api.delete(f"{form.collection.format(self.namespace)}/{name}", propagation="Background")
+        if tale.job not in self._groups.jobs:
+            self._story.never_made(tale.job)
 
     async def sight(self) -> Sight | None:
         """What the cluster shows."""
@@ -156,31 +152,31 @@ class KubeStage:
         )
 
     async def _delete(self, path: str) -> None:
-        """Delete an object, and wait until it is gone."""
-        await self._api.delete(path, propagation="Background")
-
-        async def is_gone() -> bool:
-            try:
-                await self._api.get(path, _Named)
-            except RefusedError as error:
-                if error.is_absent:
-                    return True
-                raise
-            return False
-
-        await self._until(is_gone, path)
-
-    async def _until(self, is_gone: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Wait until something is gone.
+        """Delete an object, and wait until it is gone.
 
         Raises:
             CommandError: It stays.
         """
+        await self._api.delete(path, propagation="Background")
         end_s = self._clock.monotonic_s() + _GONE_S
-        while not await is_gone():
+        while not await self._is_gone(path):
             if self._clock.monotonic_s() > end_s:
-                raise CommandError(f"{what} is still there {_GONE_S:g} s after its job was deleted")
+                raise CommandError(f"{path} is still there {_GONE_S:g} s after it was deleted")
             await asyncio.sleep(_LOOK_S)
+
+    async def _is_gone(self, path: str) -> bool:
+        """Whether an object is not there.
+
+        Raises:
+            RefusedError: The server does not say.
+        """
+        try:
+            await self._api.get(path, _Named)
+        except RefusedError as error:
+            if error.is_absent:
+                return True
+            raise
+        return False
 
     async def _need_class(self, request: JobRequest) -> None:
         """Make the priority class of a request, if it has one that is not there."""
@@ -253,3 +249,4 @@ class _Groups:
         for job, name in list(self.jobs.items()):
             if name == group.metadata.name:
                 del self.jobs[job]
+                self._story.never_made(job)

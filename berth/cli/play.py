@@ -8,7 +8,7 @@ from berth.cli.explaining import Told, told_of
 from berth.cli.nodes import NodeRow, rows_of
 from berth.cli.output import CommandError
 from berth.cli.stage import Sight, Stage, job_name, jobs_of
-from berth.cli.story import Story, Tale
+from berth.cli.story import OVER, Story, Tale
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
@@ -79,6 +79,7 @@ class Play:
                     await self._rest()
         except TimeoutError as error:
             open_ = [f"{tale.name} is {tale.fate}: {tale.reason}" for tale in self.story.tales if not tale.is_done]
+            open_ += [f"step {step} of the scenario was never due" for step in sorted(self._to_do)]
             raise CommandError(f"not everything has ended after {limit_s:g} s", *open_) from error
         finally:
             await self._feeds.stop()
@@ -105,17 +106,17 @@ class Play:
         self.story.take_facts(self._state)
 
     async def _act(self) -> None:
-        """Do what it is time for."""
+        """Do what it is time for. A step whose moment was missed is taken late: then it shows less, and all ends well."""
         fate_of = self.story.fate_of
         if self.waited is None:
             self.waited = await self._told(self._waiting(), "waiting")
         if self.placed is None:
             self.placed = await self._told(self._running(), "running")
-        if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running"}):
+        if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running", *OVER}):
             await self._stage.send(jobs_of("demo-taken.yaml"))
-        if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running"}):
+        if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running", *OVER}):
             await self._stage.cancel(_CANCELLED)
-        if self._is_due("again", fate_of(_AGAIN) == "succeeded"):
+        if self._is_due("again", fate_of(_AGAIN) in OVER):
             await self._stage.send_again(jobs_of("demo-again.yaml"))
 
     def _is_due(self, step: str, due: bool) -> bool:  # noqa: FBT001  # a condition

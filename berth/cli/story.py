@@ -12,7 +12,8 @@ from schemas.facts import JobSeen, PodPhase
 from schemas.intake import JobRequest
 from schemas.refusal import Refusal
 
-_OVER: Final = frozenset({"succeeded", "failed", "cancelled", "vanished"})
+OVER: Final = frozenset({"succeeded", "failed", "cancelled", "vanished"})
+"""Fates of requests that were accepted, and have ended."""
 
 
 class Tale(msgspec.Struct):
@@ -36,7 +37,7 @@ class Tale(msgspec.Struct):
     @property
     def is_done(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self.fate in _OVER or self.fate in {"turned away", "too large"}
+        return self.fate in OVER or self.fate in {"turned away", "too large"}
 
     @property
     def is_well(self) -> bool:
@@ -92,15 +93,20 @@ class Story:
             self._wait(tale, "waiting", reason)
 
     def taken_back(self, name: str) -> Tale | None:
-        """The first request of a name is taken back; however it ends from now on, it is cancelled."""
-        tale = next((tale for tale in self.tales if tale.name == name), None)
+        """The first request of a name is taken back; however it ends from now on, it is cancelled.
+
+        Returns:
+            Its tale; None when there is none, or it is over.
+        """
+        tale = next((tale for tale in self.tales if tale.name == name and not tale.is_done), None)
         if tale is not None:
             self._taken_back.append(tale)
         return tale
 
-    def never_made(self, tale: Tale) -> None:
-        """What was taken back can no longer be asked for."""
-        if not tale.uid:
+    def never_made(self, job: str) -> None:
+        """Nobody can make a request of a name any more: what was taken back, and not made yet, is cancelled."""
+        tale = self._by_job.get(job)
+        if tale is not None and not tale.uid and self._is_taken_back(tale):
             self._turn(tale, "cancelled")
 
     @property

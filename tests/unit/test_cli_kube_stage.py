@@ -127,12 +127,20 @@ async def test_a_job_is_cancelled_by_deleting_it_and_is_over_when_its_group_is_g
 ) -> None:
     await stage.send([request()])
     kube.put(GROUPS, group("j-u", "j", "Pending", "a reason"))
-    async with watching(stage), asyncio.TaskGroup() as tasks:
+    async with watching(stage):
         await until(lambda: story.fate_of("j") == "waiting", deadline_s=5, what="the group")
-        cancelling = tasks.create_task(stage.cancel("j"))
-        await until(lambda: not kube.objects(JOBS), deadline_s=5, what="the end of the job")
-        assert not cancelling.done()
+        await stage.cancel("j")
+        assert kube.objects(JOBS) == []
+        assert story.fate_of("j") == "waiting"
         kube.confirm(f"{GROUPS}/j-u")
+        await until(lambda: story.fate_of("j") == "cancelled", deadline_s=5, what="the end of the group")
+    await stage.cancel("j")
+    assert [call.path for call in kube.calls if call.method == "DELETE"] == [f"{JOBS}/j"]
+
+
+async def test_a_job_is_cancelled_before_anybody_has_seen_it(stage: KubeStage, story: Story) -> None:
+    await stage.send([request()])
+    await stage.cancel("j")
     assert story.fate_of("j") == "cancelled"
 
 
@@ -170,7 +178,7 @@ async def test_what_stays_after_it_was_deleted_is_told(kube: FakeKube, story: St
     pod["spec"]["nodeName"] = "n"
     kube.put(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
     with pytest.raises(CommandError, match="is still there 20 s after"):
-        await stage.cancel("p")
+        await stage.send_again([request("p", pods=1, resource="huawei.com/Ascend310P")])
 
 
 def test_a_story_knows_a_job_of_another_uid_by_its_name_only_once_somebody_asks_for_it() -> None:
