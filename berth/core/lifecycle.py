@@ -61,7 +61,7 @@ def _examine(state: State, uid: str, found: Due) -> bool:
         return _adopt(state, uid, found) if gang is None else False
     seen = state.pods_seen(holding)
     outcome = state.outcome_of(holding)
-    if _has_ended(holding, seen, outcome) or (seen is None and outcome is not None and outcome.state == "evicted"):
+    if _has_ended(holding, seen, outcome):
         reason = _release_reason(state, holding, seen)
         again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
         found.releases.append(Release(uid, holding.attempt, reason, again))
@@ -89,17 +89,25 @@ def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: Ou
     if _is_cancelled(state, holding):
         found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
         return True
+    if seen is not None and not seen.phase:
+        found.evictions.append(Eviction(uid, holding.attempt, "vanished"))
+        return True
     return False
 
 
 def _has_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> bool:
-    """Whether no pod of the attempt is left; pods that were not made yet count as left."""
+    """Whether no pod of the attempt is left; pods that were not made yet count as left.
+
+    Where no pod is seen, others may be on their way: the binder binds them in turn, and facts follow what it does. Only when
+    it has ended the attempt will none come any more, and facts speak of all that are left.
+    """
+    is_evicted = outcome is not None and outcome.state == "evicted"
     if seen is None:
-        return False
-    if not seen.phase:
-        return True
+        return is_evicted
     if any(phase not in _ENDED for phase in seen.phase):
         return False
+    if is_evicted or (holding.foreign and not seen.phase):
+        return True
     told = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
     return len(told) >= holding.placement.pods()
 
@@ -112,9 +120,9 @@ def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:
 def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
     """Release of the ranks whose pods have ended, or were left unbound, while others hold on."""
     pods, gone = holding.placement.pods(), set(holding.gone)
-    rows = zip(unpack(seen.rank, 4), seen.phase, strict=True) if seen is not None else ()
-    ended = {rank: phase for rank, phase in rows if phase in _ENDED and rank < pods and rank not in gone}
-    unbound = {rank for rank in _left_unbound(outcome) if rank < pods} - gone
+    phases = dict(zip(unpack(seen.rank, 4), seen.phase, strict=True)) if seen is not None else {}
+    ended = {rank: phase for rank, phase in phases.items() if phase in _ENDED and rank < pods and rank not in gone}
+    unbound = {rank for rank in _left_unbound(outcome) if rank < pods} - gone - phases.keys()
     ranks = sorted(unbound.union(ended))
     if not ranks or len(gone) + len(ranks) >= pods:
         return None  # nothing, or all of them: that is the end of the attempt

@@ -83,7 +83,6 @@ class Life:
         ((P.SUCCEEDED, P.FAILED), "failed"),
         ((P.FAILED, P.GONE), "failed"),
         ((P.SUCCEEDED, P.GONE), "vanished"),
-        ((), "vanished"),
     ],
 )
 def test_a_placement_is_released_when_no_pod_is_left(phases: tuple[PodPhase, ...], reason: str) -> None:
@@ -207,6 +206,47 @@ def test_a_cancelled_job_whose_pods_were_never_seen_is_released_when_the_binder_
     life.carry_out()
     life.outcome("evicted")
     assert life.carry_out() == life.release("cancelled")
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_gang_of_which_no_pod_is_seen_any_more_is_ended_first_for_others_may_be_about_to_be_bound(
+    *, bound: bool
+) -> None:
+    life = Life()
+    life.pods(P.PENDING)
+    life.pods()
+    if bound:
+        life.outcome("bound", bound=2)
+    assert life.carry_out() == life.eviction("vanished")
+    life.pods(P.TERMINATING, P.TERMINATING)
+    life.outcome("evicted", bound=2)
+    assert not life.due()
+    life.pods()
+    assert life.carry_out() == life.release("vanished")
+    assert life.state.fold.gangs["uid-j"].phase == "vanished"
+
+
+@pytest.mark.parametrize("phase", [P.SUCCEEDED, P.FAILED])
+def test_an_evicted_gang_of_which_some_ranks_never_had_a_pod_is_released(phase: PodPhase) -> None:
+    life = Life()
+    life.pods(phase)
+    life.carry_out()
+    life.outcome("failed", bound=1)
+    assert life.carry_out() == life.eviction("bind-failed")
+    assert not life.due()
+    life.outcome("evicted", bound=1)
+    assert life.carry_out() == life.release("bind-failed", again=True)
+    assert life.state.fold.holdings == {}
+    check(life.state)
+
+
+def test_a_rank_that_is_said_to_be_unbound_keeps_its_chips_while_its_pod_is_seen() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.TERMINATING)
+    life.fact(OutcomeSeen("default", "j", "uid-j", 1, "bound", 1, [RankFailure(1, "no pod")]), "outcome.default.j")
+    assert not life.due()
+    life.pods(P.RUNNING, P.GONE)
+    assert life.carry_out() == Due(releases=[Release("uid-j", 1, "vanished", ranks=[1])])
 
 
 def test_an_evicted_gang_whose_pods_are_still_seen_is_not_released() -> None:
