@@ -77,6 +77,8 @@ class Play:
                     if self.story.is_done and not self._to_do & _MUST:
                         break
                     await self._rest()
+                if self.placed is None:  # it ran too short to be caught at it
+                    self.placed = await self._told(self._explained("succeeded"), "succeeded")
         except TimeoutError as error:
             open_ = [f"{tale.name} is {tale.fate}: {tale.reason}" for tale in self.story.tales if not tale.is_done]
             open_ += [f"step {step} of the scenario was never due" for step in sorted(self._to_do)]
@@ -111,7 +113,7 @@ class Play:
         if self.waited is None:
             self.waited = await self._told(self._waiting(), "waiting")
         if self.placed is None:
-            self.placed = await self._told(self._running(), "running")
+            self.placed = await self._told(self._explained("running"), "running")
         if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running", *OVER}):
             await self._stage.send(jobs_of("demo-taken.yaml"))
         if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running", *OVER}):
@@ -129,8 +131,8 @@ class Play:
         """A job that waits, and that the cell knows."""
         return next((t for t in self.story.tales if t.fate == "waiting" and t.uid and t.name != _CANCELLED), None)
 
-    def _running(self) -> Tale | None:
-        return next((t for t in self.story.tales if t.fate == "running" and t.name == _EXPLAINED), None)
+    def _explained(self, fate: str) -> Tale | None:
+        return next((t for t in self.story.tales if t.fate == fate and t.name == _EXPLAINED), None)
 
     async def _told(self, tale: Tale | None, phase: str) -> Told | None:
         """Explanation of a job in a phase; None while its status does not say so yet."""
