@@ -131,6 +131,11 @@ class KubeServer:
         """Process ids by name of the program, of those that run."""
         return {name: child.pid for name, child in sorted(self._children.items()) if child.poll() is None}
 
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Names of all users, sorted."""
+        return tuple(sorted(self._tokens))
+
     def token(self, user: str) -> str:
         """Bearer token of a user.
 
@@ -138,7 +143,7 @@ class KubeServer:
             FatalError: There is no such user.
         """
         if user not in self._tokens:
-            raise FatalError(f"user {user} is unknown; known are {', '.join(sorted(self._tokens))}")
+            raise FatalError(f"user {user} is unknown; known are {', '.join(self.users)}")
         return self._tokens[user]
 
     def log_path(self, program: str) -> Path:

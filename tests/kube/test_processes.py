@@ -14,6 +14,7 @@ from berth.formats.check_code import check_code
 from berth.formats.kube_objects import Pod
 from berth.formats.pod_annotations import ASCEND_REAL, CONFIGURATION_910, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.runtime.bus import NatsBus
+from berth.runtime.kube_server import ADMIN
 from schemas.envelope import decode
 from schemas.facts import HealthSeen
 from schemas.nodes import NodeCondition
@@ -102,6 +103,7 @@ def phases(history: History, name: str) -> list[str]:
 
 async def test_process_1_object_by_object(bench: Bench) -> None:
     cell = bench.cell()
+    assert ADMIN not in cell.users.values(), "services have the rights that k8s/ grants, and no more"
     await cell.start()
     node = await bench.api.get("/api/v1/nodes/only")
     assert node["status"]["capacity"][RESOURCE] == node["status"]["allocatable"][RESOURCE] == "8"

@@ -14,6 +14,7 @@ from schemas.simulation import SimCounts
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
+from tests.support.kube_rights import grant
 from tests.support.processes import Service, Services
 from tests.support.waiting import until, until_true
 
@@ -42,7 +43,8 @@ class KubeCell:
         api: Calls as admin.
         topology: The simulated cluster.
         settings: Settings of services, by name; they stand beside what the cell needs.
-        users: User by whose rights a service calls the API server, by name; admin for those left out.
+        users: User by whose rights a service calls the API server, by name. For those left out it is the user of the
+            service's own name, who is given the rights that ``k8s/`` gives to the service; admin where the server has none.
     """
 
     def __init__(
@@ -59,13 +61,15 @@ class KubeCell:
     ) -> None:
         self.bus = bus
         self.api = api
+        self.users = {name: name if name in api.server.users else ADMIN for name in ON_KUBERNETES} | dict(users or {})
+        self._granted: set[str] = set()
         self.services: dict[str, Service] = {}
         file = folder / f"{cell}.yaml"
         file.write_text(topology)
         for name in ORDER:
             own: dict[str, object] = dict((settings or {}).get(name, {}))
             if name in ON_KUBERNETES:
-                own["kube"] = {"kubeconfig": _kubeconfig(api.server, folder, (users or {}).get(name, ADMIN))}
+                own["kube"] = {"kubeconfig": _kubeconfig(api.server, folder, self.users[name])}
             if name == "dispatcher":
                 own["decisions"] = {"needs_health": True, **_section(own.get("decisions"))}
             if name == "nodesim":
@@ -83,6 +87,9 @@ class KubeCell:
     async def start(self, *names: str) -> None:
         """Start services, all of them when none is named, and wait until the simulated nodes have facts."""
         for name in names or ORDER:
+            if self.users.get(name) == name and name not in self._granted:
+                await grant(self.api, name, name)
+                self._granted.add(name)
             self.services[name].start()
         if not names:
             await self.until_nodes()
