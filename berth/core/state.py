@@ -37,6 +37,7 @@ from schemas.subjects import token
 _FOLDED: Final = "folded"
 _VOID: Final = "void"
 _GONE: Final = "gone"
+_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 JobKey = tuple[str, str]
 """(namespace, name)"""
 
@@ -84,7 +85,10 @@ class State:
         """Gangs (uid) of other schedulers of which some chips belong to somebody else."""
         self._latest = False
         self._subject = ""
+        self._sequence = 0
         self._subjects_of: dict[JobKey, dict[str, None]] = {}
+        self._podless: dict[JobKey, int] = {}
+        """Names under which facts show no pod that lives, and those facts' sequences, ascending."""
         self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
         self._owned: dict[tuple[str, int], list[PodShare]] = {}
         self._releasing: dict[tuple[str, int], dict[int, bool]] = {}
@@ -123,6 +127,7 @@ class State:
                 self.unknown[envelope.kind] += 1
                 return ""
             self._latest = latest
+            self._sequence = sequence
             effect = step(envelope)
         except DecodeError as error:
             return error.reason
@@ -156,7 +161,32 @@ class State:
             self._touch(folded.gangs)
             if folded.given_back or folded.freed:
                 self.touched.update(self.short)
+            self._forget_podless()
         return folded
+
+    def _forget_podless(self) -> None:
+        """Forget facts without pods under names that no job has: those of other schedulers' pods, or that came late.
+
+        No tombstone of a job ever does. Records must know the fact: an earlier one may still adopt what is gone by now.
+        """
+        over: list[JobKey] = []
+        for key, sequence in self._podless.items():
+            if sequence > self.fold.facts_seq:
+                break
+            if (self.pods[key].uid, self.pods[key].attempt) not in self.fold.holdings:
+                over.append(key)
+        for key in over:
+            del self._podless[key]
+            if key not in self.jobs:
+                self._forget_pods(key)
+
+    def _forget_pods(self, key: JobKey) -> None:
+        self.pods.pop(key, None)
+        self.outcomes.pop(key, None)
+        self._podless.pop(key, None)
+        for subject in self._subjects_of.pop(key, {}):
+            if self._kept is not None:
+                self._kept.pop(subject, None)
 
     def _touch(self, gangs: Iterable[GangRecord]) -> None:
         """Note gangs of a record for which facts that came before it may ask for something."""
@@ -276,6 +306,10 @@ class State:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
         self._check_subject("pod", fact.namespace, fact.gang)
         self.pods[fact.namespace, fact.gang] = fact
+        self._podless.pop((fact.namespace, fact.gang), None)
+        if all(phase in _ENDED for phase in fact.phase):
+            self._podless[fact.namespace, fact.gang] = self._sequence
+            self.short.pop(fact.uid, None)
         self.moved[fact.namespace, fact.gang] = None
         self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
         self.touched[fact.uid] = None
@@ -318,11 +352,7 @@ class State:
         self._give_up(known)
         if known.uid != fact.uid:
             self._forget(known.uid)
-        self.pods.pop(key, None)
-        self.outcomes.pop(key, None)
-        for subject in self._subjects_of.pop(key, {}):
-            if self._kept is not None:
-                self._kept.pop(subject, None)
+        self._forget_pods(key)
         self._forget(fact.uid)
         self.changed[key] = None
         return _GONE

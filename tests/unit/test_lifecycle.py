@@ -1,5 +1,6 @@
 """What must happen to a placement when its pods, its binding or its job change."""
 
+import msgspec
 import pytest
 
 from berth.core.errors import InvariantError
@@ -22,7 +23,7 @@ class Life:
     """A gang of two pods on nodes a and b, placed for the ``attempt``-th time."""
 
     def __init__(self, *, attempt: int = 1, attempts_max: int = 3) -> None:
-        self.state = State()
+        self.state = State(keeps=True)
         self.attempt = attempt
         self.state.apply_record(1, encode(Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max))))
         self.job("accepted")
@@ -337,6 +338,49 @@ def test_pods_of_another_scheduler_are_adopted_and_released() -> None:
     life.fact(foreign("alien"), "pod.other.alien")
     assert life.carry_out() == Due(releases=[Release("alien", 0, "vanished")])
     assert life.state.held("c") == 0
+
+
+def test_pods_of_another_scheduler_that_are_gone_leave_nothing_behind() -> None:
+    life = Life()
+    before = decode(life.state.dump(), SnapshotBody).facts
+    life.fact(foreign("alien", ("a", 0b11, P.RUNNING)), "pod.other.alien")
+    life.carry_out()
+    assert life.state.short
+    life.fact(foreign("alien"), "pod.other.alien")
+    life.carry_out()
+    assert (life.state.pods, life.state.foreign, life.state.short) == ({}, {}, {})
+    assert decode(life.state.dump(), SnapshotBody).facts == before
+
+
+def test_pods_that_are_gone_before_their_adoption_is_read_are_released_all_the_same() -> None:
+    life = Life()
+    life.fact(foreign("alien", ("c", 0b1, P.RUNNING)), "pod.other.alien")
+    known, found = life.state.facts_seq, life.due()
+    life.fact(foreign("alien"), "pod.other.alien")
+    head = life.state.fold.head
+    for number, adoptions in enumerate(([], found.adoptions), start=1):
+        record = Round(1, head, known, 50, number, adoptions=adoptions)
+        head += 1
+        life.state.apply_record(head, encode(record))
+    other = State(keeps=True)
+    other.load(decode(life.state.dump(), SnapshotBody))
+    assert due(other).releases == [Release("alien", 0, "vanished")]
+    assert life.carry_out() == Due(releases=[Release("alien", 0, "vanished")])
+    assert life.state.held("c") == 0
+    assert life.state.pods == {}
+
+
+def test_pods_of_a_job_that_is_over_are_kept_until_its_name_is_free() -> None:
+    life = Life()
+    life.pods(P.SUCCEEDED, P.SUCCEEDED)
+    life.carry_out()
+    assert list(life.state.pods) == [("default", "j")]
+    job = life.state.jobs["default", "j"]
+    life.fact(msgspec.structs.replace(job, state="tombstone", request=None), "job.default.j")
+    assert life.state.pods == {}
+    life.pods(P.SUCCEEDED, P.SUCCEEDED)  # late
+    life.round()
+    assert life.state.pods == {}
 
 
 def test_what_others_own_is_not_adopted_and_two_strangers_do_not_get_one_chip() -> None:
