@@ -18,6 +18,7 @@ from schemas.facts import PodPhase, PodsSeen
 PodKey: TypeAlias = tuple[str, int, int]
 """(uid of the gang, attempt, rank)"""
 
+_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 _CLAIMED: Final = 1
 _SEEN: Final = 2
 
@@ -86,7 +87,7 @@ class Turns:
         before = self._seen.pop(name, {})
         now = _rows(fact)
         freed: list[Slot] = []
-        if now:
+        if any(phase not in _ENDED for phase in fact.phase):  # else no word may ever follow: it is nothing to keep
             self._seen[name] = now
         if not fact.phase:
             freed += self.forget(fact.uid, fact.attempt)

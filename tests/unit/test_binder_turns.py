@@ -42,6 +42,23 @@ def test_pods_that_run_end_or_are_gone_wait_for_nothing() -> None:
         assert turns.take(pods_of(GANG_A, [(0, "n0", phase, 3, False)])) == [SLOT]
 
 
+def test_a_pod_that_is_first_heard_of_when_it_has_ended_lets_go_and_is_forgotten() -> None:
+    turns = Turns()
+    turns.claim(SLOT, A)
+    assert turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.FAILED, 3, False)])) == [SLOT]
+    assert not turns.is_told("ns", "a", A)
+    assert turns.claim(SLOT, B)
+
+
+def test_jobs_whose_pods_have_all_ended_take_no_memory() -> None:
+    turns = Turns()
+    both = a_gang("a", ["n0", "n1"], [(0, 1), (0, 1)])
+    turns.take(pods_of(both, [(0, "n0", PodPhase.RUNNING, 3, True), (1, "n1", PodPhase.SUCCEEDED, 3, True)]))
+    assert turns.is_served("ns", "a", ("uid-a", 1, 1))
+    turns.take(pods_of(both, [(0, "n0", PodPhase.SUCCEEDED, 3, True), (1, "n1", PodPhase.SUCCEEDED, 3, True)]))
+    assert vars(turns) == vars(Turns())
+
+
 def test_pods_of_other_schedulers_count() -> None:
     turns = Turns()
     foreign = a_gang("pod/x", ["n0"], [(6, 7)], attempt=0)
