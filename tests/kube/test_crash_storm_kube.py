@@ -21,6 +21,7 @@ from schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_cells import ORDER, KubeCell
 from tests.support.kube_history import History, recording
+from tests.support.kube_rights import SERVICES
 from tests.support.kube_storm import API, NATS, Storm, answered, check_history, jobs_of, phases, strikes_of
 from tests.support.processes import services
 from tests.support.waiting import until_true
@@ -60,7 +61,9 @@ async def yard(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[Y
     """A cell that stands."""
     async with AsyncExitStack() as stack:
         # The controllers of jobs are nodesim's own.
-        server = await stack.enter_async_context(KubeServer(folder / "kube", controllers=()))
+        server = await stack.enter_async_context(
+            KubeServer(folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=())
+        )
         api = await stack.enter_async_context(KubeApi(server))
         bus = await stack.enter_async_context(await NatsBus.connect(nats.url, cell, name="storm"))
         made = stack.enter_context(services(folder, nats.url))
@@ -137,7 +140,7 @@ async def until_nothing_is_left(place: Yard) -> None:
         return not (pods or groups or place.watch.fold.holdings or await members_told(place.bus))
 
     try:
-        await until_true(none_left, deadline_s=40, what="nothing is left of the jobs")
+        await until_true(none_left, deadline_s=60, what="nothing is left of the jobs")
     except AssertionError as error:
         left = [*await members_told(place.bus), *place.watch.fold.holdings]
         raise AssertionError(f"{error}: {left}{place.cell.logs()}") from error
