@@ -221,9 +221,8 @@ class Storm:
                     assert code == UNREACHED, f"{name} ended with {code}\n{service.log()}"
                     self.unreached[name] += 1
                 assert service.starts < _STARTS_MAX, f"{name} does not stay up\n{service.log()}"
-                await pause(0.2)
-                service.start()
-            await pause(0.05)
+                service.start()  # nothing is awaited since the look: a strike may begin at any moment
+            await pause(0.2)
 
     async def _look(self) -> None:
         """See again and again that no chip is held twice."""
