@@ -9,6 +9,8 @@ from services.inventory.requests import unix_ms
 
 NOT_LET_IN: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that wait to be let in."""
+TAKEN_BACK: Final = "its PodGroup is Pending again"
+"""Reason of a cancelling that nobody asked for: its pods are requested anew once their group is let in."""
 _JUDGED_MS: Final = 5_000
 _MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
 
@@ -39,7 +41,7 @@ def taken_back(group: PodGroup | None) -> str:
     """Why the requests of a PodGroup that wait are taken back."""
     if group is None or group.status.phase not in NOT_LET_IN:
         return ""
-    return "its PodGroup is Pending again"
+    return TAKEN_BACK
 
 
 def unreadable(look: OwnerKey, group: PodGroup | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from services.inventory.barriers import TAKEN_BACK
 from services.inventory.gang_settings import GangSettings
 from services.inventory.parts import Gang, Member, Part, Slot
 
@@ -143,7 +144,7 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
         if len(left) < len(part.slots):
             dissolve(gang, part)
         return
-    refused = part.phase in {"cancelled", "rejected"} and part.code != "name-in-use"
+    refused = part.phase in {"cancelled", "rejected"} and part.code != "name-in-use" and part.sentence != TAKEN_BACK
     if refused and len(left) == len(part.slots):
         part.state = "closed"
         if part.phase == "cancelled":

@@ -342,6 +342,22 @@ def test_a_cancelled_request_stays_cancelled_after_a_restart() -> None:
     assert [effect for effect in after.settle(after_s=60) if type(effect).__name__ != "SetGroup"] == []
 
 
+def test_a_request_that_was_taken_back_just_before_a_restart_comes_again_when_its_group_is_let_in() -> None:
+    world = requested()
+    world.verdict(BASE)
+    after = restarted(world)  # it died between taking the request back and telling of its pods
+    after.gangs.set_group(a_group("pg", phase="Pending", version="2"))
+    after.pods(*members(4))
+    after.status(BASE, "cancelled", sentence="its PodGroup is Pending again")
+    after.settle()
+    assert "cancelled" not in after.hold(BASE)
+    after.gangs.set_group(a_group("pg", phase="Inqueue", version="3"))
+    after.settle()
+    assert len(after.published) == 1
+    assert after.published[0].uid != world.requests[BASE].uid
+    assert len(after.published[0].tasks) == len(world.requests[BASE].tasks)
+
+
 def test_a_request_that_failed_before_a_restart_comes_again_with_another_uid() -> None:
     world = requested()
     failed = world.job(BASE)
