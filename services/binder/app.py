@@ -243,7 +243,7 @@ class _Intake:
                     self.kube.take_pods(body_of(envelope, PodsSeen))
                 case _:
                     logger().error("fact of another kind", subject=stored.subject, kind=envelope.kind)
-        except (DecodeError, ValueError) as error:
+        except (DecodeError, ValueError, IndexError) as error:
             logger().error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
 
     def _take_members(self, fact: MembersSeen) -> None:

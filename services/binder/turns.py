@@ -82,10 +82,15 @@ class Turns:
         return key in self._seen.get((namespace, gang), {})
 
     def take(self, fact: PodsSeen) -> list[Slot]:
-        """Take a fact; returns the slots that are free now."""
+        """Take a fact; returns the slots that are free now.
+
+        Raises:
+            ValueError: A column or the name table is damaged; then nothing was taken.
+            IndexError: An index points outside its table; likewise.
+        """
         name = (fact.namespace, fact.gang)
-        before = self._seen.pop(name, {})
         now = _rows(fact)
+        before = self._seen.pop(name, {})
         freed: list[Slot] = []
         if any(phase not in _ENDED for phase in fact.phase):  # else no word may ever follow: it is nothing to keep
             self._seen[name] = now

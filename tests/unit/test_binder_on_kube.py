@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
+from schemas.columns import pack
 from schemas.envelope import decode, encode
 from schemas.facts import OutcomeSeen, PodPhase
 from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
@@ -176,6 +178,21 @@ async def test_a_gang_of_which_nothing_is_bound_fails_whatever_the_setting(world
     async with world.binder(partial="leave"):
         await world.place("job", gang.placement)
         await world.has(("job", "failed"))
+
+
+async def test_a_damaged_fact_of_pods_ends_nothing_now_or_after_a_start(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    damaged = msgspec.structs.replace(pods_of(gang, [(0, "n0", PodPhase.PENDING, 1, False)]), node_index=pack([9], 4))
+    await world.members(gang, "p0", "p1")
+    await world.bus.publish(world.bus.subjects.fact_pod("ns", "job"), encode(damaged))
+    async with world.binder():
+        await world.place("job", gang.placement)
+        await world.has(("job", "bound"))
+        await world.bus.publish(world.bus.subjects.fact_pod("ns", "job"), encode(damaged))
+        other = a_gang("other", ["n2"], [(0,)])
+        await world.members(other, "q0")
+        await world.place("other", other.placement)
+        await world.has(("job", "bound"), ("other", "bound"))
 
 
 async def test_a_gang_that_waits_is_evicted_at_once(world: World) -> None:

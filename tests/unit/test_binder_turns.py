@@ -1,6 +1,9 @@
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.columns import pack
 from schemas.facts import PodPhase
 from services.binder.predicate_times import PredicateTimes
 from services.binder.turns import Slot, Turns
@@ -48,6 +51,16 @@ def test_a_pod_that_is_first_heard_of_when_it_has_ended_lets_go_and_is_forgotten
     assert turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.FAILED, 3, False)])) == [SLOT]
     assert not turns.is_told("ns", "a", A)
     assert turns.claim(SLOT, B)
+
+
+def test_a_damaged_fact_changes_nothing() -> None:
+    turns = Turns()
+    turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)]))
+    damaged = msgspec.structs.replace(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)]), node_index=pack([9], 4))
+    with pytest.raises(IndexError):
+        turns.take(damaged)
+    assert turns.occupant(SLOT) == A
+    assert turns.take(pods_of(GANG_A, [])) == [SLOT]
 
 
 def test_jobs_whose_pods_have_all_ended_take_no_memory() -> None:
