@@ -127,7 +127,11 @@ class KubeCluster:
         self.wake: Callable[[list[AttemptKey]], None] = wake_nobody
 
     def take_members(self, fact: MembersSeen) -> None:
-        """Take a fact of members."""
+        """Take a fact of members.
+
+        Raises:
+            ValueError: It is damaged; what was known before holds.
+        """
         self._members.take(fact)
 
     def take_pods(self, fact: PodsSeen) -> None:
@@ -149,14 +153,14 @@ class KubeCluster:
         Raises:
             NotYetError: Some pods do not exist yet, or wait for their turn on a node.
             TransientError: The API server did not answer.
-            PoisonError: Placement or members are damaged.
+            PoisonError: The placement is damaged.
         """
         try:
             progress = self._progress_of(gang)
-            crew = self._members.of(gang.namespace, gang.name, gang.uid)
-            members = crew.rows if crew is not None else {}
         except ValueError as error:
             raise PoisonError(str(error)) from error
+        crew = self._members.of(gang.namespace, gang.name, gang.uid)
+        members = crew.rows if crew is not None else {}
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
         self._await_members(gang, progress, _missing(progress, todo, members), members)

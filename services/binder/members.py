@@ -1,9 +1,11 @@
 """Which pod stands for which rank of a job. Pure."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from schemas.columns import unpack
 from schemas.facts import MembersSeen
+
+_RANK_BYTES: Final = 4
 
 
 class Member(NamedTuple):
@@ -26,11 +28,7 @@ class Crew:
 
     @property
     def rows(self) -> dict[int, Member]:
-        """Pods by rank, ascending.
-
-        Raises:
-            ValueError: The columns of the fact do not agree with one another.
-        """
+        """Pods by rank, ascending."""
         if self._rows is None:
             fact = self.fact
             ranks = unpack(fact.rank, 4)
@@ -48,7 +46,18 @@ class Members:
         self._crews: dict[tuple[str, str], Crew] = {}
 
     def take(self, fact: MembersSeen) -> None:
-        """Take a fact, in place of the one before."""
+        """Take a fact, in place of the one before.
+
+        Raises:
+            ValueError: Its columns do not agree with one another; then what was known before holds.
+        """
+        rows = len(fact.pods)
+        lengths = (len(fact.rank) / _RANK_BYTES, len(fact.pod_uids), len(fact.rank_index) or rows)
+        if any(length != rows for length in lengths):
+            raise ValueError(
+                f"members of {fact.namespace}/{fact.job}: rank, pod_uids and rank_index are of "
+                f"{', '.join(f'{length:g}' for length in lengths)} rows: expected {rows}, as pods"
+            )
         name = (fact.namespace, fact.job)
         if fact.rank or fact.hold:
             self._crews[name] = Crew(fact)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.runtime.errors import AmbiguousError, PoisonError, TransientError
+from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
 from services.binder.cluster import Gang, NotYetError
 from tests.support.binder_world import World, bound, made, replace, uid_of
@@ -244,11 +244,15 @@ async def test_a_server_that_is_away_is_asked_again_later_and_bound_pods_are_not
     assert [call.path for call in world.kube.calls] == [f"{PODS}/p1/binding"]
 
 
-async def test_damaged_members_fail_the_gang_and_no_more(world: World) -> None:
-    gang = a_gang("job", ["n0"], [(0,)])
-    world.pods(gang, "p0", pod_uids=[])
-    with pytest.raises(PoisonError):
-        await world.cluster.bind(gang)
+@pytest.mark.parametrize("damage", [{"pod_uids": []}, {"rank": b"abc"}, {"rank_index": ["0", "1"]}])
+async def test_damaged_members_change_nothing(world: World, damage: dict[str, object]) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    world.pods(gang, "p0", "p1")
+    rows = [(0, "p0", "u0")]
+    with pytest.raises(ValueError, match=r"members of ns/job: .* expected 1, as pods"):
+        world.cluster.take_members(members_of(gang, rows, **damage))  # type: ignore[arg-type]  # fields of the fact
+    await world.cluster.recover([gang])
+    assert await world.cluster.bind(gang) == bound(2)
 
 
 # Old annotations.
