@@ -1,0 +1,71 @@
+"""The life of one gang: facts and records that a test feeds to a state, and what is due then."""
+
+from berth.core.lifecycle import Due, due
+from berth.core.state import State
+from schemas.columns import pack, pack_names
+from schemas.envelope import encode
+from schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from schemas.message import Message
+from schemas.placement import Run, placement_of
+from tests.support.cells import a_job
+
+P = PodPhase
+
+
+class Life:
+    """A gang of two pods on nodes a and b, placed for the ``attempt``-th time."""
+
+    def __init__(self, *, attempt: int = 1, attempts_max: int = 3) -> None:
+        self.state = State(keeps=True)
+        self.attempt = attempt
+        self.state.apply_record(1, encode(Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max))))
+        self.job("accepted")
+        placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
+        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
+        assert not self.due()
+
+    def fact(self, message: Message, kind: str) -> None:
+        assert self.state.apply_fact(f"berth.c.fact.{kind}", self.state.facts_seq + 1, encode(message)) == ""
+
+    def job(self, state: JobState, uid: str = "uid-j") -> None:
+        seq = self.state.intake_seq + 1
+        self.fact(JobSeen("default", "j", uid, state, seq, 1, request=a_job("j"), after_seq=seq - 1), "job.default.j")
+
+    def pods(self, *phases: PodPhase, uid: str = "uid-j") -> None:
+        count = len(phases)
+        fact = PodsSeen(
+            "default",
+            "j",
+            uid,
+            self.attempt,
+            pack(range(count), 4),
+            pack_names(["a", "b"]),
+            pack(range(count), 4),
+            pack(phases, 1),
+            pack([1] * count, 8),
+        )
+        self.fact(fact, "pod.default.j")
+
+    def outcome(self, state: OutcomeState, *, bound: int = 0, attempt: int = 0) -> None:
+        fact = OutcomeSeen("default", "j", "uid-j", attempt or self.attempt, state, bound)
+        self.fact(fact, "outcome.default.j")
+
+    def round(self, **parts: object) -> None:
+        head = self.state.fold.head
+        record = Round(1, head, self.state.facts_seq, 50, head, **parts)  # type: ignore[arg-type]
+        self.state.apply_record(head + 1, encode(record))
+
+    def due(self) -> Due:
+        return due(self.state)
+
+    def carry_out(self) -> Due:
+        found = self.due()
+        self.round(evictions=found.evictions, releases=found.releases, adoptions=found.adoptions)
+        return found
+
+    def release(self, reason: str, *, again: bool = False) -> Due:
+        return Due(releases=[Release("uid-j", self.attempt, reason, again)])  # type: ignore[arg-type]
+
+    def eviction(self, reason: str) -> Due:
+        return Due(evictions=[Eviction("uid-j", self.attempt, reason)])
