@@ -32,6 +32,7 @@ from services.nodesim.kube_writes import KubeWrites, make_object
 from services.nodesim.podgroups import PodGroupController
 from services.nodesim.volcano import VolcanoRules
 
+_FORBIDDEN: Final = 403
 _PODS_AT_ONCE: Final = 16
 
 
@@ -206,15 +207,21 @@ class GangController(Generic[J]):
 
         Raises:
             TransientError: The server did not answer; what is left is thought out anew.
+            RefusedError: The server forbids some of it; it may only not know the roles yet.
         """
+        forbidden: RefusedError | None = None
         job = self._jobs.items.get(key)
         children = self._children(key, job)
         for action in self._rules.reconcile(job, children, self._clock.now_ms()):
             try:
                 await self._do(action, key)
             except RefusedError as error:
-                if not (error.is_conflict or error.is_absent):
+                if error.status == _FORBIDDEN:
+                    forbidden = error
+                elif not (error.is_conflict or error.is_absent):
                     self._log.error("write refused", object="/".join(key), status=error.status, reason=str(error))
+        if forbidden is not None:
+            raise forbidden
 
     def _children(self, key: tuple[str, str], job: J | None) -> Children:
         pods = {name: pod for name in self._pods_of.get(key, ()) if (pod := self._pods.items.get((key[0], name)))}

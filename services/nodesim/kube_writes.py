@@ -14,6 +14,9 @@ Write: TypeAlias = Callable[[], Awaitable[None]]
 
 _STALE: Final = frozenset({404, 409})
 """Answers that say that an object is gone, or is another one now."""
+_FORBIDDEN: Final = 403
+_FORBIDDEN_MAX_S: Final = 30.0
+"""What is forbidden for so long is refused. A server that has just started does not know the roles for a moment."""
 
 
 class KubeWrites:
@@ -23,12 +26,21 @@ class KubeWrites:
         at_once: Most writes at the same time.
         retry_wait_s: First pause after the server did not answer; it doubles up to ``retry_wait_max_s``.
         retry_wait_max_s: Longest pause.
+        forbidden_max_s: How long something may be forbidden before it counts as refused.
     """
 
-    def __init__(self, *, at_once: int, retry_wait_s: float, retry_wait_max_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        at_once: int,
+        retry_wait_s: float,
+        retry_wait_max_s: float,
+        forbidden_max_s: float = _FORBIDDEN_MAX_S,
+    ) -> None:
         self._at_once = at_once
         self._wait_s = retry_wait_s
         self._wait_max_s = retry_wait_max_s
+        self._forbidden_max_s = forbidden_max_s
         self._waiting: dict[str, deque[Write]] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._log = logger()
@@ -66,7 +78,12 @@ class KubeWrites:
             key = await self._ready.get()
             waiting = self._waiting[key]
             try:
-                await insist(waiting[0], wait_s=self._wait_s, wait_max_s=self._wait_max_s)
+                await insist(
+                    waiting[0],
+                    wait_s=self._wait_s,
+                    wait_max_s=self._wait_max_s,
+                    forbidden_max_s=self._forbidden_max_s,
+                )
                 self.done += 1
             except RefusedError as error:
                 self.refused += 1
@@ -79,17 +96,24 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(write: Write, *, wait_s: float, wait_max_s: float) -> None:
+async def insist(write: Write, *, wait_s: float, wait_max_s: float, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
     """Do a write again and again until the server answers it.
 
     Raises:
         RefusedError: The server says no.
     """
+    clock_s = asyncio.get_running_loop().time
+    give_up_s: float | None = None
     while True:
         try:
             return await write()
         except TransientError as error:
             logger().warning("server did not answer", reason=error.reason, wait_s=wait_s)
+        except RefusedError as error:
+            give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
+            if error.status != _FORBIDDEN or clock_s() >= give_up_s:
+                raise
+            logger().warning("server forbids it for now", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, wait_max_s)
 

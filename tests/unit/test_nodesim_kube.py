@@ -187,3 +187,26 @@ class TestWrites:
             task.cancel()
         assert done == [0, 4]
         assert (writes.done, writes.refused) == (2, 1)
+
+    async def test_what_is_forbidden_is_tried_for_a_while(self) -> None:
+        writes = KubeWrites(at_once=1, retry_wait_s=0.001, retry_wait_max_s=0.002, forbidden_max_s=0.1)
+        answers: list[Exception] = [RefusedError("roles unknown", status=403)] * 3
+        done: list[str] = []
+
+        async def write() -> None:
+            if answers:
+                raise answers.pop()
+            done.append("a")
+
+        async def never() -> None:
+            done.append("b")
+            raise RefusedError("no right", status=403)
+
+        writes.put("a", write)
+        writes.put("b", never)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(writes.run())
+            await until(lambda: len(writes) == 0, deadline_s=5, what="all writes")
+            task.cancel()
+        assert done[:3] == ["a", "b", "b"]
+        assert (writes.done, writes.refused) == (1, 1)
