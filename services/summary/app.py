@@ -90,6 +90,7 @@ async def _work(
         return
     book.restore(store.found)
     store.found = []
+    await store.tell_gone(book)
     readiness.ready()
     logger().info("ready", summaries=len(store.there))
     await loop.run(stop)

@@ -13,6 +13,7 @@ import msgspec
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.pod_annotations import SERIAL_NUMBER
 from berth.formats.rank_table import INITIALIZING
+from berth.formats.whole_numbers import whole_number
 from services.summary.record import STATUSES, Chunk, JobStatus, NodeView, Operator, Record, Seen, advance, chunks
 from services.summary.views import RING, GroupView, JobName, PodView, group_view, is_summary, pod_view
 
@@ -48,6 +49,10 @@ class Book:
         """Job (uid) that has the name of a summary."""
         self._touched: dict[str, None] = {}
         self._said: dict[str, list[Chunk]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether a job is there, or has a summary."""
+        return uid in self._records or uid in self._pods_of or uid in self._groups_of
 
     def __len__(self) -> int:
         return len(self._records)
@@ -122,8 +127,8 @@ class Book:
         labels = first.metadata.labels or {}
         status: JobStatus = next((word for word in STATUSES if word == data.get("job_status")), "pending")
         total = max(_number(data.get("total", "")), 1)
-        listed = range(total) if 0 in found else ()
-        tables = [(found[index].data or {}).get("hccl.json", "") for index in listed if index in found]
+        listed = [index for index in sorted(found) if index < total] if 0 in found else []
+        tables = [(found[index].data or {}).get("hccl.json", "") for index in listed]
         job = JobName(namespace, "", data.get("job_name", ""), uid)
         self._records[uid] = Record(
             job=job,
@@ -228,7 +233,7 @@ class Book:
 
 def _number(text: str) -> int:
     """A whole number, as summaries hold it; 0 for any other text."""
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def _remove(

@@ -1,7 +1,7 @@
 """Summaries on the API server and on the bus: what is there, and how it becomes what should be there."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
@@ -50,6 +50,8 @@ class Store:
         """Jobs (uid) of which somebody else changed a ConfigMap."""
         self._told: dict[str, bytes] = {}
         """Digest of the last event of each subject."""
+        self._standing: dict[str, JobSummary] = {}
+        """Events of an earlier run that tell of a summary, by subject and without the data."""
 
     async def load_events(self) -> None:
         """Learn which events were published already."""
@@ -60,6 +62,8 @@ class Store:
                 logger().warning("summary event unreadable", subject=stored.subject, reason=error.reason)
                 continue
             self._told[stored.subject] = _digest({}, event.data)
+            if not event.deleted:
+                self._standing[stored.subject] = msgspec.structs.replace(event, data={}, deleted=True)
 
     def replace(self, objects: list[ConfigMap]) -> None:
         """All summaries that there are."""
@@ -110,6 +114,20 @@ class Store:
             count += 1
         await self._tell(job, wanted)
         return count
+
+    async def tell_gone(self, book: Container[str]) -> None:
+        """Publish that summaries are gone whose end an earlier run did not live to tell.
+
+        Args:
+            book: The jobs (uid) that are known.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        for subject, event in sorted(self._standing.items()):
+            if event.job_uid not in book:
+                await self._publish(subject, msgspec.structs.replace(event, at_ms=self._clock.now_ms()))
+        self._standing.clear()
 
     async def _write(self, chunk: Chunk) -> int:
         place = (chunk.namespace, chunk.name)

@@ -11,6 +11,7 @@ import msgspec
 from berth.formats.kube_objects import ConfigMap, Container, Pod, PodGroup
 from berth.formats.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
 from berth.formats.rank_table import Configuration, read_configuration
+from berth.formats.whole_numbers import whole_number
 
 LABEL: Final = "outside-job-info"
 """Label of every summary; the fabric controller selects by it."""
@@ -152,6 +153,4 @@ def _first_resource(asked: Iterable[str] | None) -> str:
 
 def _number(text: str) -> int | None:
     """A whole number of at least 0, as annotations hold it; None for any other text."""
-    if not (text.isascii() and text.isdigit()) or int(text[:10]) > _COUNT_MAX:
-        return None
-    return int(text)
+    return whole_number(text, most=_COUNT_MAX)

@@ -14,7 +14,7 @@ from services.summary.config import SummaryConfig
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 
 MAPS = "/api/v1/namespaces/team-a/configmaps"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/team-a/podgroups"
@@ -83,6 +83,9 @@ class Desk:
     def writes(self) -> int:
         return sum(call.method in {"POST", "PUT", "DELETE"} and "configmaps" in call.path for call in self.kube.calls)
 
+    async def end_is_told(self) -> bool:
+        return [event.deleted for event in await self.events()] == [True]
+
     async def events(self) -> list[JobSummary]:
         return [decode(stored.data, JobSummary) for stored in await self.bus.read(StreamName.SUMMARY)]
 
@@ -134,6 +137,18 @@ async def test_a_restart_writes_nothing_and_mends_what_changed_meanwhile() -> No
     desk.pod("Failed")
     async with desk.running():
         await desk.until_status("failed")
+
+
+async def test_the_end_of_a_summary_is_told_also_when_the_writer_died_before_it_could() -> None:
+    desk = Desk()
+    desk.group()
+    async with desk.running():
+        await desk.until_status("pending")
+        await until_true(desk.events, deadline_s=5, what="the event is stored")
+    desk.kube.confirm(f"{GROUPS}/llm-u")
+    desk.kube.confirm(f"{MAPS}/job-summary-llm")
+    async with desk.running():
+        await until_true(desk.end_is_told, deadline_s=5, what="the end is told")
 
 
 async def test_a_summary_that_somebody_deletes_or_changes_is_written_again() -> None:
