@@ -50,7 +50,7 @@ class Book:
         self._touched: dict[str, None] = {}
         self._said: dict[str, list[Chunk]] = {}
 
-    def __contains__(self, uid: str) -> bool:
+    def __contains__(self, uid: object) -> bool:
         """Whether a job is there, or has a summary."""
         return uid in self._records or uid in self._pods_of or uid in self._groups_of
 
