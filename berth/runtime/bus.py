@@ -174,7 +174,7 @@ class _NatsWire:
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
-        except (*_CLIENT_ERRORS, TimeoutError) as error:
+        except (*_CLIENT_ERRORS, TimeoutError, RuntimeError) as error:  # uvloop's, when the transport is closed already
             _log.warning("close failed", error=repr(error))
 
     async def _on_error(self, error: Exception) -> None:
