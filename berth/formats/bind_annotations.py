@@ -29,6 +29,7 @@ from berth.formats.pod_annotations import (
     chip_names,
     configuration_key,
 )
+from berth.formats.whole_numbers import whole_number
 from schemas.placement import Share
 
 _LABEL_CHIP_950: Final = "Ascend950"
@@ -201,7 +202,8 @@ def _as_written(pod: BoundPod, devices: Mapping[str, BaseDevice], names: Sequenc
 
 def _device_id(device: BaseDevice | None, chip: int) -> int:
     found = str(device.device_id) if device is not None and device.device_id is not None else ""
-    return int(found) if found.isascii() and found.isdigit() else chip
+    told = whole_number(found)
+    return chip if told is None else told
 
 
 def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devices: Mapping[str, BaseDevice]) -> str:

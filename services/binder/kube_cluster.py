@@ -14,6 +14,7 @@ from typing import Final
 from berth.formats.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
 from berth.formats.kube_events import Involved
 from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME, RANK
+from berth.formats.whole_numbers import whole_number
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.faults import FaultPoints
@@ -379,8 +380,8 @@ class KubeCluster:
         self._untold.discard(gang.key)
 
     def _is_told(self, gang: Gang, pod: PodLean) -> bool:
-        text = pod.metadata.annotation(RANK)
-        return text.isdigit() and self._turns.is_told(gang.namespace, gang.name, (*gang.key, int(text)))
+        rank = whole_number(pod.metadata.annotation(RANK))
+        return rank is not None and self._turns.is_told(gang.namespace, gang.name, (*gang.key, rank))
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
         """After a start: look at pods that an earlier run may have bound, unless facts say that they have their chips.
@@ -421,8 +422,9 @@ class KubeCluster:
 
     def _note_time(self, pod: PodLean) -> None:
         text = pod.metadata.annotation(PREDICATE_TIME)
-        if text != CONSUMED and text.isascii() and text.isdigit():
-            self.times.note(pod.spec.node_name, int(text))
+        told = whole_number(text) if text != CONSUMED else None
+        if told is not None:
+            self.times.note(pod.spec.node_name, told)
 
     def _free(self, slots: Iterable[Slot]) -> None:
         """Wake those who wait for slots."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from berth.formats.kube_objects import Listed
 from berth.formats.pod_annotations import RANK
+from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import Api, RefusedError
 from services.binder.cluster import Gang
@@ -85,9 +86,9 @@ class KubeEviction:
         unknown = {node for rank, node in wanted.items() if rank not in found}
         if unknown:
             for pod in await self._on_nodes(gang.namespace, sorted(unknown)):
-                text = pod.metadata.annotation(RANK)
-                if pod.belongs_to(gang.uid, gang.attempt) and text.isdigit() and int(text) in wanted:
-                    found.setdefault(int(text), pod)
+                told = whole_number(pod.metadata.annotation(RANK))
+                if told is not None and told in wanted and pod.belongs_to(gang.uid, gang.attempt):
+                    found.setdefault(told, pod)
         return [found[rank] for rank in sorted(found)]
 
     async def _look(

@@ -12,6 +12,7 @@ from berth.formats.kube_objects import PodGroup, PodGroupCondition
 from berth.formats.kube_pods import amount_of
 from berth.formats.pod_annotations import RESOURCE_PREFIX
 from berth.formats.quantities import QuantityError
+from berth.formats.whole_numbers import whole_number
 from berth.formats.workloads import digest
 from services.inventory.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
 
@@ -135,7 +136,7 @@ def dequeues(group: PodGroup) -> int:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Requests as they were told before a restart."""
 
+from berth.formats.whole_numbers import whole_number
 from schemas.columns import unpack
 from schemas.facts import JobSeen, MembersSeen
 from schemas.intake import JobRequest, Task
@@ -45,8 +46,9 @@ def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: b
 
 def _gang_pods(seen: MembersSeen, request: JobRequest | None) -> int:
     text = request.annotations.get(GANG_PODS, "") if request is not None else ""
-    if text.isascii() and text.isdigit():
-        return int(text)
+    told = whole_number(text)
+    if told is not None:
+        return told
     return 2 if seen.distributed else 1
 
 

@@ -129,3 +129,16 @@ async def test_pods_of_a_whole_node_wait_for_nobody(world: World) -> None:
     for gang in (first, second):
         world.pods(gang, f"p-{gang.name}", chips=8)
         assert await world.cluster.bind(gang) == bound(1)
+
+
+@pytest.mark.parametrize("text", ["9" * 5_000, "\u00b2"])
+async def test_what_somebody_writes_on_a_pod_ends_no_start_and_no_eviction(world: World, text: str) -> None:
+    gang = a_gang("a", ["n0"], [(0,)])
+    world.pods(gang, "pa")
+    await world.cluster.bind(gang)
+    pod = world.pod("pa")
+    notes = {**pod["metadata"]["annotations"], "predicate-time": text, "berth/rank": text}
+    world.kube.put(PODS, {**pod, "metadata": {**pod["metadata"], "annotations": notes}})
+    await world.cluster.recover([gang])
+    world.cluster.take_members(members_of(gang, []))
+    await world.cluster.evict(gang, reason="cancelled")

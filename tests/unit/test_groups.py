@@ -9,6 +9,7 @@ from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_owners import OwnerKey
 from services.inventory.effects import SetGroup
 from services.inventory.gang_settings import GangSettings
+from services.inventory.group_status import dequeues, enqueued_ms
 from services.inventory.groups import Capacity
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
 
@@ -87,6 +88,13 @@ def patched(group: PodGroup, patch: dict[str, Any], version: str) -> PodGroup:
 
 def pending(name: str = "pg", chips: int = 8, **more: Any) -> PodGroup:  # noqa: ANN401 - whatever a group can have
     return a_group(name, phase="Pending", resources={CHIPS: str(chips), "cpu": "4", "pods": "4"}, **more)
+
+
+@pytest.mark.parametrize("text", ["9" * 5_000, "0" * 5_000, "\u00b2"])
+def test_what_no_number_can_be_is_none(text: str) -> None:
+    notes = {ENQUEUED: text, "huawei.com/schedule_dequeue_frequency": text}
+    group = a_group("pg", annotations=notes)
+    assert (enqueued_ms(group), dequeues(group)) == (0, 0)
 
 
 def test_a_group_is_let_in_when_its_chips_are_free() -> None:

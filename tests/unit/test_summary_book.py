@@ -337,6 +337,18 @@ def test_a_restart_finds_chunks_whose_first_one_is_gone(*, lives: bool) -> None:
     assert (change.job.uid, change.chunks) == ("u-llm", [])
 
 
+@pytest.mark.parametrize("text", ["9" * 18, "9" * 5_000])
+def test_a_restart_takes_numbers_that_somebody_wrote_into_a_summary_for_what_they_are(text: str) -> None:
+    desk = Desk()
+    desk.at(10, a_group(minimum=1), a_pod(0))
+    again = Desk()
+    again.book.restore(
+        msgspec.structs.replace(one, data={**(one.data or {}), "total": text, "deleteTime": text}) for one in kept(desk)
+    )
+    again.at(50, a_group(minimum=1), a_pod(0))
+    assert again.data()["hccl.json"] == desk.data()["hccl.json"]
+
+
 def test_a_config_map_that_only_bears_the_label_is_nobodys_summary() -> None:
     desk = Desk()
     desk.book.restore(
