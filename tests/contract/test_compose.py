@@ -21,7 +21,9 @@ FILE = (ROOT / "compose.yaml").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE)
 OURS = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
 NATS = {name: service for name, service in COMPOSE["services"].items() if "build" not in service}
-WITH_KUBERNETES_ONLY = {"inventory", "health", "summary"}
+ON_KUBERNETES = {name for name, service in COMPOSE["services"].items() if "profiles" in service}
+BY_DEFAULT = [name for name in COMPOSE["services"] if name not in ON_KUBERNETES]
+KUBECONFIG = "/etc/berth/kubeconfig"
 
 each_of_ours = pytest.mark.parametrize("name", sorted(OURS))
 
@@ -62,7 +64,42 @@ def test_a_service_of_compose_is_a_service_of_the_tree(name: str) -> None:
 
 def test_every_service_of_the_tree_is_in_compose() -> None:
     present = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")}
-    assert {module_of(name).split(".")[1] for name in OURS} == present - WITH_KUBERNETES_ONLY
+    assert {module_of(name).split(".")[1] for name in OURS} == present
+
+
+def test_the_simulated_cluster_is_started_by_default_and_a_kubernetes_cluster_when_its_profile_is_asked_for() -> None:
+    assert {module_of(name) for name in ON_KUBERNETES} == {
+        f"services.{service}" for service in ("inventory", "health", "summary", "binder")
+    }
+    assert {"binder", "nodesim"} <= set(BY_DEFAULT)
+    assert [OURS[name]["profiles"] for name in sorted(ON_KUBERNETES)] == [["kubernetes"]] * len(ON_KUBERNETES)
+    (line,) = [line for line in FILE.splitlines() if line.startswith("#") and "--profile" in line]
+    assert line.removeprefix("#").strip() == (
+        "docker compose --profile kubernetes up --build --scale binder=0 --scale nodesim=0"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(ON_KUBERNETES))
+def test_a_service_on_kubernetes_reads_the_kubeconfig_that_is_mounted(name: str, tmp_path: Path) -> None:
+    (mount,) = OURS[name]["volumes"]
+    assert mount == {
+        "type": "bind",
+        "source": "${KUBECONFIG:-~/.kube/config}",
+        "target": KUBECONFIG,
+        "read_only": True,
+        "bind": {"create_host_path": False},
+    }
+    assert tomllib.loads(settings_text(name))["kube"] == {"kubeconfig": KUBECONFIG}
+    for variables, path in (({"KUBECONFIG": "/srv/kubeconfig"}, "/srv/kubeconfig"), ({}, Path.home() / ".kube/config")):
+        found = planned(FILE, tmp_path, **variables)[name]
+        settings = tomllib.loads(Path(found.command[-1]).read_text("utf-8"))
+        assert settings["kube"] == {"kubeconfig": str(path)}
+
+
+def test_a_service_of_the_simulated_cluster_sees_no_kubeconfig() -> None:
+    for name in sorted(set(OURS) - ON_KUBERNETES):
+        assert "volumes" not in OURS[name]
+        assert "kube" not in tomllib.loads(settings_text(name))
 
 
 @each_of_ours
@@ -113,8 +150,8 @@ def test_a_service_may_do_nothing_but_its_work_and_waits_for_nats(name: str) -> 
     assert service["depends_on"] == {node: {"condition": "service_healthy"} for node in NATS}
 
 
-def planned(text: str, folder: Path) -> dict[str, Planned]:
-    return {one.name: one for one in plan(text, folder)}
+def planned(text: str, folder: Path, **variables: str) -> dict[str, Planned]:
+    return {one.name: one for one in plan(text, folder, profiles=["kubernetes"], variables=variables)}
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -129,7 +166,8 @@ def read(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("old", "new", "changed"),
     [
-        ('"services.binder", "--config"', '"services.binder", "--verbose", "--config"', ["binder"]),
+        ('/etc/berth/binder.toml"]', '/etc/berth/binder.toml", "--verbose"]', ["binder"]),
+        ('/etc/berth/health.toml"]', '/etc/berth/health.toml", "--verbose"]', ["health"]),
         ("BERTH_BUS__CELL: demo", "BERTH_BUS__CELL: other", list(OURS)),
         ('"--name", "nats-1"', '"--name", "nats-9"', ["nats-1"]),
         ("    shards = 2\n  binder:", "    shards = 5\n  binder:", []),
@@ -155,6 +193,14 @@ def test_what_is_started_without_containers_follows_the_file(
         addresses = re.compile(r"127\.0\.0\.1:\d+")
         texts = [{path: addresses.sub("", text) for path, text in read(tmp_path / name).items()} for name in ("a", "b")]
         assert texts[0] != texts[1]
+
+
+def test_services_with_a_profile_are_started_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    assert [one.name for one in plan(FILE, tmp_path)] == BY_DEFAULT
+    assert [one.name for one in plan(FILE, tmp_path, profiles=["other"])] == BY_DEFAULT
+    freed = FILE.replace("  profiles: [kubernetes]\n", "")
+    assert freed != FILE
+    assert [one.name for one in plan(freed, tmp_path)] == list(COMPOSE["services"])
 
 
 def test_what_is_started_without_containers_reaches_the_ports_of_the_others(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """``compose.yaml`` without containers: its commands, with its environment and its files, as plain processes.
 
 What a container gives by itself is translated: the name of a service becomes the loopback address, each port of each
-container a port of this machine, and each mounted file or volume a path below a folder. All else is as the file says.
+container a port of this machine, and each mounted file or volume a path below a folder; a file of the host stays where it
+is. All else is as the file says.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ ROOT: Final = Path(__file__).parents[2]
 _ADDRESS: Final = re.compile(r"(?<![\w.-])(?P<host>[a-z0-9][a-z0-9.-]*):(?P<port>\d{2,5})\b")
 _HERE: Final = {"0.0.0.0", "127.0.0.1", "localhost"}  # noqa: S104  # what a container listens on
 _LOOPBACK: Final = "127.0.0.1"
+_VARIABLE: Final = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^}]*)\}")
 _PORTS_MAX: Final = 64
 _LOOK_S: Final = 0.1
 _TAIL_CHARS: Final = 2_000
@@ -60,6 +62,7 @@ class Translation:
 
     names: set[str]
     folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
     ports: dict[tuple[str, int], int] = field(default_factory=dict)
     _free: list[int] = field(default_factory=lambda: free_ports(_PORTS_MAX))
 
@@ -89,20 +92,32 @@ class Translation:
         return _LOOPBACK if value in _HERE else self.text(service, value, places)
 
 
-def plan(text: str, folder: Path) -> list[Planned]:
+def plan(
+    text: str, folder: Path, *, profiles: Collection[str] = (), variables: Mapping[str, str] | None = None
+) -> list[Planned]:
     """Processes of a compose file, in its order; the files that they read are written below ``folder``.
+
+    Args:
+        text: The file.
+        folder: Where files go.
+        profiles: Profiles that are asked for. A service that has profiles is started only for one of them.
+        variables: What the file's ``${NAME:-default}`` take in place of their defaults.
 
     Raises:
         AssertionError: The file uses something that cannot be translated.
     """
     tree = yaml.safe_load(text)
     services: dict[str, dict[str, Any]] = tree["services"]
-    translation = Translation(set(services), folder)
-    return [_planned(translation, tree, name, service) for name, service in services.items()]
+    translation = Translation(set(services), folder, variables or {})
+    return [
+        _planned(translation, tree, name, service)
+        for name, service in services.items()
+        if "profiles" not in service or set(service["profiles"]) & set(profiles)
+    ]
 
 
 def _planned(translation: Translation, tree: dict[str, Any], name: str, service: dict[str, Any]) -> Planned:
-    places = _places(translation.folder / name, service)
+    places = _places(translation, name, service)
     for config in service.get("configs", []):
         source = tree["configs"][config["source"]]
         content = source["content"] if "content" in source else (ROOT / source["file"]).read_text("utf-8")
@@ -131,11 +146,23 @@ def _planned(translation: Translation, tree: dict[str, Any], name: str, service:
     )
 
 
-def _places(folder: Path, service: dict[str, Any]) -> dict[str, Path]:
+def _places(translation: Translation, name: str, service: dict[str, Any]) -> dict[str, Path]:
     """Path on this machine of everything that is mounted, by its path in the container."""
+    folder = translation.folder / name
     targets = [config["target"] for config in service.get("configs", [])]
-    targets += [volume.split(":")[1] for volume in service.get("volumes", [])]
-    return {target: folder / target.lstrip("/") for target in targets}
+    mounts = service.get("volumes", [])
+    targets += [mount.split(":")[1] for mount in mounts if isinstance(mount, str)]
+    places = {target: folder / target.lstrip("/") for target in targets}
+    for mount in mounts:
+        if isinstance(mount, dict):
+            assert mount["type"] == "bind", f"no place on this machine for {mount}"
+            places[mount["target"]] = _source(mount["source"], translation.variables)
+    return places
+
+
+def _source(text: str, variables: Mapping[str, str]) -> Path:
+    """File of the host that a mount names."""
+    return Path(_VARIABLE.sub(lambda match: variables.get(match["name"]) or match["default"], text)).expanduser()
 
 
 def _command(service: dict[str, Any], words: list[str]) -> tuple[str, ...]:
