@@ -36,6 +36,7 @@ async def play(api: Api, bus: Bus, clock: Clock, config: NodesimConfig, cluster:
     Raises:
         RefusedError: The server does not let nodes be registered.
     """
+    readiness.wait("the nodes are registered")
     player = _Player(api, clock, config, cluster)
     await player.register()
     loop = player.loop

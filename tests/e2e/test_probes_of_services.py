@@ -7,14 +7,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from berth.runtime.bus import NatsBus
-from berth.runtime.config import ProbeConfig
 from berth.runtime.server import EmbeddedServer, free_ports
 from schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
+from tests.support.probes import answer, samples
 from tests.support.processes import ROOT, services
 from tests.support.waiting import pause
 
@@ -27,15 +26,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-async def answer(session: aiohttp.ClientSession, port: int, path: str) -> tuple[int, str]:
-    """Status and text; 0 while nobody listens."""
-    try:
-        async with session.get(f"http://{ProbeConfig().host}:{port}/{path}") as response:
-            return response.status, (await response.text()).strip()
-    except aiohttp.ClientConnectionError:
-        return 0, ""
-
-
 async def ready(session: aiohttp.ClientSession, port: int) -> None:
     while (await answer(session, port, "readyz"))[0] != 200:
         await pause(0.02)
@@ -44,15 +34,6 @@ async def ready(session: aiohttp.ClientSession, port: int) -> None:
 async def phase(bus: NatsBus, name: str) -> str:
     found = await status(bus, name)
     return found.phase if found is not None else ""
-
-
-async def samples(session: aiohttp.ClientSession, port: int) -> dict[str, float]:
-    _, text = await answer(session, port, "metrics")
-    return {
-        ".".join([sample.name, *(value for name, value in sample.labels.items() if name != "le")]): sample.value
-        for family in text_string_to_metric_families(text + "\n")
-        for sample in family.samples
-    }
 
 
 @pytest.mark.timeout(90)

@@ -69,7 +69,7 @@ class KubeCell:
         for name in ORDER:
             own: dict[str, object] = dict((settings or {}).get(name, {}))
             if name in ON_KUBERNETES:
-                own["kube"] = {"kubeconfig": _kubeconfig(api.server, folder, self.users[name])}
+                own.setdefault("kube", {"kubeconfig": _kubeconfig(api.server, folder, self.users[name])})
             if name == "dispatcher":
                 own["decisions"] = {"needs_health": True, **_section(own.get("decisions"))}
             if name == "nodesim":
