@@ -1,7 +1,7 @@
 """``compose.yaml`` and ``Dockerfile`` name what exists, and their settings are settings of the services.
 
 Excluded: whether the image builds and the containers start, which needs a container runtime. That its commands work
-together is shown in ``tests/e2e/test_compose_cell.py``.
+together is shown in ``tests/e2e/test_compose_cell.py`` and ``tests/kube/test_compose_on_kubernetes.py``.
 """
 
 import importlib
