@@ -32,6 +32,8 @@ from berth.formats.pod_annotations import (
 from berth.formats.whole_numbers import whole_number
 from schemas.placement import Share
 
+LABEL_CHIP_NAME: Final = "node.kubernetes.io/npu.chip.name"
+"""Label that names the model of a node's chips."""
 _LABEL_CHIP_950: Final = "Ascend950"
 _NO_ADDRESS: Final = ""
 
@@ -73,7 +75,7 @@ class NodeCard(msgspec.Struct, frozen=True, gc=False):
         superpod_id: Annotation ``superPodID``, as it stands.
         server_index: Annotation ``serverIndex``, as it stands.
         rack_id: Annotation ``rackID``, as it stands.
-        chip_name: Label ``node.kubernetes.io/npu.chip.name``.
+        chip_name: Label :data:`LABEL_CHIP_NAME`.
     """
 
     name: str
@@ -83,6 +85,11 @@ class NodeCard(msgspec.Struct, frozen=True, gc=False):
     server_index: str = ""
     rack_id: str = ""
     chip_name: str = ""
+
+    @property
+    def has_device_ids(self) -> bool:
+        """Whether annotations called like the resource name its chips by ids of devices. Source: node and chip, 8.9 and 10."""
+        return self.chip_name.startswith(_LABEL_CHIP_950)
 
     def devices(self) -> dict[str, BaseDevice]:
         """Chips by name; none where the annotation is missing or damaged."""
@@ -179,7 +186,7 @@ def annotations(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]
         return found
     text = chip_names(pod.resource, pod.chips)
     names = text.split(",")
-    found[pod.resource] = _as_written(pod, devices, names) if node.chip_name.startswith(_LABEL_CHIP_950) else text
+    found[pod.resource] = _as_written(pod, devices, names) if node.has_device_ids else text
     found[PREDICATE_TIME] = str(pod.predicate_ns)
     found[DISTRIBUTED_JOB] = "true" if pod.distributed else "false"
     if pod.share is not None:
@@ -192,6 +199,27 @@ def annotations(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]
             pod, node, dict(zip(pod.chips, names, strict=True)), devices
         )
     return found
+
+
+def physical_ids(node: NodeCard, resource: str, chips: int) -> dict[int, int]:
+    """Physical ids of a node's chips by the ids that :func:`annotations` writes for them under the resource's name.
+
+    An id that two chips have stands for neither. Without device ids each chip stands for itself.
+
+    Args:
+        node: The node.
+        resource: Resource name of its chips.
+        chips: Mask of its chips.
+    """
+    devices = node.devices() if node.has_device_ids else {}
+    found: dict[int, int] = {}
+    twice: set[int] = set()
+    for chip in range(chips.bit_length()):
+        if chips >> chip & 1:
+            told = _device_id(devices.get(chip_names(resource, [chip])), chip)
+            if found.setdefault(told, chip) != chip:
+                twice.add(told)
+    return {told: chip for told, chip in found.items() if told not in twice}
 
 
 def _as_written(pod: BoundPod, devices: Mapping[str, BaseDevice], names: Sequence[str]) -> str:

@@ -1,11 +1,9 @@
 """Nodes of the cluster, as far as annotations of pods speak of them."""
 
-from berth.formats.bind_annotations import NodeCard
+from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard
 from berth.formats.kube_objects import Lean, Meta, NodeAddress
 from berth.formats.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.runtime.kube_port import Change
-
-LABEL_CHIP_NAME = "node.kubernetes.io/npu.chip.name"
 
 
 class NodeStatusLean(Lean, frozen=True):

@@ -188,12 +188,14 @@ class Loop:
         self._changed.set()
 
     def note_health(self, seen: HealthSeen) -> None:
-        """Take how nodes are: of which of them some source's newest report cannot be read.
+        """Take how nodes are, and of which of them some source's newest report cannot be read.
 
         Raises:
             ValueError: The fact is damaged.
             IndexError: Likewise.
         """
+        if self.nodes.note_health(seen):
+            self._changed.set()
         before = self._suspect.pop(seen.domain, {})
         now: dict[str, str] = {}
         if any(SUSPECT in reason for reason in seen.reasons):
@@ -269,7 +271,7 @@ class Loop:
 
     def _resolve(self, now_ms: int) -> None:
         """Let the gangs settle, and put what follows in line."""
-        free = self.nodes.free()
+        free = self.nodes.free(self.pods.held)
         capacity = Capacity(chips=free.chips, cpu_milli=free.cpu_milli, memory_mib=free.memory_mib)
         if capacity != self._capacity:
             self._capacity = capacity

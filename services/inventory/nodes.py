@@ -3,22 +3,28 @@
 Descriptions are compared, so that a node which only says that it lives changes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from berth.core.domains import domains, leaving
 from berth.core.packing import SWITCHES, pack_nodes, unpack_nodes
+from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.kube_nodes import NodeReading, read_node
 from berth.formats.kube_objects import Node
+from berth.formats.node_products import LABEL_SOFT_SHARE
+from berth.formats.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.tor_config import DOUBLE_LAYER, Slot, TorConfig
 from schemas.columns import unpack_names
-from schemas.facts import Leaf, NodesSeen, TopologySeen
-from schemas.nodes import NodeDescription
+from schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen, TopologySeen
+from schemas.nodes import NodeCondition, NodeDescription
 from schemas.units import UnixMs
+from services.inventory.conditions import Conditions
 
 _NOTHING: Final = (0, 0, 0)
+_SHARES: Final = 100
+"""Devices of Kubernetes that a chip is on a soft-share node. Source: specification, node and chip, section 4."""
 _Amounts: TypeAlias = tuple[int, int, int]
 
 
@@ -34,6 +40,18 @@ class Use(NamedTuple):
     cpu_milli: int
     memory_mib: int
     counted: bool
+
+
+class Named(NamedTuple):
+    """Chips that an annotation names.
+
+    Attributes:
+        chips: Mask of those that the node has, by physical id.
+        unknown: Mask of the ids, as they stand there, that are none of the node's.
+    """
+
+    chips: int
+    unknown: int
 
 
 class Free(NamedTuple):
@@ -60,6 +78,10 @@ class Nodes:
     def __init__(self) -> None:
         self.reasons: dict[str, tuple[str, ...]] = {}
         self._plain: dict[str, NodeDescription] = {}
+        self._ids: dict[str, dict[int, int]] = {}
+        """Physical ids by ids of devices, of nodes where these differ. A node that goes leaves its own behind: its pods may
+        still be there."""
+        self._conditions = Conditions()
         self._used: dict[str, _Amounts] = {}
         self._load: dict[str, _Amounts] = {}
         self._tor = TorConfig()
@@ -89,6 +111,31 @@ class Nodes:
         node = self._plain.get(name)
         return None if node is None else node.chips
 
+    def named(self, name: str, ids: int, *, physical: bool) -> Named:
+        """What a mask of ids names on a node; on one that is not known each id stands for a chip.
+
+        Args:
+            name: The node.
+            ids: The ids.
+            physical: They are physical ids also where the device plug-in has others.
+        """
+        mapped = None if physical else self._ids.get(name)
+        found = ids if mapped is None else _translated(ids, mapped)
+        mask = self.mask(name)
+        known = found if mask is None else found & mask
+        if mapped is None:
+            return Named(known, found & ~known)
+        return Named(known, ids & ~sum(1 << told for told, chip in mapped.items() if known >> chip & 1))
+
+    def note_health(self, seen: HealthSeen) -> bool:
+        """Take how nodes are; whether something differs from before.
+
+        Raises:
+            ValueError: The fact is damaged.
+            IndexError: Likewise.
+        """
+        return self._conditions.note(seen)
+
     def address_reasons(self) -> dict[str, str]:
         """Nodes that share an InternalIP with another, and the sentence that says so."""
         return self._address_reasons
@@ -103,7 +150,26 @@ class Nodes:
     def put(self, node: Node) -> bool:
         """Take a node as it is now; whether its chips differ from before."""
         reading = read_node(node)
-        return self._take(node.metadata.name, reading)
+        is_renumbered = self._renumber(node, reading.node)
+        return self._take(node.metadata.name, reading) or is_renumbered
+
+    def _renumber(self, node: Node, plain: NodeDescription) -> bool:
+        """Note by which ids annotations name the chips of a node; whether they differ from before."""
+        meta = node.metadata
+        card = NodeCard(
+            meta.name,
+            base_device_infos=meta.annotation(BASE_DEVICE_INFOS),
+            chip_name=meta.label(LABEL_CHIP_NAME),
+        )
+        before = self._ids.pop(meta.name, None)
+        if card.has_device_ids:
+            ids = physical_ids(card, plain.resource, plain.chips)
+            if len(ids) < plain.chips.bit_count() or any(told != chip for told, chip in ids.items()):
+                self._ids[meta.name] = ids
+        if self._ids.get(meta.name) == before:
+            return False
+        self._dirty.add(meta.name)
+        return True
 
     def _take(self, name: str, reading: NodeReading) -> bool:
         before = self._plain.get(name)
@@ -137,15 +203,23 @@ class Nodes:
                 _add(self._used, use.node, amounts)
                 self._dirty.add(use.node)
 
-    def free(self) -> Free:
-        """What is free now, pods of all schedulers counted."""
+    def free(self, held: Callable[[str], int] = lambda _: 0) -> Free:
+        """What is free now for new work, pods of all schedulers counted; nodes and chips that are not well give nothing.
+
+        Args:
+            held: Mask of the chips of a node that its pods hold.
+        """
+        self._settle()
         chips: dict[str, int] = {}
         cpu = memory = 0
         for node in self._plain.values():
-            if node.ready and not node.cordoned:
+            condition = self._conditions.of(self._domain_of.get(node.name, ""), node.name)
+            is_barred = condition is not None and condition.level >= NodeHealth.NO_NEW_WORK
+            if node.ready and not node.cordoned and not is_barred:
                 load = self._load.get(node.name, _NOTHING)
                 if node.resource:
-                    chips[node.resource] = chips.get(node.resource, 0) + max(node.allocatable - load[0], 0)
+                    count = _free_chips(node, condition, load[0], held)
+                    chips[node.resource] = chips.get(node.resource, 0) + count
                 cpu += max(node.cpu_milli - load[1], 0)
                 memory += max(node.memory_mib - load[2], 0)
         return Free(chips, cpu, memory)
@@ -274,6 +348,32 @@ class Nodes:
             if len(names) > 1
             for name in names
         }
+
+
+def _translated(ids: int, mapped: Mapping[int, int]) -> int:
+    """Mask of what a mask of ids stands for; ids that stand for nothing are left out."""
+    return sum(1 << chip for told, chip in mapped.items() if ids >> told & 1)
+
+
+def _free_chips(node: NodeDescription, condition: NodeCondition | None, load: int, held: Callable[[str], int]) -> int:
+    """Chips of a node that new work may take, in units of Kubernetes.
+
+    Pods that sit on chips that are not well take nothing from the others. Not all pods say which chips they hold, and
+    what a device plug-in withholds are also chips that are held: so the lower of two counts is taken, by number and by
+    name.
+    """
+    most = max(node.allocatable - load, 0)
+    if condition is None:
+        return most
+    well = node.chips & ~(condition.unhealthy | condition.recovering)
+    if not most and well == node.chips:
+        return 0
+    if node.labels.get(LABEL_SOFT_SHARE) == "true":
+        usable = (well & ~condition.withheld).bit_count() * _SHARES
+        return max(min(node.allocatable, usable) - load, 0)
+    taken = held(node.name)
+    by_number = min(node.allocatable, well.bit_count()) - load + (taken & node.chips & ~well).bit_count()
+    return max(min(by_number, (well & ~taken & ~condition.withheld).bit_count()), 0)
 
 
 def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:

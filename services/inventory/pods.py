@@ -183,6 +183,15 @@ class Pods:
             attempt.gone[claim.rank] = Told(row.node, phase, self._good_chips(row))
         self._dirty[key] = None
 
+    def held(self, node: str) -> int:
+        """Mask of the chips of a node that its pods hold."""
+        held = 0
+        for uid in self._on_node.get(node, ()):
+            row = self._rows[uid]
+            if row.is_live:
+                held |= self._good_chips(row)
+        return held
+
     def touch_nodes(self, names: Iterable[str]) -> None:
         """Look again at the pods on nodes whose chips have changed."""
         for name in names:
@@ -298,12 +307,11 @@ class Pods:
 
     def _has_taken(self, row: Row | None) -> int:
         """1 unless the device plug-in has yet to give a pod its chips. Source: contracts, section B.4, steps 10 and 11."""
-        return int(row is None or row.taken or (row.chips != 0 and row.chips == self._nodes.mask(row.node)))
+        return int(row is None or row.taken or (row.chips != 0 and self._good_chips(row) == self._nodes.mask(row.node)))
 
     def _good_chips(self, row: Row) -> int:
-        """Chips of a pod that its node has."""
-        mask = self._nodes.mask(row.node)
-        return row.chips if mask is None else row.chips & mask
+        """Physical chips of a pod that its node has."""
+        return self._nodes.named(row.node, row.chips, physical=row.physical).chips
 
     def _stands(self, key: JobKey, attempt: AttemptKey) -> Standing:
         reign = self._reigns.get(key)
@@ -357,7 +365,7 @@ class Pods:
     def _reason(self, row: Row) -> str:
         """What is wrong with a pod's annotations, with its name; empty when nothing is."""
         wrong = [row.reason] if row.reason else []
-        extra = row.chips & ~self._good_chips(row)
+        extra = self._nodes.named(row.node, row.chips, physical=row.physical).unknown
         if extra and row.is_live:
             ids = ", ".join(str(chip) for chip in range(extra.bit_length()) if extra >> chip & 1)
             wrong.append(f"its chips {ids} are none of node {row.node}: expected chips of the node that it is bound to")

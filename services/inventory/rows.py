@@ -44,6 +44,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         resource: Resource name of its chips; empty for a pod without.
         asked: Chips that it asks for.
         chips: Mask of the chips that it says it holds, as far as the text can be read.
+        physical: ``chips`` are physical ids; otherwise they are the ids that its node's device plug-in reads there.
         taken: The device plug-in has given it its chips, or it needs none.
         reason: What is wrong with its annotations; empty when nothing is.
     """
@@ -62,6 +63,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     memory_mib: int
     taken: bool
     reason: str = ""
+    physical: bool = True
 
     @property
     def is_live(self) -> bool:
@@ -120,6 +122,7 @@ def read_row(pod: Pod, asks: PodAsks) -> Row | None:
         memory_mib=ask.memory_mib,
         taken=has_taken,
         reason="; ".join(wrong),
+        physical=bool(meta.annotation(ASCEND_REAL)),
     )
 
 
@@ -152,8 +155,8 @@ def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
 def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
     """Resource and mask of the chips that annotations name.
 
-    ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty. Source:
-    specification, node and chip, section 5.1.
+    ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty; the latter may hold
+    ids of devices. Source: specification, node and chip, sections 5.1 and 10.
     """
     meta = pod.metadata
     key = ASCEND_REAL if meta.annotation(ASCEND_REAL) else asked

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.bind_annotations import STALE, BoundPod, NodeCard, annotations
+from berth.formats.bind_annotations import STALE, BoundPod, NodeCard, annotations, physical_ids
 from schemas.placement import Share
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "node_chip.jsonl.gz"
@@ -143,3 +143,23 @@ def test_what_the_reference_writes(run: dict[str, Any]) -> None:
             elif key.startswith("huawei.com/"):
                 assert found[key] == value
         assert ("huawei.com/AscendReal" in found) == ("huawei.com/AscendReal" in want)
+
+
+def test_ids_of_devices_lead_back_to_the_chips_for_which_they_are_written() -> None:
+    base = '{"npu-0":{"DeviceID":2},"npu-1":{"DeviceID":"0"},"npu-2":{"DeviceID":1},"npu-5":{}}'
+    node = NodeCard("n0", base_device_infos=base, chip_name="Ascend950PR")
+    chips = (5, 0, 2)
+    names = written(node=node, resource="huawei.com/npu", chips=chips)["huawei.com/npu"].split(",")
+    ids = physical_ids(node, "huawei.com/npu", 0b100111)
+    assert tuple(ids[int(name.removeprefix("npu-"))] for name in names) == chips
+    assert ids == {2: 0, 0: 1, 1: 2, 5: 5}
+    other = msgspec.structs.replace(node, chip_name="910B3")
+    assert physical_ids(other, "huawei.com/npu", 0b111) == {0: 0, 1: 1, 2: 2}
+    damaged = msgspec.structs.replace(node, base_device_infos="{")
+    assert physical_ids(damaged, "huawei.com/npu", 0b11) == {0: 0, 1: 1}
+
+
+def test_an_id_that_two_chips_have_stands_for_neither() -> None:
+    base = '{"npu-0":{"DeviceID":1},"npu-1":{"DeviceID":1},"npu-2":{"DeviceID":0}}'
+    node = NodeCard("n0", base_device_infos=base, chip_name="Ascend950PR")
+    assert physical_ids(node, "huawei.com/npu", 0b111) == {0: 2}

@@ -1,9 +1,11 @@
 import msgspec
+import pytest
 
-from berth.core.packing import unpack_nodes
+from berth.core.packing import pack_health, unpack_nodes
 from berth.formats.kube_objects import Node
 from berth.formats.tor_config import TorConfig, read_tor_config
-from schemas.facts import NodesSeen
+from schemas.facts import NodeHealth, NodesSeen
+from schemas.nodes import NodeCondition
 from services.inventory.nodes import Due, Nodes, Use
 
 TOR = {
@@ -186,3 +188,80 @@ def test_chips_that_come_late_are_noticed() -> None:
     assert nodes.mask("z") is None
     assert nodes.put(node("a"))
     assert nodes.replace([node("a")]) == {"b"}
+
+
+CHIPS = "huawei.com/Ascend910"
+
+
+def free_chips(*conditions: NodeCondition, held: int = 0, load: int = 0) -> int:
+    """Free chips of two nodes of eight; pods on the first hold and ask for something."""
+    nodes = Nodes()
+    nodes.replace([node("a"), node("b")])
+    if load:
+        nodes.use(None, Use("a", load, 0, 0, counted=True))
+    assert nodes.note_health(pack_health("bucket-all", conditions)) == bool(conditions)
+    return nodes.free(lambda name: held if name == "a" else 0).chips[CHIPS]
+
+
+@pytest.mark.parametrize(
+    ("condition", "held", "load", "free"),
+    [
+        (NodeCondition("a", level=NodeHealth.NO_NEW_WORK), 0, 0, 8),
+        (NodeCondition("a", level=NodeHealth.EVICT), 0, 0, 8),
+        (NodeCondition("a", unhealthy=0b1, recovering=0b10), 0, 0, 8 + 6),
+        (NodeCondition("a", unhealthy=0b1), 0b11, 2, 8 + 6),  # one of the two that are held is not well
+        (NodeCondition("a", unhealthy=0xFF), 0xFF, 8, 8),
+        (NodeCondition("a", unhealthy=0xFE), 0xFE, 7, 8 + 1),
+        (NodeCondition("a", withheld=0b111), 0b11, 2, 8 + 5),  # two of the three are held, one nobody holds
+        (NodeCondition("a", withheld=0b11), 0, 2, 8 + 6),  # those of a pod that does not say which it holds
+        (NodeCondition("a", withheld=0b11), 0, 0, 8 + 6),
+        (NodeCondition("a", withheld=0xFF), 0xFF, 8, 8),
+    ],
+)
+def test_chips_that_take_no_new_work_are_not_free(condition: NodeCondition, held: int, load: int, free: int) -> None:
+    assert free_chips(condition, held=held, load=load) == free
+
+
+def test_what_bars_nothing_takes_nothing_from_what_is_free() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a")])
+    assert not nodes.note_health(pack_health("bucket-all", [NodeCondition("a", level=NodeHealth.SUB_HEALTHY)]))
+    assert nodes.free().chips == {CHIPS: 8}
+
+
+def test_nodes_that_take_no_new_work_give_no_cpu_and_all_again_once_they_are_well() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a"), node("b")])
+    bad = pack_health("bucket-all", [NodeCondition("b", level=NodeHealth.EVICT)], at_ms=1)
+    assert nodes.note_health(bad)
+    assert not nodes.note_health(msgspec.structs.replace(bad, at_ms=2))
+    assert (nodes.free().cpu_milli, nodes.free().memory_mib) == (100_000, 1024)
+    assert nodes.note_health(pack_health("bucket-all", [NodeCondition("b")]))
+    assert nodes.free().cpu_milli == 200_000
+
+
+def test_the_word_of_the_domain_that_a_node_is_in_counts() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a")])
+    nodes.note_health(pack_health("leaf-sw1", [NodeCondition("a", level=NodeHealth.EVICT)]))
+    assert nodes.free().chips == {CHIPS: 8}
+    nodes.place(read_tor_config(TOR))
+    assert nodes.free().chips == {}
+
+
+def test_shares_of_chips_that_are_not_well_are_not_free() -> None:
+    nodes = Nodes()
+    shared = node("a")
+    labels = {"huawei.com/scheduler.chip1softsharedev.enable": "true"}
+    allocatable = {**(shared.status.allocatable or {}), CHIPS: "800"}
+    nodes.put(
+        msgspec.structs.replace(
+            shared,
+            metadata=msgspec.structs.replace(shared.metadata, labels=labels),
+            status=msgspec.structs.replace(shared.status, allocatable=allocatable),
+        )
+    )
+    nodes.use(None, Use("a", 30, 0, 0, counted=True))
+    assert nodes.free().chips == {CHIPS: 770}
+    nodes.note_health(pack_health("bucket-all", [NodeCondition("a", unhealthy=0b1, withheld=0b10)]))
+    assert nodes.free().chips == {CHIPS: 570}

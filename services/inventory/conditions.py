@@ -1,0 +1,35 @@
+"""Nodes that are not well, as the facts of health tell: what of them takes no new work. Pure."""
+
+from berth.core.packing import unpack_health
+from schemas.facts import HealthSeen, NodeHealth
+from schemas.nodes import NodeCondition
+
+
+class Conditions:
+    """Conditions of nodes that take less work, or none, by domain."""
+
+    def __init__(self) -> None:
+        self._by_domain: dict[str, dict[str, NodeCondition]] = {}
+
+    def note(self, seen: HealthSeen) -> bool:
+        """Take a domain's fact; whether what of its nodes takes work differs from before.
+
+        Raises:
+            ValueError: The fact is damaged.
+            IndexError: Likewise.
+        """
+        now: dict[str, NodeCondition] = {}
+        if any(map(any, (seen.unhealthy, seen.recovering, seen.withheld, seen.level))):
+            for row in unpack_health(seen):
+                if row.unhealthy or row.recovering or row.withheld or row.level >= NodeHealth.NO_NEW_WORK:
+                    now[row.name] = NodeCondition(
+                        row.name, row.unhealthy, row.recovering, 0, row.level, withheld=row.withheld
+                    )
+        before = self._by_domain.pop(seen.domain, {})
+        if now:
+            self._by_domain[seen.domain] = now
+        return now != before
+
+    def of(self, domain: str, node: str) -> NodeCondition | None:
+        """Condition of a node, as the fact of its own domain has it; None for one that is well."""
+        return self._by_domain.get(domain, {}).get(node)
