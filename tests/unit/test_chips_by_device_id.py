@@ -210,9 +210,13 @@ nodes:
         )
         await cell.runs("j", 3)
         await cell.runs("pod/other", 1)
-        notes = [cell.kube.object(f"{PODS}/p{rank}")["metadata"]["annotations"] for rank in range(3)]
-        assert [note[NPU] for note in notes[:2]] == ["npu-7,npu-6", "npu-1,npu-0"]
-        assert [note[REAL] for note in notes[:2]] == ["npu-0,npu-1", "npu-6,npu-7"]
+
+        def notes() -> list[dict[str, str]]:
+            return [cell.kube.object(f"{PODS}/p{rank}")["metadata"]["annotations"] for rank in range(2)]
+
+        await until(lambda: all(REAL in note for note in notes()), deadline_s=5, what="the word of the device plug-ins")
+        assert [note[NPU] for note in notes()] == ["npu-7,npu-6", "npu-1,npu-0"]
+        assert [note[REAL] for note in notes()] == ["npu-0,npu-1", "npu-6,npu-7"]
         own, others = cell.pods("j"), cell.pods("pod/other")
         assert {"PENDING"} in [set(phases) for phases, _ in own], "never seen while the ids of devices alone were there"
         assert {"PENDING"} in [set(phases) for phases, _ in others]
