@@ -51,7 +51,7 @@ async def test_a_kubeconfig_leads_to_it(kube_server: KubeServer, tmp_path: Path)
 
 
 async def test_an_unknown_user_is_named(kube_server: KubeServer) -> None:
-    with pytest.raises(FatalError, match="user nobody is unknown; known are admin, berth, .*, stranger"):
+    with pytest.raises(FatalError, match=r"user nobody is unknown; known are admin, berth, .*, stranger"):
         kube_server.token("nobody")
 
 
