@@ -16,7 +16,7 @@ from schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.compose import Composed, at_work
 from tests.support.kustomize import render
-from tests.support.load import give_jobs, give_nodes, status
+from tests.support.load import give_health, give_jobs, give_nodes, status
 from tests.support.nats_rights import PEOPLE
 from tests.support.pod_processes import planned_pods
 from tests.support.pods import pods_of
@@ -66,9 +66,12 @@ async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_
         assert sorted(line.partition('"shard":')[2].split(",")[0].strip(" }") for line in ready) == ["0", "1"], ready
         async with (
             await NatsBus.connect(urls, CELL, name="inventory", access=access("inventory")) as inventory,
+            await NatsBus.connect(urls, CELL, name="health", access=access("health")) as health,
             await NatsBus.connect(urls, CELL, name=PEOPLE, access=access(PEOPLE)) as me,
         ):
-            await give_nodes(inventory, [a_node(f"n{number}", leaf=f"leaf{number}") for number in range(4)])
+            nodes = [a_node(f"n{number}", leaf=f"leaf{number}") for number in range(4)]
+            await give_nodes(inventory, nodes)
+            await give_health(health, nodes)
             await give_jobs(me, a_job("first", chips=8), a_job("second", chips=8))
             await placed(me, "first", "second")
             assert (await me.state(StreamName.LEDGER)).last_seq > 1

@@ -7,7 +7,7 @@ from typing import Final
 
 from berth.core.domains import domains
 from berth.core.ledger import Holding
-from berth.core.packing import pack_nodes
+from berth.core.packing import pack_health, pack_nodes
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from schemas.columns import pack, pack_names
@@ -15,7 +15,7 @@ from schemas.envelope import decode, encode
 from schemas.facts import PodPhase, PodsSeen
 from schemas.intake import JobCancel, JobRequest
 from schemas.message import Message
-from schemas.nodes import NodeDescription
+from schemas.nodes import NodeCondition, NodeDescription
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
@@ -40,6 +40,13 @@ async def give_nodes(bus: NatsBus, nodes: Sequence[NodeDescription]) -> None:
     by_name = {node.name: node for node in nodes}
     for domain, names in domains(nodes).items():
         await stored(bus, bus.subjects.fact_node(domain), encode(pack_nodes(domain, [by_name[name] for name in names])))
+
+
+async def give_health(bus: NatsBus, nodes: Sequence[NodeDescription]) -> None:
+    """Say that nodes are well."""
+    for domain, names in domains(nodes).items():
+        fact = pack_health(domain, [NodeCondition(name) for name in names])
+        await stored(bus, bus.subjects.fact_health(domain), encode(fact))
 
 
 async def give_jobs(bus: NatsBus, *jobs: JobRequest) -> None:
