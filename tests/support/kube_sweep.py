@@ -24,13 +24,15 @@ _OTHERS: Final = (
     "/apis/rbac.authorization.k8s.io/v1/rolebindings",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
 )
+_EVENTS_IN: Final = ("default", "kube-system")
+"""Namespaces of Events about what belongs to no test's own namespace: nodes, config maps of the system."""
 _OF_THE_SYSTEM: Final = re.compile(r"/kube-root-ca\.crt$|/(cluster)?role(binding)?s/system:")
 _NOT_FOUND: Final = 404
 _GONE_S: Final = 20.0
 
 
 class Sweep:
-    """Takes away what a test made: workloads, pods, nodes, custom resources, roles, config maps, leases.
+    """Takes away what a test made: workloads, pods, nodes, custom resources, roles, config maps, leases, Events.
 
     Args:
         api: As an admin.
@@ -53,6 +55,8 @@ class Sweep:
         await until_true(self._no_pod_is_left, deadline_s=_GONE_S, what="all pods are gone")
         await self._api.delete(_NODES)
         await self._delete(self._others)
+        for namespace in _EVENTS_IN:
+            await self._api.delete(f"/api/v1/namespaces/{namespace}/events")
 
     async def _delete(self, collections: Sequence[str]) -> None:
         async for path, one in self._objects(collections):
