@@ -16,6 +16,7 @@ from berth.runtime.kube_port import Api
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Follower, Gap, Stored
 from berth.runtime.probes import readiness
+from berth.runtime.waits import all_set
 from schemas.envelope import DecodeError, body_of, decode, open_envelope
 from schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
 from schemas.status import JobStatus
@@ -67,7 +68,7 @@ async def bind_in_kubernetes(api: Api, bus: Bus, clock: Clock, config: BinderCon
         ]
         try:
             readiness.wait("the nodes of the cluster are not known yet")
-            if await _either(nodes.synced, stop):
+            if await all_set([nodes.synced], stop):
                 logger().info("nodes known", nodes=len(cluster.nodes))
                 await bind_on(cluster, bus, clock, config, stop, notices=notices)
         finally:
@@ -153,19 +154,9 @@ async def _follow(bus: Bus, config: BinderConfig, intake: "_Intake") -> list[Fol
     return following
 
 
-async def _either(event: asyncio.Event, stop: asyncio.Event) -> bool:
-    """Wait for one of two events; returns whether ``stop`` is not set."""
-    async with asyncio.TaskGroup() as group:
-        waiting = [group.create_task(one.wait(), name="wait") for one in (event, stop)]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting:
-            task.cancel()
-    return not stop.is_set()
-
-
 async def _work(loop: Loop, intake: "_Intake", caught_up: asyncio.Event, stop: asyncio.Event) -> None:
     """Wait until the ledger is folded, then work."""
-    if not await _either(caught_up, stop):
+    if not await all_set([caught_up], stop):
         return
     loop.work.settle()
     pending = loop.work.pending()

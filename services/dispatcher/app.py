@@ -11,6 +11,7 @@ from berth.runtime.faults import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
+from berth.runtime.waits import pause
 from services.dispatcher import metrics
 from services.dispatcher.config import DispatcherConfig
 from services.dispatcher.lease import Lease
@@ -30,7 +31,7 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
     while not stop.is_set():
         if not await lease.acquire():
             readiness.ready()  # a standby has nothing to catch up with: its reign begins with reading everything
-            await _pause(stop, config.lease_s / _RENEWALS)
+            await pause(stop, config.lease_s / _RENEWALS)
             continue
         readiness.wait("facts and ledger are being read")
         dispatcher = Dispatcher(bus, clock, config, holder=holder, faults=faults)
@@ -41,7 +42,7 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
             lease.drop()
         except* TransientError as group:
             _LOG.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
-            await _pause(stop, config.lease_s / _RENEWALS)
+            await pause(stop, config.lease_s / _RENEWALS)
         finally:
             metrics.LEADS.set(0)
             await dispatcher.stop()
@@ -62,7 +63,7 @@ async def _reign(dispatcher: Dispatcher, lease: Lease, config: DispatcherConfig,
                 await dispatcher.turn()
             except TransientError as error:
                 _LOG.warning("turn not done", reason=error.reason)
-                await _pause(stop, error.retry_after_s)
+                await pause(stop, error.retry_after_s)
                 continue
             if not dispatcher.has_work:
                 await _rest(dispatcher, config.tick_s)
@@ -82,7 +83,7 @@ async def _rest(dispatcher: Dispatcher, tick_s: float) -> None:
 async def _renew(lease: Lease, every_s: float) -> None:
     stop = asyncio.Event()
     while True:
-        await _pause(stop, every_s)
+        await pause(stop, every_s)
         if not await lease.acquire():
             _LOG.warning("lease lost")
             return
@@ -91,11 +92,3 @@ async def _renew(lease: Lease, every_s: float) -> None:
 async def _wake_on(stop: asyncio.Event, arrived: asyncio.Event) -> None:
     await stop.wait()
     arrived.set()
-
-
-async def _pause(stop: asyncio.Event, pause_s: float) -> None:
-    try:
-        async with asyncio.timeout(pause_s):
-            await stop.wait()
-    except TimeoutError:
-        return

@@ -17,6 +17,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Stored
+from berth.runtime.waits import pause
 from schemas.envelope import DecodeError, decode, encode, open_envelope
 from schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
 from schemas.nodes import NodeCondition
@@ -143,17 +144,17 @@ class Loop:
             self._woken.clear()
             self._tick()
             if not self._is_open or not self._dirty:
-                await _pause(self._woken, self._config.tick_s)
+                await pause(self._woken, self._config.tick_s)
                 continue
             try:
                 await self._round()
             except TransientError as error:
                 self._log.warning("facts not stored", domains=len(self._dirty), reason=error.reason, wait_s=wait_s)
-                await _pause(stop, wait_s)
+                await pause(stop, wait_s)
                 wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
             wait_s = self._config.retry_wait_s
-            await _pause(stop, self._config.gap_s)
+            await pause(stop, self._config.gap_s)
 
     def wake(self) -> None:
         """Look at once."""
@@ -234,12 +235,3 @@ class Loop:
 def meaning(fact: HealthSeen) -> HealthSeen:
     """A fact without the times at which it was said and at which its sources spoke."""
     return msgspec.structs.replace(fact, at_ms=0, updated_ms=b"")
-
-
-async def _pause(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, but not longer than this."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return

@@ -14,6 +14,7 @@ from berth.runtime.kube_port import Api, Change, Reflection
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.probes import readiness
+from berth.runtime.waits import all_set
 from schemas.envelope import DecodeError, decode, open_envelope
 from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
 from schemas.message import Message
@@ -154,7 +155,7 @@ async def _serve(api: Api, config: InventoryConfig, loop: Loop, stop: asyncio.Ev
         tasks.append(group.create_task(_reflect_groups(api, config, loop, groups_known), name="reflect PodGroups"))
         calls = group.create_task(loop.chores.run(stop), name="calls")
         events = [groups_known, *(one.synced for one in always)]
-        if await _all_set(events, stop):
+        if await all_set(events, stop):
             readiness.ready()
             logger().info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
             await loop.run(stop)
@@ -185,22 +186,6 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
         group.create_task(reflection.run(), name="reflect")
         await reflection.synced.wait()
         known.set()
-
-
-async def _all_set(events: list[asyncio.Event], stop: asyncio.Event) -> bool:
-    """Wait until all events are set, or ``stop`` is; whether all events are."""
-
-    async def each() -> None:
-        for event in events:
-            await event.wait()
-
-    async with asyncio.TaskGroup() as group:
-        ready = group.create_task(each(), name="wait for lists")
-        asked = group.create_task(stop.wait(), name="wait for stop")
-        await asyncio.wait({ready, asked}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        asked.cancel()
-    return not stop.is_set()
 
 
 class _Intake:

@@ -21,6 +21,7 @@ from berth.runtime.errors import PoisonError
 from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
+from berth.runtime.waits import pause
 from schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from schemas.status import JobStatus
 from services.inventory import metrics
@@ -217,14 +218,14 @@ class Loop:
         wait_s = self._config.retry_wait_s
         while not stop.is_set():
             await self._until_something_is_due(stop)
-            if await _pause(stop, self._config.settle_s):
+            if await pause(stop, self._config.settle_s):
                 break
             self._changed.clear()
             if await self.turn():
                 wait_s = self._config.retry_wait_s
             else:
                 self._changed.set()
-                await _pause(stop, wait_s)
+                await pause(stop, wait_s)
                 wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
 
     async def turn(self) -> bool:
@@ -387,13 +388,3 @@ class Loop:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> bool:
-    """Let time go by; whether ``stop`` was set meanwhile."""
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return False
-    return True

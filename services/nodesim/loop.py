@@ -14,6 +14,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
+from berth.runtime.waits import pause
 from schemas.envelope import DecodeError, decode, encode
 from schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
 from schemas.message import Message
@@ -198,7 +199,7 @@ class Loop:
                 wait_s = self._config.retry_wait_s
             except TransientError as error:
                 self._log.warning("facts not stored", waiting=len(self.outbox), reason=error.reason, wait_s=wait_s)
-                await _pause(stop, wait_s)
+                await pause(stop, wait_s)
                 wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
             await self._sleep(stop)
@@ -225,14 +226,6 @@ class Loop:
                 await self._changed.wait_for(stop.is_set)
         except TimeoutError:
             return
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
 
 
 def is_same(one: NodesSeen | HealthSeen, other: NodesSeen | HealthSeen) -> bool:

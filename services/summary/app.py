@@ -12,6 +12,7 @@ from berth.runtime.kube_port import Api, Change, Reflection
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
+from berth.runtime.waits import all_set
 from services.summary.book import Book
 from services.summary.config import SummaryConfig
 from services.summary.loop import Loop
@@ -80,13 +81,7 @@ async def _work(
     stop: asyncio.Event,
 ) -> None:
     readiness.wait("pods, nodes and summaries are listed")
-    async with asyncio.TaskGroup() as group:
-        listed = group.create_task(_all_listed(reflections, groups), name="wait for lists")
-        asked = group.create_task(stop.wait(), name="wait for stop")
-        await asyncio.wait({listed, asked}, return_when=asyncio.FIRST_COMPLETED)
-        listed.cancel()
-        asked.cancel()
-    if stop.is_set():
+    if not await all_set([*(item.synced for item in reflections), groups.known], stop):
         return
     book.restore(store.found)
     store.found = []
@@ -94,12 +89,6 @@ async def _work(
     readiness.ready()
     logger().info("ready", summaries=len(store.there))
     await loop.run(stop)
-
-
-async def _all_listed(reflections: list[Reflection], groups: "_Handler[PodGroup]") -> None:
-    for item in reflections:
-        await item.synced.wait()
-    await groups.known.wait()
 
 
 async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig) -> None:

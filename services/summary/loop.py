@@ -1,12 +1,12 @@
 """The writer at work: changes are gathered, jobs are brought up to date a few at a time, each by one hand only."""
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.logs import logger
+from berth.runtime.waits import pause
 from services.summary import metrics
 from services.summary.book import Book
 from services.summary.config import SummaryConfig
@@ -66,12 +66,8 @@ class Loop:
         """Wait for a change or for a deletion that is due, then gather what comes with it."""
         due_s = self._book.next_due_s()
         wait_s = _IDLE_S if due_s is None else max(due_s - self._clock.now_ms() / 1000, 0.0)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s + self._config.settle_s):
-                await self.dirty.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._config.settle_s):
-                await stop.wait()
+        await pause(self.dirty, wait_s + self._config.settle_s)
+        await pause(stop, self._config.settle_s)
 
     def _settle(self) -> None:
         for change in self._book.settle(self._clock.now_ms() // 1000):

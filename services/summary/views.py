@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
+from berth.formats.gang_request import MIN_AVAILABLE
 from berth.formats.kube_objects import ConfigMap, Container, Pod, PodGroup
+from berth.formats.node_products import ANNOTATION_POLICY
 from berth.formats.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
 from berth.formats.rank_table import Configuration, read_configuration
 from berth.formats.whole_numbers import whole_number
@@ -18,8 +20,6 @@ LABEL: Final = "outside-job-info"
 RING: Final = ("ring-controller.atlas", "ascend-910")
 """Second label, except for jobs of the resource ``huawei.com/npu``."""
 PREFIX: Final = "job-summary-"
-MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
-SCHEDULE_POLICY: Final = "huawei.com/schedule_policy"
 SOFT_SHARE: Final = "chip1-softShareDev"
 CUSTOM_KEY: Final = "custom-job-key"
 CUSTOM_ID: Final = "custom-job-id"
@@ -100,7 +100,7 @@ def pod_view(pod: Pod) -> PodView | None:
         master=next((item.value for box in containers for item in box.env or () if item.name == _MASTER), ""),
         minimum=_number(meta.annotation(MIN_AVAILABLE)) or 0,
         labels=_told(meta.labels),
-        is_shared=meta.annotation(SCHEDULE_POLICY) == SOFT_SHARE,
+        is_shared=meta.annotation(ANNOTATION_POLICY) == SOFT_SHARE,
         container_ids={item.name: item.container_id for item in status.container_statuses or () if item.container_id},
     )
 
@@ -117,7 +117,7 @@ def group_view(group: PodGroup) -> GroupView | None:
         minimum=max(group.spec.min_member or 0, _number(meta.annotation(MIN_AVAILABLE)) or 0),
         resource=_first_resource(group.spec.min_resources),
         labels=_told(meta.labels),
-        is_shared=meta.annotation(SCHEDULE_POLICY) == SOFT_SHARE,
+        is_shared=meta.annotation(ANNOTATION_POLICY) == SOFT_SHARE,
     )
 
 

@@ -1,0 +1,30 @@
+"""Waits of services: for events unless asked to stop, and for a while unless something happens."""
+
+import asyncio
+from collections.abc import Iterable
+
+
+async def all_set(events: Iterable[asyncio.Event], stop: asyncio.Event) -> bool:
+    """Wait until all events are set, or ``stop`` is; whether to go on, that is, whether ``stop`` is not set."""
+
+    async def each() -> None:
+        for event in events:
+            await event.wait()
+
+    async with asyncio.TaskGroup() as group:
+        ready = group.create_task(each(), name="wait for events")
+        asked = group.create_task(stop.wait(), name="wait for stop")
+        await asyncio.wait({ready, asked}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        asked.cancel()
+    return not stop.is_set()
+
+
+async def pause(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, but not longer than ``seconds``; whether it was set."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
