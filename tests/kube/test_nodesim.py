@@ -1,6 +1,5 @@
 """Nodesim on a real API server, with bindings made by hand."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -284,7 +283,13 @@ async def test_a_dead_plugin_leaves_its_report_and_a_dead_kubelet_the_node(kube_
         await until_true(is_down, deadline_s=20, what="no chips on a2-1, and a2-0 not ready")
         await until_true(is_up, deadline_s=20, what="a2-0 to be well by itself")
         assert await cluster.break_node(BreakNode("a2-1", "chip", [0])) == ""
-        await asyncio.sleep(0.3)
+        assert await cluster.break_node(BreakNode("a2-0", "chip", [1])) == ""
+
+        async def neighbour_tells() -> bool:
+            report = parse_device_info((await devices(kube_api, "a2-0"))["DeviceInfoCfg"])
+            return report.chips[RESOURCE].unhealthy == 0b10
+
+        await until_true(neighbour_tells, deadline_s=20, what="a later fault in the report of a living plug-in")
         assert (await kube_api.get(DEVICE_INFO.format("a2-1")))["metadata"]["resourceVersion"] == version
 
 
