@@ -90,23 +90,36 @@ class HealthSeen(Message, frozen=True):
 
 
 class Leaf(Part, frozen=True):
-    """A leaf switch and the nodes below it, in order of position."""
+    """A leaf switch and the places below it, in the order of its list.
+
+    A place in the list is what logical switches are made of; the position orders ranks below one leaf.
+    """
 
     name: str
+    """Identity of the leaf; its address where it has one."""
     address: str
     nodes: list[str]
+    """Node at each place; empty where no node is known."""
     positions: list[int] = []
+    """Position of each place, 0 and up (``slice_id``); no list at all: the place itself."""
+    addresses: list[str] = []
+    """InternalIP of each place; no list at all when unknown."""
 
 
 class TopologySeen(Message, frozen=True):
-    """Switches of the cluster; no leaves: unknown."""
+    """Switches of the cluster, in the order of their source, which breaks ties; no leaves: unknown."""
 
     KIND: ClassVar[str] = "fact.topology"
 
     kind: str
     leaves: list[Leaf]
     level: str = ""
+    """``single_layer`` or ``double_layer``; empty means the second."""
     at_ms: UnixMs = 0
+    places: int = 0
+    """Most nodes below a leaf (``tor_count``); 0: as many as the longest list has."""
+    reason: str = ""
+    """Why the newest value of the source does not count, so that an older one holds; empty when it does."""
 
 
 class PodPhase(IntEnum):
@@ -146,6 +159,10 @@ class PodsSeen(Message, frozen=True):
     at_ms: UnixMs = 0
     consumed: bytes = b""
     """``<u1`` a row: 1 once the device plug-in has given the pod its chips, or needs not; empty when unknown."""
+    tor_affinity: str = ""
+    """Value of the pods' label ``tor-affinity``; empty without."""
+    leaf_states: bytes = b""
+    """``<u1`` a row, of the pods' annotations: ``isSharedTor`` (0 to 2) plus 4 times ``isHealthy``; empty when all are 0."""
 
 
 class Owner(Part, frozen=True):

@@ -29,6 +29,12 @@ class Settings(Part, frozen=True):
     """A label with a value that it cannot have is refused. Off under ``reference_parity``, which reads it as absent."""
     needs_health: bool = False
     """A node with chips takes no work until somebody has said how healthy it is."""
+    nslb_version: str = "1.0"
+    """Switch affinity on a spine-leaf network: ``1.0`` or ``2.0``. On a single layer of leaves neither plays a part."""
+    shared_tor_num: int = 2
+    """Switch affinity 2.0: most shared leaves that one job uses, 1 or 2."""
+    strict_product_support: bool = False
+    """A job with switch affinity whose product, framework or use of chips the policy does not support is refused."""
 
 
 class Epoch(Message, frozen=True):

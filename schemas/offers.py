@@ -26,6 +26,8 @@ class Shape(Part, frozen=True, cache_hash=True):
     share: Share | None = None
     sub_health: str = "ignore"
     """The job's ``subHealthyStrategy``."""
+    tor_affinity: str = ""
+    """The job's label ``tor-affinity``; empty where switches play no part."""
 
 
 class Ask(Part, frozen=True):
@@ -63,6 +65,9 @@ class ShapeOffer(Part, frozen=True):
     total: int
     fit: int
     counts: list[ReasonCount] = []
+    usable: bytes = b""
+    """For shapes with switch affinity: one bit a place of the topology, leaf after leaf, the lowest bit first; 1 where the
+    shard owns the node and it takes a pod. ceil(places / 8) bytes."""
 
 
 class Offer(Message, frozen=True):
@@ -76,6 +81,9 @@ class Offer(Message, frozen=True):
     ledger_seq: Sequence
     ready: bool
     shapes: list[ShapeOffer] = []
+    leaf_states: bytes = b""
+    """``<u1`` a leaf of the topology, where a shape has switch affinity: what the ledger makes of it. Bits 0 and 1
+    ``isSharedTor``, 2 ``isHealthy``, 3 a cross job is on it, 4 a job that is not common, 5 a cross foundation-model job."""
 
 
 class Advance(Message, frozen=True):

@@ -17,6 +17,32 @@ class Share(Part, frozen=True):
     """fixed-share, elastic or best-effort."""
 
 
+class SwitchPart(Part, frozen=True):
+    """How a gang with switch affinity lies below leaf switches.
+
+    Columns have one entry a rank: ``leaf_index`` ``<u2`` into ``leaves`` plus one, 0 for a rank that was not placed by leaf;
+    ``states`` ``<u1``, what is said of the rank's leaf: ``isSharedTor`` (0 free, 1 shared, 2 exclusive) plus 4 times
+    ``isHealthy`` (0 healthy, 1 not). An adopted gang has no leaves and says what its annotations said.
+    """
+
+    tor_affinity: str
+    """Value of the label: ``normal-schema`` or ``large-model-schema``."""
+    pods: int
+    """Pods with chips of the whole gang; fewer than 4 make a foundation-model job a padding job."""
+    policy: str = ""
+    """``1.0``, ``2.0`` or ``single-layer``; empty when adopted."""
+    rule: str = ""
+    """Rule that chose the leaves, such as ``best-fit``."""
+    leaves: list[str] = []
+    """Leaves in the order of the plan."""
+    leaf_index: bytes = b""
+    states: bytes = b""
+    annotated: bool = False
+    """The states are written to the pods as annotations."""
+    warning: str = ""
+    """Why the job is outside what the policy supports, in one sentence; empty when it is inside."""
+
+
 class Run(Part, frozen=True, gc=False):
     """``pods`` equal pods that follow one another in rank order."""
 
@@ -39,6 +65,8 @@ class Placement(Part, frozen=True):
     chips: bytes
     resource: str = ""
     share: Share | None = None
+    switch: SwitchPart | None = None
+    """For gangs with switch affinity."""
 
     def names(self) -> list[str]:
         """Node of each rank.
@@ -70,7 +98,13 @@ class Placement(Part, frozen=True):
 
 
 def placement_of(
-    names: list[str], chips: list[tuple[int, ...]], runs: list[Run], *, resource: str, share: Share | None = None
+    names: list[str],
+    chips: list[tuple[int, ...]],
+    runs: list[Run],
+    *,
+    resource: str,
+    share: Share | None = None,
+    switch: SwitchPart | None = None,
 ) -> Placement:
     """Columns of a placement given rank by rank.
 
@@ -80,6 +114,7 @@ def placement_of(
         runs: Equal pods in rank order; their pod counts add up to ``len(names)``.
         resource: Resource name of the chips.
         share: Quota a pod, for soft share.
+        switch: How it lies below leaf switches.
 
     Raises:
         ValueError: Names, chips and runs do not agree on the ranks, or a chip is not 0..255.
@@ -97,4 +132,5 @@ def placement_of(
         chips=b"".join(map(bytes, chips)),
         resource=resource,
         share=share,
+        switch=switch,
     )

@@ -68,6 +68,11 @@ Code = Literal[
     "larger-than-round",
     "bind-failed",
     "undecodable",
+    "no-topology",
+    "no-leaf",
+    "no-rows",
+    "no-leaves",
+    "product-support",
 ]
 
 
@@ -76,6 +81,39 @@ class ReasonCount(Part, frozen=True, gc=False):
 
     reason: int
     nodes: int
+
+
+class SwitchLack(Part, frozen=True):
+    """What a gang with switch affinity lacks, and where. Numbers are nodes unless they say otherwise."""
+
+    policy: str
+    """``1.0``, ``2.0`` or ``single-layer``."""
+    rule: str
+    """Rule that could not be met: one-leaf, leaf-size, logical-switches, idle-and-shared or any-leaf."""
+    need: int
+    have: int
+    """Nodes that count towards the rule at best: of the best leaf for one-leaf, of all leaves else."""
+    leaf: str = ""
+    """Leaf that comes closest; empty without any."""
+    leaf_have: int = 0
+    places: int = 0
+    """Nodes below a whole leaf."""
+    leaves: int = 0
+    """Leaves in all."""
+    full: int = 0
+    """Leaves that are wholly usable."""
+    barred: int = 0
+    """Leaves that a cross job of others keeps from this one."""
+    idle: int = 0
+    """2.0: nodes of free leaves."""
+    shared: int = 0
+    """2.0: nodes of the shared leaves that the job may use at once."""
+    rows: int = 0
+    """1.0: complete logical switches that are needed, beside ..."""
+    rest: int = 0
+    """... so many nodes of one more."""
+    rows_have: int = 0
+    """1.0: complete logical switches that there are."""
 
 
 class Refusal(Part, frozen=True):
@@ -102,3 +140,4 @@ class Refusal(Part, frozen=True):
     counts: list[ReasonCount] = []
     """Nodes by reason, most frequent first, ties by code."""
     missing_shards: list[int] = []
+    switch: SwitchLack | None = None

@@ -37,6 +37,8 @@ class JobStatus(Message, frozen=True):
     queue: str = ""
     priority: int = 0
     rejection: Rejection | None = None
+    warning: str = ""
+    """What is to be known of a job that goes on all the same."""
 
 
 class LeaseHeld(Message, frozen=True):

@@ -1,6 +1,6 @@
 """Settings of the dispatcher."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,13 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A label with a value that it cannot have is refused; off, it counts as absent."""
     needs_health: bool = False
     """A node with chips takes no work until somebody has said how healthy it is. For clusters where ``health`` runs."""
+    nslb_version: Literal["1.0", "2.0"] = "1.0"
+    """Switch affinity on a spine-leaf network. A single layer of leaves (``tor_level``) has a policy of its own."""
+    shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2
+    """Switch affinity 2.0: most shared leaves that one job uses."""
+    strict_product_support: bool = False
+    """A job whose product, framework or use of chips its switch affinity does not support is refused instead of placed with
+    a warning."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

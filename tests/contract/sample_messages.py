@@ -34,25 +34,41 @@ from schemas.intake import JobCancel, JobRequest, Task
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from schemas.message import Message
 from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
-from schemas.placement import Placement, Run, Share, placement_of
-from schemas.refusal import NodeReason, ReasonCount, Refusal
+from schemas.placement import Placement, Run, Share, SwitchPart, placement_of
+from schemas.refusal import NodeReason, ReasonCount, Refusal, SwitchLack
 from schemas.reports import HealthReport
 from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 from schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
-RELEASE: Final = "v0.2"
+RELEASE: Final = "v0.3"
 
 _AT_MS: Final = 1_760_000_000_000
 _RESOURCE: Final = "huawei.com/Ascend910"
 _LINE: Final = 96
-_AFTER_V01: Final = {
-    HealthSeen.KIND: {"withheld", "reasons", "reason_index", "updated_ms"},
-    PodsSeen.KIND: {"consumed"},
-    SimCounts.KIND: {"swapped", "admission_errors"},
+_LATER: Final[dict[str, dict[type, set[str]]]] = {
+    "v0.1": {
+        HealthSeen: {"withheld", "reasons", "reason_index", "updated_ms"},
+        PodsSeen: {"consumed"},
+        SimCounts: {"swapped", "admission_errors"},
+        Release: {"ranks"},
+        Settings: {"needs_health"},
+    },
+    "v0.2": {
+        TopologySeen: {"places", "reason"},
+        Leaf: {"addresses"},
+        PodsSeen: {"tor_affinity", "leaf_states"},
+        Placement: {"switch"},
+        Settings: {"nslb_version", "shared_tor_num", "strict_product_support"},
+        Shape: {"tor_affinity"},
+        ShapeOffer: {"usable"},
+        Offer: {"leaf_states"},
+        Refusal: {"switch"},
+        JobStatus: {"warning"},
+    },
 }
-"""Fields that messages got after release v0.1."""
+"""Fields that came after a release, and were in the next."""
 
 
 def samples() -> dict[str, Message]:
@@ -64,26 +80,33 @@ def samples() -> dict[str, Message]:
 
 def expected(release: str) -> dict[str, Message]:
     """What the stored bytes of a release decode to: fields that came later have their defaults."""
+    later: dict[type, set[str]] = {}
+    for name, kinds in _LATER.items():
+        if name >= release:
+            for kind, fields in kinds.items():
+                later[kind] = later.get(kind, set()) | fields
     found = samples()
-    if release == "v0.1":
-        for kind, fields in _AFTER_V01.items():
-            old = found[kind]
-            found[kind] = type(old)(*_without(old, fields))
-        record = found[Round.KIND]
-        if isinstance(record, Round):
-            releases = [msgspec.structs.replace(release_, ranks=[]) for release_ in record.releases]
-            found[Round.KIND] = msgspec.structs.replace(record, releases=releases)
-        epoch = found[Epoch.KIND]
-        if isinstance(epoch, Epoch):
-            settings = msgspec.structs.replace(epoch.settings, needs_health=False)
-            found[Epoch.KIND] = msgspec.structs.replace(epoch, settings=settings)
+    for kind, message in found.items():
+        older = _older(message, later)
+        assert isinstance(older, Message)
+        found[kind] = older
     return found
 
 
-def _without(message: Message, fields: set[str]) -> list[object]:
-    """Values of the fields before the first of ``fields``, which were appended."""
-    names = [field.name for field in msgspec.structs.fields(message)]
-    return [getattr(message, name) for name in names[: min(map(names.index, fields))]]
+def _older(value: object, later: dict[type, set[str]]) -> object:
+    """A value, the fields named without what they hold."""
+    if isinstance(value, list | tuple):
+        return type(value)(_older(item, later) for item in value)
+    if not isinstance(value, msgspec.Struct):
+        return value
+    gone = later.get(type(value), set())
+    return type(value)(
+        **{
+            field.name: _older(getattr(value, field.name), later)
+            for field in msgspec.structs.fields(value)
+            if field.name not in gone
+        }
+    )
 
 
 def store() -> list[Path]:
@@ -124,6 +147,23 @@ def _refusal() -> Refusal:
             ReasonCount(reason=NodeReason.SHARD_MISSING, nodes=2),
         ],
         missing_shards=[3],
+        switch=SwitchLack(
+            policy="1.0",
+            rule="logical-switches",
+            need=12,
+            have=9,
+            leaf="leaf-1",
+            leaf_have=7,
+            places=8,
+            leaves=6,
+            full=1,
+            barred=2,
+            idle=4,
+            shared=5,
+            rows=1,
+            rest=4,
+            rows_have=1,
+        ),
     )
 
 
@@ -134,6 +174,17 @@ def _placement() -> Placement:
         [Run(pods=2, chips=4, cpu_milli=24_000, memory_mib=98_304), Run(pods=1, chips=0, cpu_milli=500)],
         resource=_RESOURCE,
         share=Share(aicore=50, hbm_mib=16_384, policy="fixed-share"),
+        switch=SwitchPart(
+            tor_affinity="large-model-schema",
+            pods=2,
+            policy="2.0",
+            rule="drained-and-shared",
+            leaves=["leaf-1", "leaf-2"],
+            leaf_index=pack([1, 2, 0], 2),
+            states=pack([2, 1, 0], 1),
+            annotated=True,
+            warning="switch affinity 2.0 supports A2 training products, not 910A",
+        ),
     )
 
 
@@ -220,10 +271,18 @@ def _facts() -> tuple[Message, ...]:
         TopologySeen(
             kind="switch",
             leaves=[
-                Leaf(name="leaf-1", address="10.0.0.1", nodes=["node-1.zone-a", "node-2.zone-a"], positions=[0, 1])
+                Leaf(
+                    name="leaf-1",
+                    address="10.0.0.1",
+                    nodes=["node-1.zone-a", "node-2.zone-a"],
+                    positions=[0, 1],
+                    addresses=["10.9.0.11", "10.9.0.12"],
+                )
             ],
             level="double_layer",
             at_ms=_AT_MS + 2,
+            places=4,
+            reason="leaf 10.0.0.2 is gone while jobs run below it",
         ),
         PodsSeen(
             namespace="team-a",
@@ -241,6 +300,8 @@ def _facts() -> tuple[Message, ...]:
             foreign=True,
             at_ms=_AT_MS + 3,
             consumed=pack([1, 0], 1),
+            tor_affinity="large-model-schema",
+            leaf_states=pack([1, 5], 1),
         ),
         MembersSeen(
             namespace="team-a",
@@ -307,6 +368,9 @@ def _ledger() -> tuple[Message, ...]:
         shard_retry_ms=500,
         tombstone_after_ms=300_000,
         needs_health=True,
+        nslb_version="2.0",
+        shared_tor_num=1,
+        strict_product_support=True,
     )
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
@@ -342,6 +406,7 @@ def _offers() -> tuple[Message, ...]:
         tolerations=(Toleration(key="npu", operator="Exists"),),
         share=Share(aicore=25, hbm_mib=8_192, policy="elastic"),
         sub_health="graceExit",
+        tor_affinity="normal-schema",
     )
     return (
         ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
@@ -359,8 +424,10 @@ def _offers() -> tuple[Message, ...]:
                     total=3,
                     fit=2,
                     counts=[ReasonCount(reason=NodeReason.OTHER_RESOURCE, nodes=1)],
+                    usable=bytes([0b0000_0110]),
                 )
             ],
+            leaf_states=bytes([9]),
         ),
         Advance(epoch=3, facts_seq=102, ledger_seq=42, at_ms=_AT_MS + 9),
     )
@@ -431,6 +498,7 @@ def _status() -> tuple[Message, ...]:
             queue="research",
             priority=10,
             rejection=_rejection(),
+            warning="switch affinity 2.0 supports A2 training products, not 910A",
         ),
         JobSummary(
             namespace="team-a",

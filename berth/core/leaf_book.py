@@ -1,0 +1,190 @@
+"""Which jobs are on which leaf switch, and what state that gives each leaf; kept by each event, never recounted.
+
+A job counts from its decision on and until its last pod has ended. Under ``reference_parity`` it counts as in the
+reference: for most rules only once it runs, and also without chips. What several pods say of one leaf is merged without
+regard to order: unhealthy if any says so; shared if it is unhealthy or any says shared, else exclusive if any says so.
+
+Source: specification, switch affinity, sections 2, 9 and 14.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.leaves import LeafTable
+
+NORMAL: Final = "normal-schema"
+LARGE: Final = "large-model-schema"
+LARGE_PODS_MIN: Final = 4
+"""A foundation-model job with fewer pods with chips is a padding job."""
+SHARED: Final = 1
+EXCLUSIVE: Final = 2
+UNHEALTHY: Final = 4
+CROSS: Final = 8
+NOT_NORMAL: Final = 16
+LARGE_CROSS: Final = 32
+STATE: Final = 3
+"""Bits of :meth:`LeafBook.bits`: 0 and 1 hold the state."""
+Bits = npt.NDArray[np.uint8]
+
+
+class Stage(IntEnum):
+    """How far the pods of a job are. Only the reference's rules look at it."""
+
+    DECIDED = 0
+    PARTLY = 1
+    """Some of its pods run."""
+    RUNNING = 2
+
+
+class LeafJob(msgspec.Struct, frozen=True, gc=False):
+    """A job as leaves see it.
+
+    Attributes:
+        tor_affinity: Label of that name; empty without.
+        pods: Pods with chips of the whole gang.
+        nodes: Node of each pod that has one.
+        states: State byte of each pod in ``nodes``: ``isSharedTor`` plus 4 times ``isHealthy``; empty when all are 0.
+        has_chips: It has pods with chips.
+        stage: How far it is.
+    """
+
+    tor_affinity: str
+    pods: int
+    nodes: list[str]
+    states: bytes = b""
+    has_chips: bool = True
+    stage: Stage = Stage.DECIDED
+
+
+class _Count(IntEnum):
+    CROSS = 0
+    NOT_NORMAL = 1
+    LARGE_CROSS = 2
+    SHARED = 3
+    EXCLUSIVE = 4
+    UNHEALTHY = 5
+
+
+_Parts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""Leaves of a job, ascending, and what it adds to the counts of each: (counts, leaves)."""
+
+
+class LeafBook:
+    """Jobs by leaf.
+
+    Args:
+        table: The leaves.
+        parity: Count as the reference does.
+    """
+
+    def __init__(self, table: LeafTable, *, parity: bool = False) -> None:
+        self.table = table
+        self.parity = parity
+        self.eased = False
+        """Some leaf may be open to more jobs than before; whoever looks clears it."""
+        self._counts = np.zeros((len(_Count), len(table)), np.int32)
+        self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
+
+    def copy(self) -> "LeafBook":
+        """A book that goes its own way."""
+        other = LeafBook(self.table, parity=self.parity)
+        other._counts = self._counts.copy()
+        other._jobs = dict(self._jobs)
+        return other
+
+    def put(self, key: tuple[str, int], job: LeafJob) -> None:
+        """Note a job, or what became of it."""
+        before = self._jobs.get(key)
+        if before is not None and before[0] == job:
+            return
+        self.drop(key)
+        parts = self._parts(job)
+        if len(parts[0]):
+            self._counts[:, parts[0]] += parts[1]
+        self._jobs[key] = (job, parts)
+
+    def drop(self, key: tuple[str, int]) -> None:
+        """Forget a job."""
+        known = self._jobs.pop(key, None)
+        if known is None:
+            return
+        leaves, amounts = known[1]
+        if len(leaves):
+            before = self._bits(self._counts[:, leaves])
+            self._counts[:, leaves] -= amounts
+            self.eased = self.eased or bool((before != self._bits(self._counts[:, leaves])).any())
+
+    def job(self, key: tuple[str, int]) -> LeafJob | None:
+        """What is noted of a job."""
+        known = self._jobs.get(key)
+        return None if known is None else known[0]
+
+    def jobs(self) -> dict[tuple[str, int], LeafJob]:
+        """All jobs that are noted."""
+        return {key: job for key, (job, _) in self._jobs.items()}
+
+    def bits(self, *, without: tuple[str, int] | None = None) -> Bits:
+        """One byte a leaf.
+
+        ``STATE`` (0 free, 1 shared, 2 exclusive), ``UNHEALTHY``, ``CROSS`` (a job is here and elsewhere), ``NOT_NORMAL`` (a
+        job here is not a common one), ``LARGE_CROSS`` (a foundation-model job is here and elsewhere).
+
+        Args:
+            without: A job whose own presence does not count; its word on states still does.
+        """
+        known = self._jobs.get(without) if without is not None else None
+        if known is None:
+            return self._bits(self._counts)
+        counts = self._counts.copy()
+        leaves, amounts = known[1]
+        rows = slice(_Count.CROSS, _Count.LARGE_CROSS + 1)
+        counts[rows, leaves] -= amounts[rows]
+        return self._bits(counts)
+
+    def _parts(self, job: LeafJob) -> _Parts:
+        """What a job adds to the counts."""
+        nothing = np.empty(0, np.int64), np.empty((len(_Count), 0), np.int32)
+        if not len(self.table) or not (job.has_chips or self.parity):
+            return nothing
+        leaf_of = self.table.leaf_of
+        above = [leaf_of(node) for node in job.nodes]
+        found = sorted(set(above) - {-1})
+        if not found:
+            return nothing
+        leaves = np.array(found, np.int64)
+        amounts = np.zeros((len(_Count), len(found)), np.int32)
+        if (len(found) > 1 or -1 in above) and (not self.parity or job.stage == Stage.RUNNING):
+            amounts[_Count.CROSS] = 1
+            if job.tor_affinity == LARGE and job.pods >= LARGE_PODS_MIN:
+                amounts[_Count.LARGE_CROSS] = 1
+        if job.tor_affinity != NORMAL:
+            amounts[_Count.NOT_NORMAL] = 1
+        if job.states and (not self.parity or (job.has_chips and job.stage != Stage.DECIDED)):
+            place = {leaf: index for index, leaf in enumerate(found)}
+            for leaf, state in zip(above, job.states, strict=True):
+                if leaf >= 0 and state:
+                    column = amounts[:, place[leaf]]
+                    column[_Count.SHARED] += state & STATE == SHARED
+                    column[_Count.EXCLUSIVE] += state & STATE == EXCLUSIVE
+                    column[_Count.UNHEALTHY] += bool(state & UNHEALTHY)
+        return leaves, amounts
+
+    @staticmethod
+    def _bits(counts: npt.NDArray[np.int32]) -> Bits:
+        some = counts > 0
+        unhealthy = some[_Count.UNHEALTHY]
+        shared = some[_Count.SHARED] | unhealthy
+        state = np.where(shared, SHARED, np.where(some[_Count.EXCLUSIVE], EXCLUSIVE, 0))
+        bits = (
+            state
+            + UNHEALTHY * unhealthy
+            + CROSS * some[_Count.CROSS]
+            + NOT_NORMAL * some[_Count.NOT_NORMAL]
+            + LARGE_CROSS * some[_Count.LARGE_CROSS]
+        )
+        found: Bits = bits.astype(np.uint8)
+        return found
