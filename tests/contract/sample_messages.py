@@ -86,10 +86,10 @@ def expected(release: str) -> dict[str, Message]:
             for kind, fields in kinds.items():
                 later[kind] = later.get(kind, set()) | fields
     found = samples()
-    for kind, message in found.items():
+    for name, message in found.items():
         older = _older(message, later)
         assert isinstance(older, Message)
-        found[kind] = older
+        found[name] = older
     return found
 
 
