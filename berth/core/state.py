@@ -13,9 +13,13 @@ from typing import Final
 
 import msgspec
 
+from berth.core.leaf_book import LeafBook
+from berth.core.leaf_jobs import leaf_job
+from berth.core.leaves import LeafTable, check_topology, leaf_table
 from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, owned_by
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.nodes import NodeTable
+from berth.core.packing import SWITCHES
 from berth.core.shares import ShareBook
 from schemas.columns import unpack, unpack_names
 from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
@@ -58,6 +62,8 @@ class State:
     def __init__(self, *, owns: Callable[[str], bool] | None = None, keeps: bool = False) -> None:
         self.table = NodeTable()
         self.shares = ShareBook(self.table)
+        self.leaves = LeafTable()
+        self.leaf_book = LeafBook(self.leaves)
         self.fold = LedgerFold()
         self.jobs: dict[JobKey, JobSeen] = {}
         self.name_of: dict[str, JobKey] = {}
@@ -149,6 +155,8 @@ class State:
             InvariantError: It breaks a rule of the ledger.
         """
         folded = self.fold.apply(sequence, open_envelope(data))
+        if folded.epoch and self.fold.settings.reference_parity != self.leaf_book.parity:
+            self._count_leaves()
         if self._owns is not None:
             self._forget_idle(folded.gangs)
         for holding in folded.given_back:
@@ -247,6 +255,7 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True)
         self.fold.load(dump)
+        self._count_leaves()
         for key in sorted(self.fold.holdings):
             self._take(self.fold.holdings[key])
         self.intake_seq = max(self.intake_seq, dump.intake_seq)
@@ -285,8 +294,30 @@ class State:
     def _topology(self, envelope: Envelope) -> str:
         fact = body_of(envelope, TopologySeen)
         self._check_subject("topology", fact.kind)
+        if fact.kind == SWITCHES:
+            check_topology(fact)
+        known = self.topologies.get(fact.kind)
         self.topologies[fact.kind] = fact
+        told = (fact.leaves, fact.level, fact.places)
+        if fact.kind == SWITCHES and (known is None or told != (known.leaves, known.level, known.places)):
+            self.leaves = leaf_table(fact)
+            self._count_leaves()
         return _FOLDED
+
+    def _count_leaves(self) -> None:
+        """Count all jobs anew: the leaves are others, or what counts."""
+        self.leaf_book = LeafBook(self.leaves, parity=self.fold.settings.reference_parity)
+        for key in sorted(self._owned):
+            self._note_leaves(key)
+        self.leaf_book.eased = True
+
+    def _note_leaves(self, key: tuple[str, int]) -> None:
+        """Note on which leaves an attempt is."""
+        holding = self.fold.holdings.get(key)
+        if holding is not None and len(self.leaves):
+            parity = self.leaf_book.parity
+            job = leaf_job(holding, self._owned[key], parity=parity, seen=self.pods_seen(holding) if parity else None)
+            self.leaf_book.put(key, job)
 
     def _pods(self, envelope: Envelope) -> str:
         fact = body_of(envelope, PodsSeen)
@@ -318,6 +349,8 @@ class State:
         else:
             self.foreign.pop(fact.uid, None)
         self._mark((fact.uid, fact.attempt), fact)
+        if self.leaf_book.parity and (fact.uid, fact.attempt) in self._owned:
+            self._note_leaves((fact.uid, fact.attempt))
         return _FOLDED
 
     def _job(self, envelope: Envelope) -> str:
@@ -398,6 +431,7 @@ class State:
             else:
                 self.table.hold(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
         self._owned[holding.key] = pods
+        self._note_leaves(holding.key)
         seen = self.pods_seen(holding)
         if seen is not None:
             self._mark(holding.key, seen)
@@ -406,6 +440,7 @@ class State:
         for pod in self._owned.pop(holding.key):
             self._let_go(pod, holding.placement.share)
         self._releasing.pop(holding.key, None)
+        self.leaf_book.drop(holding.key)
 
     def _free(self, holding: Holding, ranks: Iterable[int]) -> None:
         """Take back what some ranks of an attempt own."""
@@ -417,6 +452,7 @@ class State:
             releasing.pop(rank, None)
         if not releasing:
             self._releasing.pop(holding.key, None)
+        self._note_leaves(holding.key)
 
     def _let_go(self, pod: PodShare, share: Share | None) -> None:
         row = self.table.row(pod.node)
