@@ -1,0 +1,151 @@
+"""Jobs by leaf: what counts, in any order of events."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from berth.core.leaf_book import (
+    CROSS,
+    EXCLUSIVE,
+    LARGE,
+    LARGE_CROSS,
+    NORMAL,
+    NOT_NORMAL,
+    SHARED,
+    STATE,
+    UNHEALTHY,
+    LeafBook,
+    LeafJob,
+    Stage,
+)
+from berth.core.leaves import LeafTable
+from schemas.facts import Leaf
+
+
+def a_table() -> LeafTable:
+    return LeafTable([Leaf(f"leaf{leaf}", "", [f"n{leaf}{place}" for place in range(3)]) for leaf in range(3)])
+
+
+def a_book(*jobs: LeafJob, parity: bool = False) -> LeafBook:
+    book = LeafBook(a_table(), parity=parity)
+    for number, job in enumerate(jobs):
+        book.put((f"job{number}", 1), job)
+    return book
+
+
+def test_an_empty_book_says_nothing_of_any_leaf() -> None:
+    assert a_book().bits().tolist() == [0, 0, 0]
+    assert LeafBook(LeafTable()).bits().tolist() == []
+
+
+def test_a_job_on_one_leaf_is_no_cross_job() -> None:
+    assert a_book(LeafJob(NORMAL, 2, ["n00", "n01"])).bits().tolist() == [0, 0, 0]
+    assert a_book(LeafJob(LARGE, 4, ["n00", "n01"])).bits().tolist() == [NOT_NORMAL, 0, 0]
+
+
+def test_a_job_on_two_leaves_is_a_cross_job_on_both() -> None:
+    assert a_book(LeafJob(NORMAL, 2, ["n00", "n11"])).bits().tolist() == [CROSS, CROSS, 0]
+    assert a_book(LeafJob("", 2, ["n00", "n11"])).bits().tolist() == [CROSS | NOT_NORMAL, CROSS | NOT_NORMAL, 0]
+
+
+def test_a_pod_below_no_known_leaf_makes_a_job_cross() -> None:
+    assert a_book(LeafJob(NORMAL, 2, ["n00", "elsewhere"])).bits().tolist() == [CROSS, 0, 0]
+    assert a_book(LeafJob(NORMAL, 1, ["elsewhere"])).bits().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("pods", "is_large"), [(3, False), (4, True)])
+def test_a_foundation_model_job_has_four_pods(pods: int, *, is_large: bool) -> None:
+    bits = a_book(LeafJob(LARGE, pods, ["n00", "n11"])).bits().tolist()
+    assert bits[0] == CROSS | NOT_NORMAL | (LARGE_CROSS if is_large else 0)
+
+
+def test_states_are_merged_whatever_their_order() -> None:
+    shared, exclusive, ill = (LeafJob(NORMAL, 1, ["n00"], bytes([state])) for state in (1, 2, 5))
+    for jobs in ((shared, exclusive), (exclusive, shared)):
+        assert a_book(*jobs).bits()[0] & STATE == SHARED
+    assert a_book(exclusive).bits()[0] & (STATE | UNHEALTHY) == EXCLUSIVE
+    for jobs in ((ill, exclusive), (exclusive, ill)):
+        assert a_book(*jobs).bits()[0] & (STATE | UNHEALTHY) == SHARED | UNHEALTHY
+
+
+def test_unhealthy_makes_a_leaf_shared_so_that_it_is_in_one_class_at_least() -> None:
+    assert a_book(LeafJob(NORMAL, 1, ["n00"], bytes([2 | UNHEALTHY]))).bits()[0] == SHARED | UNHEALTHY
+
+
+def test_without_chips_a_job_counts_only_as_in_the_reference() -> None:
+    job = LeafJob("", 0, ["n00", "n11"], has_chips=False, stage=Stage.RUNNING)
+    assert a_book(job).bits().tolist() == [0, 0, 0]
+    assert a_book(job, parity=True).bits().tolist() == [CROSS | NOT_NORMAL, CROSS | NOT_NORMAL, 0]
+
+
+@pytest.mark.parametrize(
+    ("stage", "bits"),
+    [
+        (Stage.DECIDED, NOT_NORMAL),
+        (Stage.PARTLY, NOT_NORMAL | EXCLUSIVE),
+        (Stage.RUNNING, NOT_NORMAL | EXCLUSIVE | CROSS | LARGE_CROSS),
+    ],
+)
+def test_the_reference_counts_by_how_far_a_job_is(stage: Stage, bits: int) -> None:
+    job = LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 2]), stage=stage)
+    assert a_book(job, parity=True).bits()[0] == bits
+    assert a_book(job).bits()[0] == NOT_NORMAL | EXCLUSIVE | CROSS | LARGE_CROSS
+
+
+def test_a_job_left_out_still_has_its_word_on_states() -> None:
+    book = a_book(LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 2])), LeafJob(NORMAL, 2, ["n01", "n12"]))
+    assert book.bits(without=("job0", 1)).tolist() == [CROSS | EXCLUSIVE, CROSS | EXCLUSIVE, 0]
+    assert book.bits(without=("nobody", 1)).tolist() == book.bits().tolist()
+
+
+def test_only_what_opens_a_leaf_eases_it() -> None:
+    cross, other = LeafJob(NORMAL, 2, ["n00", "n11"]), LeafJob(NORMAL, 2, ["n01", "n12"])
+    book = a_book(cross, other)
+    book.drop(("job0", 1))
+    assert not book.eased  # the other one keeps both leaves as they were
+    book.drop(("job1", 1))
+    assert book.eased
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    book = a_book(LeafJob(LARGE, 4, ["n00", "n11"]))
+    copy = book.copy()
+    copy.drop(("job0", 1))
+    copy.put(("job1", 1), LeafJob(NORMAL, 2, ["n20", "n00"]))
+    assert book.bits().tolist() == [NOT_NORMAL | CROSS | LARGE_CROSS] * 2 + [0]
+    assert copy.bits().tolist() == [CROSS, 0, CROSS]
+    assert sorted(copy.jobs()) == [("job1", 1)]
+
+
+JOBS = st.builds(
+    LeafJob,
+    tor_affinity=st.sampled_from(("", NORMAL, LARGE)),
+    pods=st.integers(1, 6),
+    nodes=st.lists(st.sampled_from([f"n{leaf}{place}" for leaf in range(4) for place in range(3)]), max_size=5),
+    states=st.just(b""),
+    has_chips=st.booleans(),
+    stage=st.sampled_from(list(Stage)),
+).flatmap(
+    lambda job: st.lists(st.sampled_from((0, 1, 2, 5)), min_size=len(job.nodes), max_size=len(job.nodes)).map(
+        lambda states: LeafJob(job.tor_affinity, job.pods, job.nodes, bytes(states), job.has_chips, job.stage)
+    )
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.none() | JOBS), max_size=12), st.booleans())
+def test_events_leave_what_counting_anew_finds(events: list[tuple[int, LeafJob | None]], parity: bool) -> None:  # noqa: FBT001 - drawn
+    book = LeafBook(a_table(), parity=parity)
+    left: dict[tuple[str, int], LeafJob] = {}
+    for number, job in events:
+        key = (f"job{number}", 1)
+        if job is None:
+            book.drop(key)
+            left.pop(key, None)
+        else:
+            book.put(key, job)
+            left[key] = job
+    anew = LeafBook(a_table(), parity=parity)
+    for key in sorted(left, reverse=True):
+        anew.put(key, left[key])
+    assert book.bits().tolist() == anew.bits().tolist()
+    assert book.jobs() == left
