@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from schemas.columns import pack, pack_names
 from schemas.facts import PodsSeen
 from schemas.units import UnixMs
+from services.inventory.pod_facts import Told, alike, pods_fact
 from services.inventory.rows import Row
 
 PREFIX: Final = "pod/"
@@ -19,13 +19,11 @@ class Foreign:
     """Foreign pods, and what was said of them.
 
     Args:
-        chips_of: Mask of a pod's chips that its node has.
-        has_taken: 1 once the device plug-in has given a pod its chips, or needs not.
+        as_told: What is told of a pod: its chips are those that its node has.
     """
 
-    def __init__(self, chips_of: Callable[[Row], int], has_taken: Callable[[Row], int]) -> None:
-        self._chips_of = chips_of
-        self._has_taken = has_taken
+    def __init__(self, as_told: Callable[[Row], Told]) -> None:
+        self._as_told = as_told
         self._rows: dict[str, Row] = {}
         self._said: dict[str, PodsSeen] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -75,23 +73,9 @@ class Foreign:
         self._dirty[fact.uid] = None
 
     def _fact(self, row: Row, said: PodsSeen | None, now_ms: UnixMs) -> PodsSeen:
-        return PodsSeen(
-            namespace=row.namespace,
-            gang=said.gang if said is not None else self._name(row),
-            uid=row.uid,
-            attempt=0,
-            rank=pack([0], 4),
-            nodes=pack_names([row.node]),
-            node_index=pack([0], 4),
-            phase=pack([row.phase], 1),
-            chips=pack([self._chips_of(row)], 8),
-            resource=row.resource,
-            cpu_milli=row.cpu_milli,
-            memory_mib=row.memory_mib,
-            foreign=True,
-            at_ms=now_ms,
-            consumed=pack([self._has_taken(row)], 1),
-        )
+        gang = said.gang if said is not None else self._name(row)
+        told = {0: self._as_told(row)}
+        return pods_fact((row.namespace, gang), (row.uid, 0), told, alike({0: row}, None), foreign=True, at_ms=now_ms)
 
     def _name(self, row: Row) -> str:
         """Name of the pod's subject: its own, or with its uid where another pod has just had that name."""

@@ -11,13 +11,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from schemas.columns import pack, pack_names
 from schemas.facts import JobSeen, PodPhase, PodsSeen
 from schemas.status import JobStatus
 from schemas.units import UnixMs
 from services.inventory.foreign import Foreign
 from services.inventory.nodes import Nodes, Use
-from services.inventory.rows import ENDED, Claim, Row, Told, told_of
+from services.inventory.pod_facts import Told, alike, pods_fact, told_of
+from services.inventory.rows import ENDED, Claim, Row
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
@@ -86,7 +86,7 @@ class Pods:
         self._strangers: dict[str, UnixMs] = {}
         self._dirty: dict[JobKey, None] = {}
         self._offered: dict[JobKey, None] = {}
-        self._foreign = Foreign(self._good_chips, self._has_taken)
+        self._foreign = Foreign(self._as_told)
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class Pods:
         if not of_rank:
             del attempt.pods[claim.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[claim.rank] = Told(row.node, phase, self._good_chips(row))
+            attempt.gone[claim.rank] = Told(row.node, phase, self._good_chips(row), leaf_state=row.leaf_state)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
@@ -275,39 +275,21 @@ class Pods:
 
     def _told(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
-        told = attempt.gone | {rank: Told(row.node, row.phase, self._good_chips(row)) for rank, row in rows.items()}
+        told = attempt.gone | {rank: self._as_told(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
         if not rows and (size is None or len(told) < size) and any(one.phase == PodPhase.GONE for one in told.values()):
             told = {}  # none is left, and none of the missing ranks will come
-        ranks = sorted(told)
-        table = sorted({told[rank].node for rank in ranks})
-        index = {name: place for place, name in enumerate(table)}
-        first = rows[min(rows)] if rows else None
         gang = self._gangs[key]
         said = gang.said if gang.said is not None and (gang.said.uid, gang.said.attempt) == chosen else None
-        return PodsSeen(
-            namespace=key[0],
-            gang=key[1],
-            uid=chosen[0],
-            attempt=chosen[1],
-            rank=pack(ranks, 4),
-            nodes=pack_names(table),
-            node_index=pack([index[told[rank].node] for rank in ranks], 4),
-            phase=pack([told[rank].phase for rank in ranks], 1),
-            chips=pack([told[rank].chips for rank in ranks], 8),
-            resource=next(
-                (row.resource for _, row in sorted(rows.items()) if row.resource), said.resource if said else ""
-            ),
-            cpu_milli=first.cpu_milli if first is not None else said.cpu_milli if said else 0,
-            memory_mib=first.memory_mib if first is not None else said.memory_mib if said else 0,
-            at_ms=now_ms,
-            consumed=pack([self._has_taken(rows.get(rank)) for rank in ranks], 1),
-        )
+        return pods_fact(key, chosen, told, alike(rows, said), at_ms=now_ms)
 
-    def _has_taken(self, row: Row | None) -> int:
+    def _as_told(self, row: Row) -> Told:
+        return Told(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state)
+
+    def _has_taken(self, row: Row) -> int:
         """1 unless the device plug-in has yet to give a pod its chips. Source: contracts, section B.4, steps 10 and 11."""
-        return int(row is None or row.taken or (row.chips != 0 and self._good_chips(row) == self._nodes.mask(row.node)))
+        return int(row.taken or (row.chips != 0 and self._good_chips(row) == self._nodes.mask(row.node)))
 
     def _good_chips(self, row: Row) -> int:
         """Physical chips of a pod that its node has."""

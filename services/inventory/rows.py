@@ -11,9 +11,9 @@ import msgspec
 from berth.formats.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
 from berth.formats.kube_objects import Pod
 from berth.formats.kube_pods import PodAsks
-from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
-from schemas.columns import unpack, unpack_names
-from schemas.facts import PodPhase, PodsSeen
+from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
+from berth.formats.switch_annotations import state_of
+from schemas.facts import PodPhase
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 RANK_MAX: Final = (1 << 31) - 1
@@ -47,6 +47,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         physical: ``chips`` are physical ids; otherwise they are the ids that its node's device plug-in reads there.
         taken: The device plug-in has given it its chips, or it needs none.
         reason: What is wrong with its annotations; empty when nothing is.
+        tor_affinity: Value of its label of that name; empty without.
+        leaf_state: What its annotations say of the leaf switch above its node.
     """
 
     namespace: str
@@ -64,35 +66,13 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     taken: bool
     reason: str = ""
     physical: bool = True
+    tor_affinity: str = ""
+    leaf_state: int = 0
 
     @property
     def is_live(self) -> bool:
         """Whether it holds what it has."""
         return self.phase not in ENDED
-
-
-class Told(NamedTuple):
-    """A rank as it was last seen."""
-
-    node: str
-    phase: PodPhase
-    chips: int
-
-    @property
-    def once_gone(self) -> "Told":
-        """The rank when its pod is not there any more: one that ended stays as it ended."""
-        return self if self.phase in ENDED else self._replace(phase=PodPhase.GONE)
-
-
-def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
-    """Ranks of a fact, in its order."""
-    table = unpack_names(seen.nodes)
-    return [
-        (rank, Told(table[index], PodPhase(phase), chips))
-        for rank, index, phase, chips in zip(
-            unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), strict=True
-        )
-    ]
 
 
 def read_row(pod: Pod, asks: PodAsks) -> Row | None:
@@ -123,6 +103,8 @@ def read_row(pod: Pod, asks: PodAsks) -> Row | None:
         taken=has_taken,
         reason="; ".join(wrong),
         physical=bool(meta.annotation(ASCEND_REAL)),
+        tor_affinity=meta.label(TOR_AFFINITY),
+        leaf_state=state_of(meta.annotations or {}),
     )
 
 
