@@ -1,124 +1,53 @@
 """Switch affinity: which nodes a gang gets, rank by rank, so that its traffic does not collide below the spine.
 
-A plan is made once for the whole gang, from the places that are usable for it and from the state of each leaf. This
-module says what goes into a plan and what comes out; each policy has a module of its own.
+A plan is made once for the whole gang, from the places that are usable for it and from the state of each leaf. Each
+policy has a module of its own.
 
-Source: specification, switch affinity, sections 1.2, 1.3, 3 to 7.
+Source: specification, switch affinity, sections 1.2, 1.3, 3 to 7 and 14.
 """
 
-from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final
 
-import msgspec
-
-from berth.core.leaf_book import LARGE, LARGE_PODS_MIN, NORMAL, Bits
-from berth.core.leaves import Cells, Grid
+from berth.core.leaf_book import LARGE, NORMAL
+from berth.core.switch_one import plan_one
+from berth.core.switch_single import plan_single
+from berth.core.switch_terms import (
+    TOR_AFFINITY,
+    UNINVOLVED,
+    Board,
+    Demand,
+    Kind,
+    NoPlan,
+    Plan,
+    Policy,
+    Rule,
+    Rules,
+)
+from berth.core.switch_two import plan_two
 from schemas.ledger import Settings
-from schemas.refusal import SwitchLack
 
-TOR_AFFINITY: Final = "tor-affinity"
-"""Label of a job that asks for switch affinity."""
-UNINVOLVED: Final = "null"
-"""Value of the label with which switches play no part."""
-Policy = Literal["1.0", "2.0", "single-layer"]
-Kind = Literal["common", "foundation-model", "padding"]
-Rule = Literal[
-    "best-fit",
-    "complete-leaves",
-    "logical-switches",
-    "drained",
-    "drained-and-shared",
-    "drained-and-opened",
-    "fallback",
-]
-"""How leaves were chosen: one leaf, the fullest that holds all (best-fit); whole leaves (complete-leaves); 1.0: rows of
-nodes at different positions (logical-switches); 2.0: free leaves emptied one after the other (drained), with the rest on
-shared leaves (drained-and-shared) or on a free leaf that becomes shared (drained-and-opened); what was left, for a common
-job that no rule could serve (fallback)."""
+_PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules], Plan | NoPlan]]] = {
+    "1.0": plan_one,
+    "2.0": plan_two,
+    "single-layer": plan_single,
+}
 
 
-class Board(NamedTuple):
-    """Leaves as one gang finds them.
+def plan(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
+    """Which nodes a gang gets, or what is missing. Changes nothing; the same arguments give the same plan.
 
-    Attributes:
-        names: Leaves in the order of their source.
-        usable: (leaves, width): places whose nodes can take a pod of the gang.
-        slices: (leaves, width): position of each place.
-        bits: One byte a leaf, as :meth:`berth.core.leaf_book.LeafBook.bits` gives them, without the gang itself.
-        places: Nodes below a whole leaf.
+    Args:
+        board: Leaves as the gang finds them.
+        demand: What it asks.
+        rules: What must be heeded.
+
+    Raises:
+        ValueError: Fewer than one pod is asked for.
     """
-
-    names: Sequence[str]
-    usable: Grid
-    slices: Cells
-    bits: Bits
-    places: int
-
-
-class Rules(NamedTuple):
-    """What a plan must heed.
-
-    Attributes:
-        policy: Which of the three.
-        shared_max: 2.0: most shared leaves of a job.
-        parity: Documented decisions go the reference's way.
-    """
-
-    policy: Policy
-    shared_max: int = 2
-    parity: bool = False
-
-
-class Demand(NamedTuple):
-    """What a gang asks.
-
-    Attributes:
-        replicas: Pods with chips to be placed, each on a node of its own.
-        pods: Pods with chips of the whole gang.
-        tor_affinity: ``normal-schema`` or ``large-model-schema``.
-    """
-
-    replicas: int
-    pods: int
-    tor_affinity: str
-
-    @property
-    def kind(self) -> Kind:
-        """Kind of job."""
-        if self.tor_affinity == NORMAL:
-            return "common"
-        return "foundation-model" if self.pods >= LARGE_PODS_MIN else "padding"
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Where each rank goes.
-
-    Attributes:
-        cells: Cell of each rank: ``leaf * width + place``.
-        rule: How the leaves were chosen.
-        states: State byte of each rank, which its annotations say: ``isSharedTor`` plus 4 times ``isHealthy``. All 0 for a
-            plan of one group, and where the policy keeps no states.
-        after: Leaves (by index, ascending) whose state the plan sets, and the state byte they have then.
-        missed: Common job: the rule that it could not meet, so that it went by another.
-    """
-
-    cells: list[int]
-    rule: Rule
-    states: bytes
-    after: dict[int, int] = {}
-    missed: SwitchLack | None = None
-
-
-class NoPlan(msgspec.Struct, frozen=True):
-    """Why no place was found.
-
-    Attributes:
-        lack: What is missing, and where.
-        first: Rule that failed first, where a common job tried another after it; else that of ``lack``.
-    """
-
-    lack: SwitchLack
-    first: str = ""
+    if demand.replicas < 1:
+        raise ValueError(f"replicas is {demand.replicas}: expected 1 or more")
+    return _PLANS[rules.policy](board, demand, rules)
 
 
 def rules_of(settings: Settings, *, is_single_layer: bool) -> Rules:
@@ -129,4 +58,40 @@ def rules_of(settings: Settings, *, is_single_layer: bool) -> Rules:
     return Rules(policy, settings.shared_tor_num, settings.reference_parity)
 
 
-__all__ = ["LARGE", "NORMAL", "Board", "Demand", "Kind", "NoPlan", "Plan", "Policy", "Rule", "Rules", "rules_of"]
+def is_annotated(rules: Rules) -> bool:
+    """The states of a plan are written to the pods.
+
+    Policy 1.0 keeps no states, so all it says is that a leaf is free and healthy; the reference does not say even that.
+    Source: section 14, row 1.
+    """
+    return rules.policy == "2.0" or (rules.policy == "1.0" and not rules.parity)
+
+
+def decisions_of(board: Board, demand: Demand, rules: Rules) -> tuple[str, ...]:
+    """Documented decisions that may make a plan or its annotations differ from the reference's. Source: section 14."""
+    found = []
+    if rules.policy == "1.0":
+        found.append("annotations-in-1.0")
+    if demand.kind == "padding" and demand.replicas >= board.places and rules.policy != "single-layer":
+        found.append("fill-crosses-leaf")
+    return tuple(found)
+
+
+__all__ = [
+    "LARGE",
+    "NORMAL",
+    "TOR_AFFINITY",
+    "UNINVOLVED",
+    "Board",
+    "Demand",
+    "Kind",
+    "NoPlan",
+    "Plan",
+    "Policy",
+    "Rule",
+    "Rules",
+    "decisions_of",
+    "is_annotated",
+    "plan",
+    "rules_of",
+]
