@@ -1,6 +1,9 @@
 """What must happen to placements without a new decision of where: evictions, releases, adoptions.
 
 A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
+
+Pods that are adopted keep what their annotations say of leaf switches: so the states of leaves are known again where the
+ledger does not tell them. Source: specification, switch affinity, section 9.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,13 +11,14 @@ from typing import Final
 
 import msgspec
 
+from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.ledger import Holding, PodShare, pods_of
 from berth.core.picking import ids_of
 from berth.core.state import State
 from schemas.columns import pack_names, unpack, unpack_names
 from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from schemas.ledger import Adoption, Eviction, Release, ReleaseReason
-from schemas.placement import Placement, Run
+from schemas.placement import Placement, Run, SwitchPart
 
 _ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
@@ -173,24 +177,33 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
 
 
 def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:
-    """Adopt pods of another scheduler once more when they hold other chips now, as far as nobody else owns those."""
+    """Adopt pods of another scheduler once more when they hold other chips now, as far as nobody else owns those.
+
+    Likewise when they say something else of their leaf switches.
+    """
     owned = state.owned(holding.key)
     placement = _placement_of(state, fact, found, owned)
     pods = pods_of(placement)
     _note_short(state, fact, pods)
-    if _held_by(pods) == _held_by(owned):
+    before, now = holding.placement.switch, placement.switch
+    if _held_by(pods, now) == _held_by(owned, before) and _tor_affinity(before) == _tor_affinity(now):
         return False
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
     return True
 
 
-def _held_by(pods: Iterable[PodShare]) -> list[tuple[str, int, int, int]]:
+def _held_by(pods: Sequence[PodShare], part: SwitchPart | None) -> list[tuple[str, int, int, int, int]]:
+    states = part.states if part is not None else bytes(len(pods))
     return [
-        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib)
-        for pod in pods
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, state if pod.mask else 0)
+        for pod, state in zip(pods, states, strict=True)
         if pod.mask or pod.cpu_milli or pod.memory_mib
     ]
+
+
+def _tor_affinity(part: SwitchPart | None) -> str:
+    return part.tor_affinity if part is not None else ""
 
 
 def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
@@ -235,5 +248,24 @@ def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodS
             runs.append(Run(1, 0))
         taken += bytes(ids)
     return Placement(
-        nodes=pack_names(names), node_index=fact.node_index, runs=runs, chips=bytes(taken), resource=fact.resource
+        nodes=pack_names(names),
+        node_index=fact.node_index,
+        runs=runs,
+        chips=bytes(taken),
+        resource=fact.resource,
+        switch=_switch_of(fact, runs),
     )
+
+
+def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
+    """What adopted pods say of leaf switches; None when nothing.
+
+    Pods whose job alone bears the label, not they, have the states all the same.
+    """
+    told = fact.leaf_states if len(fact.leaf_states) == len(runs) else bytes(len(runs))
+    states = bytes(state if run.chips else 0 for run, state in zip(runs, told, strict=True))
+    label = fact.tor_affinity if fact.tor_affinity in {NORMAL, LARGE} else ""
+    pods = sum(1 for run in runs if run.chips)
+    if not pods or not (label or any(states)):
+        return None
+    return SwitchPart(label, pods, states=states)

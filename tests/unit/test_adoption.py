@@ -10,13 +10,16 @@ from schemas.columns import pack, pack_names
 from schemas.envelope import decode, encode
 from schemas.facts import PodPhase, PodsSeen
 from schemas.ledger import Release, Round
+from schemas.placement import SwitchPart
 from schemas.status import SnapshotBody
 from tests.support.lives import Life
 
 P = PodPhase
 
 
-def foreign(uid: str, *pods: tuple[str, int, PodPhase], attempt: int = 0) -> PodsSeen:
+def foreign(
+    uid: str, *pods: tuple[str, int, PodPhase], attempt: int = 0, tor_affinity: str = "", states: bytes = b""
+) -> PodsSeen:
     nodes = sorted({node for node, _, _ in pods})
     return PodsSeen(
         "other",
@@ -31,7 +34,13 @@ def foreign(uid: str, *pods: tuple[str, int, PodPhase], attempt: int = 0) -> Pod
         resource="r",
         cpu_milli=9,
         foreign=True,
+        tor_affinity=tor_affinity,
+        leaf_states=states,
     )
+
+
+def switches_of(life: Life, uid: str) -> SwitchPart | None:
+    return life.state.fold.holdings[uid, 0].placement.switch
 
 
 def test_pods_of_another_scheduler_are_adopted_and_released() -> None:
@@ -144,3 +153,60 @@ def test_what_is_more_than_a_record_should_hold_is_left_for_the_next(monkeypatch
     adopted = [[adoption.uid for adoption in life.carry_out().adoptions] for _ in range(2)]
     assert adopted == [["one"], ["two"]]
     assert not life.due()
+
+
+def test_adopted_pods_keep_their_label_and_what_they_say_of_their_leaves() -> None:
+    life = Life()
+    pods = [("c", 0b1, P.RUNNING), ("d", 0b1, P.PENDING), ("d", 0b10, P.SUCCEEDED), ("d", 0, P.RUNNING)]
+    life.fact(foreign("alien", *pods, tor_affinity="large-model-schema", states=bytes([2, 5, 5, 5])), "pod.other.alien")
+    life.carry_out()
+    assert switches_of(life, "alien") == SwitchPart("large-model-schema", 2, states=bytes([2, 5, 0, 0]))
+    assert life.carry_out() == Due(releases=[Release("alien", 0, "succeeded", ranks=[2])])
+    assert not life.due()
+
+
+@pytest.mark.parametrize("label", ["", "null", "of-somebody-else"])
+def test_pods_without_a_label_of_switches_have_states_only_where_they_say_so(label: str) -> None:
+    life = Life()
+    life.fact(foreign("plain", ("c", 0b1, P.RUNNING), tor_affinity=label), "pod.other.plain")
+    life.fact(foreign("told", ("c", 0b10, P.RUNNING), tor_affinity=label, states=bytes([1])), "pod.other.told")
+    life.fact(foreign("short", ("a", 0b1, P.RUNNING), tor_affinity=label, states=bytes([1])), "pod.other.short")
+    life.carry_out()
+    assert switches_of(life, "plain") is None
+    assert switches_of(life, "told") == SwitchPart("", 1, states=bytes([1]))
+    assert switches_of(life, "short") is None, "its chip is somebody else's"
+
+
+def test_pods_that_say_something_else_of_their_leaves_are_adopted_anew_in_one_record() -> None:
+    life = Life()
+    life.fact(foreign("alien", ("c", 0b1, P.RUNNING), tor_affinity="normal-schema"), "pod.other.alien")
+    life.carry_out()
+    for tor_affinity, state in (("normal-schema", 1), ("large-model-schema", 1), ("large-model-schema", 0)):
+        fact = foreign(
+            "alien", ("c", 0b1, P.RUNNING), tor_affinity=tor_affinity, states=bytes([state] if state else [])
+        )
+        life.fact(fact, "pod.other.alien")
+        found = life.carry_out()
+        assert (len(found.releases), len(found.adoptions)) == (1, 1)
+        assert switches_of(life, "alien") == SwitchPart(tor_affinity, 1, states=bytes([state]))
+        assert not life.due()
+    check(life.state)
+
+
+def test_a_pod_that_ends_is_no_reason_to_adopt_the_others_anew() -> None:
+    life = Life()
+    pods = [("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING)]
+    life.fact(foreign("alien", *pods, tor_affinity="normal-schema", states=bytes([5, 2])), "pod.other.alien")
+    life.carry_out()
+    ended = [("c", 0b1, P.SUCCEEDED), ("d", 0b1, P.RUNNING)]
+    life.fact(foreign("alien", *ended, tor_affinity="normal-schema", states=bytes([5, 2])), "pod.other.alien")
+    assert life.carry_out() == Due(releases=[Release("alien", 0, "succeeded", ranks=[0])])
+    assert not life.due()
+
+
+def test_a_fact_whose_column_of_states_is_cut_says_nothing_of_leaves() -> None:
+    life = Life()
+    pods = [("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING)]
+    life.fact(foreign("alien", *pods, states=bytes([1])), "pod.other.alien")
+    life.carry_out()
+    assert switches_of(life, "alien") is None
