@@ -4,13 +4,14 @@ import argparse
 import subprocess
 import sys
 
-from bench import bind, gang, kube_gang, score, spine, watch
+from bench import bind, gang, kube_gang, score, spine, switch, watch
 from bench.report import show
 
 _BENCHES = {
     "score": score.run,
     "spine": spine.run,
     "gang": gang.run,
+    "switch": switch.run,
     "bind": bind.run,
     "watch": watch.run,
     "kube-gang": kube_gang.run,

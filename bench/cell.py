@@ -6,12 +6,12 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from berth.core.domains import domains
-from berth.core.packing import pack_nodes
+from berth.core.packing import pack_nodes, pack_switches
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.runtime.bus import NatsBus
 from berth.runtime.port import Stored
@@ -42,6 +42,8 @@ class Client:
         self.bus = bus
         self.keep_chips = keep_chips
         self.placed: set[str] = set()
+        self.lasting: set[str] = set()
+        """Names of jobs that do not end."""
         self.used_chips = 0
         self.used_chips_most = 0
         self.changed = asyncio.Event()
@@ -49,8 +51,8 @@ class Client:
         bus.follow(StreamName.LEDGER, on_message=self._on_record, on_gap=self._on_gap)
         bus.follow(StreamName.STATUS, on_message=self._on_status, on_gap=self._on_gap)
 
-    async def nodes(self, count: int) -> None:
-        """Publish the facts of ``count`` nodes of 8 chips."""
+    async def nodes(self, count: int, *, below: int = 48) -> None:
+        """Publish the facts of ``count`` nodes of 8 chips, ``below`` of them below each leaf switch."""
         described = {f"node-{index:06d}": index for index in range(count)}
         nodes = [
             NodeDescription(
@@ -62,8 +64,8 @@ class Client:
                 cpu_milli=192_000,
                 memory_mib=1_500_000,
                 labels=dict(PRODUCT.labels),
-                leaf=f"leaf-{index // 48:04d}",
-                position=index % 48,
+                leaf=f"leaf-{index // below:04d}",
+                position=index % below,
             )
             for name, index in described.items()
         ]
@@ -71,8 +73,12 @@ class Client:
         for domain, names in domains(nodes).items():
             fact = pack_nodes(domain, [by_name[name] for name in names])
             await self.bus.publish(self.bus.subjects.fact_node(domain), encode(fact))
+        switches = pack_switches(nodes)
+        await self.bus.publish(self.bus.subjects.fact_topology(switches.kind), encode(switches))
 
-    async def submit(self, name: str, *, chips: int, replicas: int = 1) -> None:
+    async def submit(
+        self, name: str, *, chips: int, replicas: int = 1, labels: Mapping[str, str] | None = None
+    ) -> None:
         """Publish a request without waiting for its acknowledgement."""
         request = JobRequest(
             namespace="bench",
@@ -81,6 +87,7 @@ class Client:
             resource=PRODUCT.resource,
             tasks=[Task("worker", replicas, chips)],
             node_selector=dict(PRODUCT.selector),
+            labels=dict(labels or {}),
         )
         future = await self.bus.submit_wait(self.bus.subjects.intake_request("bench", name), encode(request))
         future.add_done_callback(_look)
@@ -98,7 +105,7 @@ class Client:
         except ValueError:
             return
         for verdict in record.verdicts:
-            if verdict.placement is not None:
+            if verdict.placement is not None and verdict.name not in self.lasting:
                 chips = len(verdict.placement.chips)
                 self.used_chips += chips
                 self._running.append((verdict.name, verdict.placement))
@@ -138,14 +145,22 @@ def _look(future: "asyncio.Future[int]") -> None:
 
 
 @contextlib.asynccontextmanager
-async def cell(*, shards: int, sync: Literal["interval", "always"] = "interval") -> AsyncIterator[NatsBus]:
-    """A running cell; everything is gone afterwards."""
+async def cell(
+    *, shards: int, sync: Literal["interval", "always"] = "interval", decisions: str = ""
+) -> AsyncIterator[NatsBus]:
+    """A running cell; everything is gone afterwards.
+
+    Args:
+        shards: Scorers; none: the dispatcher scores.
+        sync: How NATS stores.
+        decisions: Section ``[decisions]`` of the dispatcher's settings.
+    """
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
         folder = Path(root)
         async with EmbeddedServer(folder / "nats", sync=sync) as server:
             bus = await NatsBus.connect(server.url, "bench", name="bench")
             await bus.ensure_streams()
-            children = [_start(folder, "dispatcher", server.url, f"shards = {shards}\n")]
+            children = [_start(folder, "dispatcher", server.url, f"shards = {shards}\n", more=decisions)]
             children += [
                 _start(folder, "scorer", server.url, f"shard = {shard}\nshards = {shards}\n", number=shard)
                 for shard in range(shards)
@@ -159,8 +174,10 @@ async def cell(*, shards: int, sync: Literal["interval", "always"] = "interval")
                 await bus.close()
 
 
-def _start(folder: Path, service: str, url: str, settings: str, *, number: int = 0) -> "subprocess.Popen[bytes]":
+def _start(
+    folder: Path, service: str, url: str, settings: str, *, number: int = 0, more: str = ""
+) -> "subprocess.Popen[bytes]":
     path = folder / f"{service}-{number}.toml"
-    path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n')
+    path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n{more}')
     command = [sys.executable, "-m", f"services.{service}", "--config", str(path)]
     return subprocess.Popen(command)  # noqa: S603  # our own service

@@ -12,6 +12,9 @@ from schemas.refusal import Refusal
 
 _BYTES_A_POD = 4 + 24
 """Index and share of the name table that one pod takes in a record, at the most usual."""
+_LEAF_BYTES_A_POD = 2 + 1
+"""Index of its leaf, and what is said of it."""
+_FRAMEWORK = "framework"
 
 ClassKey = tuple[tuple[Shape, int], ...]
 """Class of request: the shapes and how many pods of each. Equal classes are placed, or refused, alike."""
@@ -34,6 +37,10 @@ class Gang(msgspec.Struct, gc=False):
     resource: str
     form: str
     form_because: str
+    tor_affinity: str = ""
+    """Label of that name; empty where switches play no part."""
+    framework: str = ""
+    """Label of that name; empty without."""
     invalid: Refusal | None = None
     """The settings of this epoch do not allow the request."""
     fresh: bool = True
@@ -47,7 +54,8 @@ class Gang(msgspec.Struct, gc=False):
     @property
     def bytes_in_record(self) -> int:
         """Bytes that its placement takes in a record, about."""
-        return sum(run.pods * (_BYTES_A_POD + run.chips) for run in self.runs) + len(self.name) + 64
+        a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if self.tor_affinity else 0)
+        return sum(run.pods * (a_pod + run.chips) for run in self.runs) + len(self.name) + 64
 
 
 def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
@@ -74,5 +82,7 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         resource=request.resource,
         form=valid.form if isinstance(valid, ValidJob) else "",
         form_because=valid.because if isinstance(valid, ValidJob) else "",
+        tor_affinity=valid.tor_affinity if isinstance(valid, ValidJob) else "",
+        framework=request.labels.get(_FRAMEWORK, ""),
         invalid=invalid,
     )

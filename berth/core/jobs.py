@@ -10,7 +10,9 @@ from typing import Final
 import msgspec
 
 from berth.core.forms import FormChoice, choose_form
+from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.products import FORMS, Form
+from berth.core.switch_terms import TOR_AFFINITY, UNINVOLVED
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
 from schemas.offers import Shape
@@ -29,9 +31,10 @@ SHARE_POLICY: Final = "huawei.com/scheduler.softShareDev.policy"
 LABEL_VALUES: Final = {
     "subHealthyStrategy": ("ignore", "graceExit", "forceExit", "hotSwitch"),
     "npu-310-strategy": ("card", "chip"),
-    "tor-affinity": ("normal-schema", "large-model-schema", "null"),
+    TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE),
 }
-"""Labels that take only certain values. The reference reads any other value as if the label were absent."""
+"""Labels that take only certain values. The reference reads any other value as if the label were absent, except that of
+switch affinity, with which a job is invalid."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
 CHIPS_MAX: Final = 64
 """Most chips of a node."""
@@ -51,6 +54,7 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
         task_chips: Chips a pod, one entry a task.
         share: Quota a pod, for soft share.
         sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
+        tor_affinity: Label of that name; empty where switches play no part: without it, with ``null``, or without chips.
     """
 
     form: str = ""
@@ -60,6 +64,7 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
     task_chips: tuple[int, ...] = ()
     share: Share | None = None
     sub_health: str = "ignore"
+    tor_affinity: str = ""
 
 
 def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
@@ -67,7 +72,12 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
 
     A job whose tasks ask no chips is sound whatever its resource: its pods are plain pods.
     """
-    refusal = _check_tasks(request) or _check_minimum(request) or _check_labels(request, settings)
+    refusal = (
+        _check_tasks(request)
+        or _check_minimum(request)
+        or _check_labels(request, settings)
+        or _check_whole_gang(request)
+    )
     if refusal is not None:
         return refusal
     task_chips = tuple(task.chips for task in request.tasks)
@@ -91,6 +101,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
         task_chips=task_chips,
         share=_share_of(request) if form.check == "share" else None,
         sub_health=sub_health,
+        tor_affinity=_tor_affinity(request),
     )
 
 
@@ -126,6 +137,7 @@ def _shape(valid: ValidJob, request: JobRequest, task: Task) -> Shape:
         tolerations=tuple(task.tolerations),
         share=valid.share if has_chips else None,
         sub_health=valid.sub_health,
+        tor_affinity=valid.tor_affinity if has_chips else "",
     )
 
 
@@ -183,6 +195,26 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
     if minimum is not None and _integer(minimum) is None:
         return _refuse("invalid-argument", f"annotations.{MIN_AVAILABLE}", minimum, "an integer")
     return None
+
+
+def _check_whole_gang(request: JobRequest) -> Refusal | None:
+    """A job with switch affinity is planned whole. Source: specification, switch affinity, section 11, row 20."""
+    if not _tor_affinity(request):
+        return None
+    pods = sum(task.replicas for task in request.tasks)
+    whole = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
+    if request.min_available not in {0, pods}:
+        return _refuse("invalid-request", "min_available", request.min_available, f"0 or {pods}, the {whole}")
+    minimum = request.annotations.get(MIN_AVAILABLE)
+    if minimum is not None and _integer(minimum) != pods:
+        return _refuse("invalid-request", f"annotations.{MIN_AVAILABLE}", minimum, f"{pods}, the {whole}")
+    return None
+
+
+def _tor_affinity(request: JobRequest) -> str:
+    """Value of the label, where switches play a part."""
+    value = request.labels.get(TOR_AFFINITY, UNINVOLVED)
+    return value if value != UNINVOLVED and _chip_pods(request) else ""
 
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
@@ -271,13 +303,12 @@ def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
 
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
     """Labels whose value is none that they can have."""
-    if settings.reference_parity or not settings.strict_label_values:
-        return None
+    is_strict = settings.strict_label_values and not settings.reference_parity
     for label, values in LABEL_VALUES.items():
         value = request.labels.get(label, values[0])
-        if value not in values:
-            expected = f"one of {', '.join(values)} (setting strict_label_values)"
-            return _refuse("invalid-argument", f"labels.{label}", value, expected)
+        if value not in values and (is_strict or label == TOR_AFFINITY):
+            off = "" if label == TOR_AFFINITY else " (setting strict_label_values)"
+            return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
     return None
 
 

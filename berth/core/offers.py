@@ -7,6 +7,9 @@ none is believed that stands behind the last candidate of a shard which has more
 import heapq
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from berth.core.leaves import Grid, LeafTable
 from berth.core.nodes import NodeTable
 from berth.core.scoring import Candidates
 from schemas.columns import unpack_names
@@ -15,11 +18,17 @@ from schemas.offers import ShapeOffer
 from schemas.refusal import NodeReason
 
 
-def candidates_of(table: NodeTable, offer: ShapeOffer) -> Candidates:
+def candidates_of(table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | None = None) -> Candidates:
     """A shard's offer as rows of ``table``.
 
+    Args:
+        table: The nodes.
+        offer: What the shard says.
+        leaves: The leaf switches, for a shape with switch affinity.
+
     Raises:
-        DecodeError: A node that the table does not know, or runs that do not cover the names.
+        DecodeError: A node that the table does not know, runs that do not cover the names, or a mask that does not cover
+            the places.
     """
     try:
         names = unpack_names(offer.names)
@@ -29,6 +38,10 @@ def candidates_of(table: NodeTable, offer: ShapeOffer) -> Candidates:
     scores = [score for score, count in offer.runs for _ in range(count)]
     if len(scores) != len(rows):
         raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
+    try:
+        usable = leaves.unpack(offer.usable) if leaves is not None else None
+    except ValueError as error:
+        raise DecodeError(f"usable: {error}", kind="score.offer") from error
     return Candidates(
         rows=rows,
         scores=scores,
@@ -36,6 +49,7 @@ def candidates_of(table: NodeTable, offer: ShapeOffer) -> Candidates:
         total=offer.total,
         fit=offer.fit,
         counts={count.reason: count.nodes for count in offer.counts},
+        usable=usable,
     )
 
 
@@ -75,7 +89,16 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
         total=sum(part.total for part in parts) + missing_nodes,
         fit=sum(part.fit for part in parts),
         counts=counts,
+        usable=_united([part.usable for part in parts if part.usable is not None]),
     )
+
+
+def _united(parts: Sequence[Grid]) -> Grid | None:
+    """Places that one shard or another can give: a leaf may have nodes of several."""
+    if not parts:
+        return None
+    found: Grid = np.logical_or.reduce(parts)
+    return found
 
 
 def _added(parts: Iterable[dict[int, int]]) -> dict[int, int]:

@@ -2,17 +2,23 @@
 
 Each pod goes to the best node at that moment: the better of the best candidate that no earlier pod of the round has
 touched, and the best of the touched nodes, which are scored again here. So the answer is the same as if every node had
-been scored before every pod. A gang that does not fit whole leaves nothing behind.
+been scored before every pod. A gang that does not fit whole leaves nothing behind. Pods with chips of a gang with switch
+affinity go where one plan for all of them says.
 """
 
 import heapq
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from berth.core.gangs import ClassKey, Gang
+from berth.core.leaf_book import LeafBook
+from berth.core.leaf_round import LeafRound, code_of
+from berth.core.leaves import LeafTable
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.sharing import pick_chip
+from berth.core.switches import TOR_AFFINITY, Plan
 from schemas.ledger import Verdict
 from schemas.offers import Shape
 from schemas.placement import Placement, placement_of
@@ -43,7 +49,7 @@ def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
     for gang in gangs:
         pods += gang.pods
         for shape, _ in gang.klass:
-            asks[shape] = pods
+            asks[shape] = 0 if shape.tor_affinity else pods  # places are offered in place of candidates
     return asks
 
 
@@ -68,9 +74,17 @@ class Chooser:
         scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
         views: Merged candidates of each shape of the round.
         asked: How many candidates were asked for each shape.
+        leaves: Leaf switches and the jobs on them; without them nothing is known of switches.
     """
 
-    def __init__(self, scorer: Scorer, views: Mapping[Shape, Candidates], asked: Mapping[Shape, int]) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        views: Mapping[Shape, Candidates],
+        asked: Mapping[Shape, int],
+        *,
+        leaves: tuple[LeafTable, LeafBook] | None = None,
+    ) -> None:
         self._scorer = scorer
         self._ranks = scorer.table.ranks()
         self._views = {shape: _View(found, asked[shape]) for shape, found in views.items()}
@@ -79,6 +93,8 @@ class Chooser:
         self._log: list[int] = []
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
+        table = LeafTable()
+        self._leaves = LeafRound(scorer, *(leaves or (table, LeafBook(table))))
 
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
         """Verdicts on the gangs, in their order; once a class is refused, only on those of it that had none before.
@@ -99,27 +115,56 @@ class Chooser:
         return verdicts
 
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
+        warning = self._leaves.warning(gang) if gang.tor_affinity and len(self._leaves.leaves) else ""
+        if warning and self._scorer.settings.strict_product_support:
+            return _verdict(gang, refusal=_outside(gang, warning), final=True)
+        found = self._plan(gang, missing) if gang.tor_affinity else None
+        if isinstance(found, Refusal):
+            return self._refuse(gang, _index_by_leaf(gang), found)
+        by_leaf = iter(self._leaves.rows(found) if found is not None else ())
         names: list[str] = []
         chips: list[tuple[int, ...]] = []
         undo: dict[int, RowState] = {}
         for index, (shape, pods) in enumerate(gang.klass):
             for _ in range(pods):
-                row = self._best(shape, undo)
+                row = next(by_leaf) if shape.tor_affinity else self._best(shape, undo)
                 if row is None:
                     placed = len(names)
                     self._roll_back(undo)
-                    refusal = self._refusal(gang, index, placed, missing)
-                    self._refused[gang.klass] = refusal
-                    self._failed_task[gang.klass] = index
-                    return _verdict(gang, refusal=refusal)
+                    return self._refuse(gang, index, self._refusal(gang, index, placed, missing))
                 names.append(self._scorer.table.names[row])
                 chips.append(self._put(row, shape, undo))
         share = next((shape.share for shape, _ in gang.klass if shape.share is not None), None)
         if share is not None:  # now the gang's own pods count as others' do
             for row in undo:
                 self._set(row, self._rows[row])
-        placement = placement_of(names, chips, gang.runs, resource=gang.resource, share=share)
+        part = self._leaves.part(gang, found) if found is not None else None
+        placement = placement_of(names, chips, gang.runs, resource=gang.resource, share=share, switch=part)
+        self._leaves.note(gang, placement)
         return _verdict(gang, placement=placement)
+
+    def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
+        """Refuse a gang and its class."""
+        self._refused[gang.klass] = refusal
+        self._failed_task[gang.klass] = index
+        return _verdict(gang, refusal=refusal)
+
+    def _plan(self, gang: Gang, missing: Sequence[int]) -> Plan | Refusal:
+        """Where the pods with chips of a gang with switch affinity go, all at once."""
+        index = _index_by_leaf(gang)
+        grids = [
+            self._leaves.usable(shape, offered, self._log, self._rows.__getitem__)
+            for shape in dict.fromkeys(shape for shape, _ in gang.klass if shape.tor_affinity)
+            if (offered := self._views[shape].found.usable) is not None
+        ]
+        if not len(self._leaves.leaves) or not grids:
+            return msgspec.structs.replace(self._refusal(gang, index, 0, missing), code="no-topology")
+        found = self._leaves.plan(gang, np.logical_and.reduce(grids))
+        if isinstance(found, Plan):
+            return found
+        refusal = self._refusal(gang, index, 0, missing)
+        code = code_of(found.lack) if refusal.code == "no-room" else refusal.code
+        return msgspec.structs.replace(refusal, code=code, switch=found.lack)
 
     def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
         """The refusal of a class, with the name that the task has in this gang."""
@@ -229,6 +274,23 @@ class Chooser:
             expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes"
             " that it may use",
         )
+
+
+def _index_by_leaf(gang: Gang) -> int:
+    """First task whose pods are placed by leaf."""
+    return next(index for index, (shape, _) in enumerate(gang.klass) if shape.tor_affinity)
+
+
+def _outside(gang: Gang, warning: str) -> Refusal:
+    """Why a gang is turned away that its policy does not support."""
+    return Refusal(
+        code="product-support",
+        field=f"labels.{TOR_AFFINITY}",
+        value=gang.tor_affinity,
+        expected=f"a job that the policy supports (setting strict_product_support): {warning}",
+        form=gang.form,
+        form_because=gang.form_because,
+    )
 
 
 def _uses_same_nodes(part: Shape, shape: Shape) -> bool:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.constraints import asks_name, class_reason, name_fits
+from berth.core.leaves import Grid, LeafTable
 from berth.core.nodes import NodeTable
 from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
@@ -54,6 +55,8 @@ class Candidates(NamedTuple):
     fit: int
     counts: dict[int, int]
     """Nodes by reason, those that fit left out."""
+    usable: Grid | None = None
+    """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
 
 
 class _Compiled(NamedTuple):
@@ -122,8 +125,14 @@ class Scorer:
         equal = np.flatnonzero(graded == top)
         return int(equal[self.table.ranks()[equal].argmin()]), top
 
-    def candidates(self, shape: Shape, count: int) -> Candidates:
-        """The best ``count`` rows in total order."""
+    def candidates(self, shape: Shape, count: int, *, leaves: LeafTable | None = None) -> Candidates:
+        """The best ``count`` rows in total order, and for a shape with switch affinity the places that fit.
+
+        Args:
+            shape: What is asked.
+            count: How many rows at most.
+            leaves: The leaf switches.
+        """
         reasons, scores = self.evaluate(shape)
         counts = np.bincount(reasons[self.table.present[self.table.view()]], minlength=_REASONS).tolist()
         rows = np.flatnonzero(reasons == _FITS)  # none of them without a node fact
@@ -141,6 +150,7 @@ class Scorer:
             total=sum(counts),
             fit=fit,
             counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
+            usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
         )
 
     def chips_for(self, shape: Shape) -> tuple[int, int]:
@@ -287,8 +297,14 @@ def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) ->
     np.copyto(reasons, int(reason), where=where & (reasons == _FITS))
 
 
-def offer_of(table: NodeTable, found: Candidates) -> ShapeOffer:
-    """What a shard says of its candidates."""
+def offer_of(table: NodeTable, found: Candidates, *, leaves: LeafTable | None = None) -> ShapeOffer:
+    """What a shard says of its candidates.
+
+    Args:
+        table: The shard's nodes.
+        found: The candidates.
+        leaves: The leaf switches, for shapes with switch affinity.
+    """
     runs: list[tuple[int, int]] = []
     for score in found.scores:
         if runs and runs[-1][0] == score:
@@ -302,6 +318,7 @@ def offer_of(table: NodeTable, found: Candidates) -> ShapeOffer:
         total=found.total,
         fit=found.fit,
         counts=counts_of(found.counts),
+        usable=leaves.pack(found.usable) if leaves is not None and found.usable is not None else b"",
     )
 
 

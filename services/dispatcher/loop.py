@@ -193,7 +193,8 @@ class Dispatcher:
         for _ in range(_ASKS_MAX):
             offers: Offers = await self.scatter.gather(self._scorer, asks, number=number)
             try:
-                chooser = Chooser(self._scorer, offers.views, asks)
+                leaves = (self.state.leaves, self.state.leaf_book)
+                chooser = Chooser(self._scorer, offers.views, asks, leaves=leaves)
                 return chooser.choose(gangs, missing=offers.missing), offers.missing
             except NeedMoreError as error:
                 asks[error.shape] = error.count
@@ -291,15 +292,16 @@ class Dispatcher:
     def _wake(self) -> None:
         """Wake the classes that something can help."""
         table = self.state.table
-        if table.improved or table.thinned or self.queue.waits_for_time:
+        if table.improved or table.thinned or self.queue.waits_for_time or self.state.leaf_book.eased:
             improved = list(table.improved)
             most = functools.reduce(operator.or_, table.thinned.values(), 0)
             self.queue.wake(lambda key: self._helps(key, improved, most), time_ms=self.state.time_ms)
             table.improved.clear()
             table.thinned.clear()
+            self.state.leaf_book.eased = False
 
     def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
-        """Whether one of the rows that changed now takes a pod of the class.
+        """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.
 
         Args:
             key: The class.
@@ -308,6 +310,8 @@ class Dispatcher:
         """
         scorer = self._scorer
         for shape, _ in key:
+            if shape.tor_affinity and self.state.leaf_book.eased:
+                return True
             rows = improved
             if shape.form and FORMS[shape.form].is_beyond(most):
                 thinned = self.state.table.thinned.items()

@@ -48,7 +48,8 @@ class Scatter:
         if not asks:
             return Offers({}, [])
         if not self._shards:
-            return Offers({shape: scorer.candidates(shape, count) for shape, count in asks.items()}, [])
+            leaves = self._state.leaves
+            return Offers({shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in asks.items()}, [])
         return await self._ask_shards(asks, number)
 
     async def advance(self, *, at_ms: int) -> None:
@@ -98,10 +99,23 @@ class Scatter:
             )
             if not offer.ready or not fits or len(offer.shapes) != len(request.asks):
                 return None
-            return [candidates_of(self._state.table, shape) for shape in offer.shapes]
+            if any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer):
+                return None
+            return [
+                candidates_of(self._state.table, shape, leaves=self._state.leaves if ask.shape.tor_affinity else None)
+                for ask, shape in zip(request.asks, offer.shapes, strict=True)
+            ]
         except DecodeError as error:
             _LOG.warning("offer does not count", shard=shard, reason=str(error))
             return None
+
+    def _contradicts(self, offer: Offer) -> bool:
+        """Whether a shard makes something else of the same ledger and the same leaf switches; then it is not believed."""
+        book = self._state.leaf_book
+        if book.parity or offer.leaf_states == book.bits().tobytes():
+            return False
+        _LOG.error("a shard has other leaf states at the same sequences", shard=offer.shard, round=offer.round)
+        return True
 
     def _nodes_of(self, shards: list[int]) -> int:
         """Nodes that the shards own."""

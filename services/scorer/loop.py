@@ -12,7 +12,7 @@ from berth.runtime.errors import PoisonError
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
 from schemas.envelope import DecodeError, decode, encode
-from schemas.offers import Advance, Offer, ScoreRequest
+from schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
 from services.scorer import metrics
 
 _LOG: Final = structlog.get_logger()
@@ -66,9 +66,8 @@ class Shard:
             facts_seq=self.state.nodes_seq,
             ledger_seq=self.state.fold.head,
             ready=ready,
-            shapes=[offer_of(self.state.table, self.scorer.candidates(ask.shape, ask.count)) for ask in request.asks]
-            if ready
-            else [],
+            shapes=[self._offer(ask) for ask in request.asks] if ready else [],
+            leaf_states=self._leaf_states(request) if ready else b"",
         )
         if not ready:
             _LOG.warning(
@@ -84,6 +83,18 @@ class Shard:
         metrics.TOOK.observe(self.clock.monotonic_s() - began_s)
         await self.feeds.bury()
         return answer
+
+    def _offer(self, ask: Ask) -> ShapeOffer:
+        """What this shard can give for a shape."""
+        leaves = self.state.leaves
+        return offer_of(self.state.table, self.scorer.candidates(ask.shape, ask.count, leaves=leaves), leaves=leaves)
+
+    def _leaf_states(self, request: ScoreRequest) -> bytes:
+        """What the ledger makes of the leaves. Under parity that depends on pods, which a shard does not follow."""
+        book = self.state.leaf_book
+        if book.parity or not any(ask.shape.tor_affinity for ask in request.asks):
+            return b""
+        return book.bits().tobytes()
 
     async def advance(self, data: bytes) -> None:
         """Apply what may be applied between requests.
