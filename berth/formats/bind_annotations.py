@@ -29,6 +29,7 @@ from berth.formats.pod_annotations import (
     chip_names,
     configuration_key,
 )
+from berth.formats.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
 from berth.formats.whole_numbers import whole_number
 from schemas.placement import Share
 
@@ -49,6 +50,9 @@ STALE: Final = (
     JOB_UID,
     ATTEMPT,
     RANK,
+    IS_SHARED,
+    IS_HEALTHY,
+    SHARED_IP,
 )
 """What an attempt that was rolled back may have left on a pod: chips and marks of the decision, nothing of the user's."""
 

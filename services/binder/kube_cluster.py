@@ -25,6 +25,7 @@ from services.binder import metrics
 from services.binder.cluster import Gang, NotYetError
 from services.binder.config import BinderConfig
 from services.binder.kube_eviction import KubeEviction
+from services.binder.leaf_notes import leaf_notes
 from services.binder.members import Crew, Member, Members
 from services.binder.node_book import NodeBook
 from services.binder.pod_binding import PodBinding, PodLean, Verdict, Wish
@@ -50,6 +51,7 @@ class _Progress:
         began_s: When it was first taken up.
         nodes: Node of each rank.
         chips: Chips of each rank, in the order of picking.
+        notes: Annotations of each rank that tell of its leaf switch.
         turns: When each rank that waits for its turn began to.
         lost: Uid of the pod that stood for a rank and is gone, until another one comes.
         unclear: Ranks of which it is not known whether they are bound.
@@ -59,6 +61,7 @@ class _Progress:
     began_s: float
     nodes: list[str]
     chips: list[tuple[int, ...]]
+    notes: list[dict[str, str]]
     done: set[int] = field(default_factory=set)
     failures: dict[int, str] = field(default_factory=dict)
     turns: dict[int, float] = field(default_factory=dict)
@@ -178,7 +181,9 @@ class KubeCluster:
         found = self._progress.get(gang.key)
         if found is None:
             placement = gang.placement
-            found = _Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank())
+            found = _Progress(
+                self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), leaf_notes(placement)
+            )
             found.unclear |= self._bound_before.pop(gang.key, set())
             self._progress[gang.key] = found
         return found
@@ -340,6 +345,7 @@ class KubeCluster:
             job_uid=gang.uid,
             attempt=gang.attempt,
             rank=pod.rank,
+            more=progress.notes[pod.rank],
         )
         written = annotations(described, pod.card, pod.devices)
         return Wish(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)

@@ -1,0 +1,36 @@
+"""Annotations that say on each pod of a gang what the leaf switch above its node is for the job. Pure.
+
+Source: specification, switch affinity, sections 7 and 14.
+"""
+
+from typing import Final
+
+from berth.formats.switch_annotations import switch_annotations
+from schemas.columns import unpack
+from schemas.placement import Placement
+
+_INDEX_BYTES: Final = 2
+
+
+def leaf_notes(placement: Placement) -> list[dict[str, str]]:
+    """Annotations of each rank; none for pods without chips, and where the placement says that none are written.
+
+    Raises:
+        ValueError: The columns do not have one entry a rank, or name a leaf that is not listed.
+    """
+    part = placement.switch
+    ranks = placement.pods()
+    if part is None or not part.annotated:
+        return [{}] * ranks
+    indexes = unpack(part.leaf_index, _INDEX_BYTES)
+    if len(indexes) != ranks or len(part.states) != ranks:
+        raise ValueError(
+            f"placement has leaves of {len(indexes)} ranks and states of {len(part.states)}: expected {ranks}"
+        )
+    if max(indexes, default=0) > len(part.leaves):
+        raise ValueError(f"placement names leaf {max(indexes)} of {len(part.leaves)}")
+    chips = [run.chips for run in placement.runs for _ in range(run.pods)]
+    return [
+        switch_annotations(state, part.leaves[index - 1]) if index and picked else {}
+        for index, state, picked in zip(indexes, part.states, chips, strict=True)
+    ]
