@@ -13,8 +13,9 @@ from berth.formats.gang_minimum import Minimum, minimum
 from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_pods import GATED
 from berth.formats.owner_facts import OwnerFacts
+from berth.formats.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from services.inventory.parts import Gang, Member
-from services.inventory.requests import wrong_annotation
+from services.inventory.requests import gang_labels, wrong_annotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def plan(gang: Gang, free: Sequence[Member], around: Around, *, now_ms: int) -> 
     least = _minimum(gang, free[0], around)
     found.gang_pods = _gang_pods(gang, least)
     wrong = least.wrong or wrong_annotation(_layers(free, around)) or _too_many(least)
+    wrong = wrong or _not_whole(gang, free, around, least)
     if wrong:
         found.held = (list(free), wrong)
         found.is_short = True
@@ -141,6 +143,23 @@ def _too_many(least: Minimum) -> str:
     if not least.size or least.count <= least.size:
         return ""
     return f"{least.name} {least.count} is more than the {least.size} pods of the job: a configuration error"
+
+
+def _not_whole(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> str:
+    """Why a job with switch affinity cannot be requested: not all of its pods would start together.
+
+    Source: specification, switch affinity, section 11, row 20.
+    """
+    if gang_labels(free, around.group, around.facts).get(TOR_AFFINITY, NO_AFFINITY) == NO_AFFINITY:
+        return ""
+    live = [member for member in gang.members.values() if member.is_live]
+    size = least.size or len(live)
+    if least.count >= size or not any(member.ask.chips for member in live):
+        return ""
+    return (
+        f"{least.name} is {least.count} of {size} pods: expected {size}, for with label {TOR_AFFINITY} all pods of the job"
+        " start together"
+    )
 
 
 def _gang_pods(gang: Gang, least: Minimum) -> int:

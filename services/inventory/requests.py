@@ -96,11 +96,7 @@ def request_of(
         uid=uid,
         resource=next((member.ask.resource for member in members if member.ask.chips), ""),
         tasks=_tasks(members, selector),
-        labels=merged(
-            (own.labels if own is not None else None) or {},
-            facts.labels if facts is not None else {},
-            _joined([member.pod.metadata.labels or {} for member in firsts]),
-        ),
+        labels=gang_labels(members, group, facts),
         annotations=annotations,
         node_selector=selector,
         queue=_queue(group, facts, firsts[0]),
@@ -109,6 +105,21 @@ def request_of(
         run_ms=duration_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
         origin="pods",
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
+    )
+
+
+def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerFacts | None) -> dict[str, str]:
+    """Labels of a request for some pods: those nearest to the job count.
+
+    Args:
+        members: The pods in order of rank.
+        group: Volcano PodGroup of the gang, if there is one.
+        facts: What its owner says, if it was looked up.
+    """
+    return merged(
+        (group.metadata.labels if group is not None else None) or {},
+        facts.labels if facts is not None else {},
+        _joined([member.pod.metadata.labels or {} for member in _firsts(members)]),
     )
 
 

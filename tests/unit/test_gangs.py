@@ -226,3 +226,70 @@ def test_a_pod_with_chips_of_an_attempt_that_was_rolled_back_is_stale() -> None:
     world.pods(*members(1, 1))
     world.settle()
     assert world.members[BASE].stale == []
+
+
+# Switch affinity
+
+
+LARGE = {"tor-affinity": "large-model-schema"}
+
+
+def test_the_label_of_switch_affinity_counts_wherever_it_stands_and_nearest_to_the_job_first() -> None:
+    places = [
+        (LARGE, {"tor-affinity": "normal-schema"}, {}, "large-model-schema"),
+        ({}, LARGE, {"tor-affinity": "normal-schema"}, "large-model-schema"),
+        ({}, {}, LARGE, "large-model-schema"),
+        ({"tor-affinity": "null"}, LARGE, LARGE, "null"),
+    ]
+    for of_group, of_job, of_pods, wanted in places:
+        world = GangWorld()
+        world.gangs.set_group(a_group("pg", least=4, owner=ACJOB, labels=of_group))
+        world.pods(*members(4, labels=of_pods))
+        world.settle()
+        spec = {"replicaSpecs": {"Worker": {"replicas": 4, "template": {}}}}
+        world.gangs.set_owner(world.looks[0], facts_of(world.looks[0], spec, labels=of_job))
+        world.settle()
+        request = world.requests["acjob.llm"]
+        assert (request.labels["tor-affinity"], request.min_available) == (wanted, 4)
+
+
+def test_a_pod_alone_has_the_label_of_its_own() -> None:
+    world = GangWorld()
+    world.pods(a_pod("one", labels=LARGE))
+    world.settle()
+    assert world.requests["pod.one"].labels == LARGE
+
+
+def test_a_job_with_switch_affinity_that_would_not_start_whole_is_held() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2, owner=VCJOB))
+    world.pods(*members(4, labels=LARGE))
+    world.settle()
+    tasks = {"tasks": [{"name": "a", "replicas": 4}]}
+    world.gangs.set_owner(world.looks[0], facts_of(world.looks[0], tasks))
+    world.settle()
+    words = "minMember is 2 of 4 pods: expected 4, for with label tor-affinity all pods of the job start together"
+    assert (world.hold("vcjob.llm"), world.requests) == (words, {})
+    world.gangs.set_group(a_group("pg", least=4, owner=VCJOB, version="2"))
+    world.settle()
+    assert world.requests["vcjob.llm"].min_available == 4
+
+
+def test_pods_beyond_the_minimum_of_a_job_whose_size_nobody_tells_are_held_with_switch_affinity_only() -> None:
+    for labels, has_chips, is_held in (
+        (LARGE, True, True),
+        (LARGE, False, False),
+        ({"tor-affinity": "null"}, True, False),
+    ):
+        world = GangWorld()
+        world.gangs.set_group(a_group("pg", least=2))
+        world.pods(*members(2, labels=labels, chips=8 if has_chips else 0))
+        world.settle()
+        assert list(world.requests) == [BASE]
+        world.pods(*members(1, 2, labels=labels, chips=8 if has_chips else 0))
+        world.verdict(BASE)
+        world.status(BASE, "placed")
+        world.settle()
+        assert (len(world.requests) == 1) == is_held
+        holds = [seen.hold for seen in world.members.values() if seen.hold]
+        assert bool(holds) == is_held
