@@ -81,6 +81,7 @@ class JobRow(msgspec.Struct, frozen=True):
     value: str = ""
     expected: str = ""
     rejection: RejectionRow | None = None
+    warning: str = ""
 
 
 def ranks_of(placement: Placement | None) -> list[RankRow]:
@@ -123,6 +124,7 @@ def row_of(status: JobStatus) -> JobRow:
         )
         if rejection is not None
         else None,
+        warning=status.warning,
     )
 
 
@@ -189,13 +191,14 @@ def _show(shown: list[JobStatus], now_ms: int) -> None:
     table = new_table("JOB", "PHASE", "PODS", "CHIPS", "SINCE", "WHERE, OR WHY NOT")
     for status in shown:
         where = listed(status.placement.names()) if status.placement is not None else status.sentence
+        warning = f"; warning: {status.warning}" if status.warning else ""
         table.add_row(
             escape(f"{status.namespace}/{status.name}"),
             f"[{_STYLES[status.phase]}]{status.phase}[/]",
             str(status.pods),
             str(status.chips),
             age(status.since_ms, now_ms),
-            escape(where or status.sentence),
+            escape(f"{where or status.sentence}{warning}"),
         )
     results().print(table)
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from berth.core.leaf_words import UNKNOWN, lack_words
 from schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
@@ -46,11 +47,17 @@ _TOGETHER: Final = {
     "310p-duo-chip": "on whole cards",
 }
 
+_BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
+
 
 def sentence(refusal: Refusal) -> str:
     """The refusal in one sentence."""
     if refusal.code == "no-room":
         return _no_room(refusal)
+    if refusal.code == "no-topology":
+        return f"{UNKNOWN}{_unfit(refusal)}"
+    if refusal.code in _BY_LEAF and refusal.switch is not None:
+        return f"{lack_words(refusal.switch)}{_unfit(refusal)}"
     if refusal.code == "larger-than-cluster":
         return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
     if refusal.code == "bind-failed":
@@ -77,17 +84,31 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
 
 
 def _no_room(refusal: Refusal) -> str:
-    parts = [_count(count, refusal) for count in refusal.counts]
     if not refusal.nodes_total:
         return "no node is known yet"
-    noun = "node" if refusal.nodes_total == 1 else "nodes"
-    verb = "fits" if 1 in {refusal.nodes_fit, refusal.nodes_total} else "fit"
-    head = f"{refusal.nodes_fit} of {refusal.nodes_total} {noun} {verb}"
+    head = _fitting(refusal)
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
         head = f"{refusal.pods_have} of {refusal.pods_need} pods {find} room, and {head}"
-    tail = f": {', '.join(parts)}" if parts else ""
-    return f"{head}{tail}"
+    return f"{head}{_counts(refusal)}"
+
+
+def _unfit(refusal: Refusal) -> str:
+    """Why nodes do not fit, behind what is missing below leaf switches; empty when all fit."""
+    if not refusal.nodes_total:
+        return "; no node is known yet"
+    return "" if refusal.nodes_fit == refusal.nodes_total else f"; {_fitting(refusal)}{_counts(refusal)}"
+
+
+def _fitting(refusal: Refusal) -> str:
+    noun = "node" if refusal.nodes_total == 1 else "nodes"
+    verb = "fits" if 1 in {refusal.nodes_fit, refusal.nodes_total} else "fit"
+    return f"{refusal.nodes_fit} of {refusal.nodes_total} {noun} {verb}"
+
+
+def _counts(refusal: Refusal) -> str:
+    parts = [_count(count, refusal) for count in refusal.counts]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _count(count: ReasonCount, refusal: Refusal) -> str:

@@ -22,6 +22,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
     holding = state.fold.holdings.get((job.uid, gang.attempt)) if gang is not None else None
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
+    part = holding.placement.switch if holding is not None else None
     request = job.request
     pods = chips = 0
     for task in request.tasks if request is not None else ():
@@ -47,6 +48,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         queue=request.queue if request is not None else "",
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,
+        warning=part.warning if part is not None else "",
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.refusals import reason_words, sentence
-from schemas.refusal import NodeReason, ReasonCount, Refusal
+from schemas.refusal import Code, NodeReason, ReasonCount, Refusal, SwitchLack
 
 R = NodeReason
 
@@ -131,3 +131,103 @@ def test_a_job_larger_than_the_cluster_is_told_both_numbers() -> None:
 def test_a_job_that_could_not_be_bound_is_told_how_often_it_was_tried() -> None:
     assert sentence(Refusal("bind-failed", value="1")) == "its pods could not be bound in 1 attempt"
     assert sentence(Refusal("bind-failed", value="5")) == "its pods could not be bound in 5 attempts"
+
+
+def lacking(code: Code, lack: SwitchLack | None, *, fit: int = 64, counts: dict[int, int] | None = None) -> str:
+    found = [ReasonCount(reason, nodes) for reason, nodes in (counts or {}).items()]
+    total = fit + sum(count.nodes for count in found)
+    return sentence(Refusal(code, nodes_total=total, nodes_fit=fit, counts=found, chips=8, switch=lack))
+
+
+def a_lack(rule: str, need: int, have: int = 0, **more: object) -> SwitchLack:
+    fields: dict[str, object] = {
+        "policy": "1.0", "rule": rule, "need": need, "have": have, "leaf": "172.16.0.3", "leaf_have": 9, "places": 16,
+        "leaves": 6,
+    } | more  # fmt: skip
+    return SwitchLack(**fields)  # type: ignore[arg-type]  # a builder for tests
+
+
+@pytest.mark.parametrize(
+    ("code", "lack", "words"),
+    [
+        ("no-leaf", a_lack("one-leaf", 12, 9), "needs 12 nodes under one leaf; the best leaf, 172.16.0.3, has 9"),
+        ("no-leaf", a_lack("one-leaf", 1, leaf_have=0), "needs 1 node under one leaf; no leaf has a usable one"),
+        ("no-leaf", a_lack("one-leaf", 3, 2, places=2), "needs 3 nodes under one leaf, and a leaf has 2 places"),
+        ("no-leaf", a_lack("leaf-size", 18), "18 pods are more than the 16 nodes below a leaf"),
+        ("no-leaf", a_lack("leaf-size", 2, places=1), "2 pods are more than the 1 node below a leaf"),
+        (
+            "no-rows",
+            a_lack("logical-switches", 12, 15, places=8, rows=1, rest=4, barred=2),
+            "needs 1 complete logical switch of 8 nodes and 4 nodes of another; 0 complete ones can be made of 15 usable"
+            " nodes on 6 leaves, 2 of them barred by cross jobs",
+        ),
+        (
+            "no-rows",
+            a_lack("logical-switches", 16, 15, places=8, rows=2, rows_have=1, leaves=1, barred=1),
+            "needs 2 complete logical switches of 8 nodes; 1 complete one can be made of 15 usable nodes on 1 leaf, which"
+            " cross jobs bar",
+        ),
+        (
+            "no-rows",
+            a_lack("logical-switches", 12, 15, places=8, rows=1, rest=4, rows_have=1),
+            "needs 1 complete logical switch of 8 nodes and 4 nodes of another; 1 complete one can be made of 15 usable"
+            " nodes on 6 leaves, but no further one with 4 nodes",
+        ),
+        (
+            "no-rows",
+            a_lack("logical-switches", 12, 15, rest=12),
+            "needs 12 nodes under one leaf, or at as many positions; the best leaf, 172.16.0.3, has 9; the positions of 15"
+            " usable nodes on 6 leaves are fewer",
+        ),
+        (
+            "no-rows",
+            a_lack("logical-switches", 140, 200, places=130, rows=1, rest=10),
+            "needs 1 complete logical switch of 130 nodes and 10 nodes of another; leaves of 130 places make no logical"
+            " switches, 128 is the most",
+        ),
+        (
+            "no-leaves",
+            a_lack("idle-and-shared", 20, 17, policy="2.0", idle=12, shared=5),
+            "needs 20 nodes on free leaves and on as many shared ones as a job may use; free leaves have 12 and the best"
+            " shared ones 5",
+        ),
+        (
+            "no-leaves",
+            a_lack("any-leaf", 20, 17, policy="2.0", idle=12, shared=5),
+            "needs 20 nodes on any leaves; the leaves that are open to it have 17",
+        ),
+        (
+            "no-leaves",
+            a_lack("any-leaf", 20, 17, barred=1),
+            "needs 20 nodes on any leaves; it can use 17 on 6 leaves, 1 of them barred by cross jobs",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_below_leaf_switches_is_told_with_numbers(code: Code, lack: SwitchLack, words: str) -> None:
+    assert lacking(code, lack) == words
+
+
+def test_nodes_that_do_not_fit_are_counted_behind_what_is_missing_below_leaves() -> None:
+    lack = a_lack("one-leaf", 12, 9)
+    head = lacking("no-leaf", lack)
+    assert lacking("no-leaf", lack, fit=40, counts={R.SHORTAGE: 24}) == (
+        f"{head}; 40 of 64 nodes fit: 24 have fewer than 8 free chips"
+    )
+    assert lacking("no-leaf", lack, fit=0) == f"{head}; no node is known yet"
+
+
+def test_switches_that_are_not_known_are_told_with_the_name_of_their_source() -> None:
+    assert lacking("no-topology", None) == (
+        "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"
+    )
+
+
+def test_a_job_outside_what_its_policy_supports_is_told_the_setting() -> None:
+    refusal = Refusal(
+        "product-support",
+        field="labels.tor-affinity",
+        value="normal-schema",
+        expected="a job that the policy supports (setting strict_product_support): switch affinity 2.0 is meant for PyTorch,"
+        " not for MindSpore",
+    )
+    assert sentence(refusal).endswith("switch affinity 2.0 is meant for PyTorch, not for MindSpore")

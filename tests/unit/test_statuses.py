@@ -1,5 +1,6 @@
 """What a person is told of a job."""
 
+import msgspec
 import pytest
 
 from berth.core.state import State
@@ -9,7 +10,7 @@ from schemas.envelope import encode
 from schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
 from schemas.ledger import Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
 from schemas.message import Message
-from schemas.placement import Run, placement_of
+from schemas.placement import Placement, Run, SwitchPart, placement_of
 from schemas.refusal import Refusal
 from schemas.status import JobStatus
 from tests.support.cells import a_job
@@ -38,8 +39,8 @@ class Told:
         record = Round(1, head, self.state.facts_seq, 10 * head, head, **parts)  # type: ignore[arg-type]
         self.state.apply_record(head + 1, encode(record))
 
-    def place(self, *, attempt: int = 1) -> None:
-        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, PLACEMENT)])
+    def place(self, *, attempt: int = 1, placement: Placement = PLACEMENT) -> None:
+        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
 
     def refuse(self, *, final: bool = False) -> None:
         self.round(verdicts=[Verdict("default", "j", "uid-j", 1, None, NO, final)])
@@ -98,6 +99,19 @@ def test_a_placed_job_is_placed_then_bound_then_running() -> None:
     assert told.brief == ("bound", "")
     told.pods(PodPhase.RUNNING)
     assert told.brief == ("running", "")
+
+
+def test_a_placed_job_outside_what_switch_affinity_supports_is_warned_of_while_it_holds_its_place() -> None:
+    told = Told()
+    words = "switch affinity 2.0 is meant for PyTorch, not for MindSpore"
+    part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning=words)
+    told.place(placement=msgspec.structs.replace(PLACEMENT, switch=part))
+    assert told.brief == ("placed", "")
+    assert told.status.warning == words
+    told.pods(PodPhase.RUNNING)
+    assert told.status.warning == words
+    told.release("succeeded")
+    assert told.status.warning == ""
 
 
 def test_pods_and_outcomes_of_another_attempt_do_not_count() -> None:
