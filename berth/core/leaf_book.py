@@ -3,6 +3,7 @@
 A job counts from its decision on and until its last pod has ended. Under ``reference_parity`` it counts as in the
 reference: for most rules only once it runs, and also without chips. What several pods say of one leaf is merged without
 regard to order: unhealthy if any says so; shared if it is unhealthy or any says shared, else exclusive if any says so.
+In the reference being unhealthy makes no leaf shared: it stays free or exclusive, and no rule of 2.0 then takes it.
 
 Source: specification, switch affinity, sections 2, 9 and 14.
 """
@@ -173,11 +174,10 @@ class LeafBook:
                     column[_Count.UNHEALTHY] += bool(state & UNHEALTHY)
         return leaves, amounts
 
-    @staticmethod
-    def _bits(counts: npt.NDArray[np.int32]) -> Bits:
+    def _bits(self, counts: npt.NDArray[np.int32]) -> Bits:
         some = counts > 0
         unhealthy = some[_Count.UNHEALTHY]
-        shared = some[_Count.SHARED] | unhealthy
+        shared = some[_Count.SHARED] if self.parity else some[_Count.SHARED] | unhealthy
         state = np.where(shared, SHARED, np.where(some[_Count.EXCLUSIVE], EXCLUSIVE, 0))
         bits = (
             state

@@ -54,6 +54,21 @@ def altered(value: object) -> object:
     return {True: False, False: True}.get(value, 1) if isinstance(value, bool) else "stranger"
 
 
+def with_altered(line: Line, field: str) -> Line:
+    outer, _, inner = field.partition(".")
+    if inner:
+        return line | {outer: line[outer] | {inner: altered(line[outer][inner])}}
+    if field == "steps":
+        return line | {"steps": [line["steps"][0] | {"node": "stranger"}, *line["steps"][1:]]}
+    if field == "events":
+        *before, last = (number for number, event in enumerate(line["events"]) if event["op"] == "arrive")
+        assert before
+        event = line["events"][last]
+        wrong = event | {"result": event["result"] | {"ok": not event["result"]["ok"]}}
+        return line | {"events": [*line["events"][:last], wrong, *line["events"][last + 1 :]]}
+    return line | {field: altered(line[field])}
+
+
 ALTERED = [
     ("node_chip", "scores"),
     ("node_chip", "chosen_chips"),
@@ -67,15 +82,20 @@ ALTERED = [
     ("node_chip_softshare", "scores"),
     ("node_chip_softshare", "chosen_card"),
     ("node_chip_softshare", "job_valid"),
+    ("switch", "result.ok"),
+    ("switch", "result.error"),
+    ("switch", "result.chosen_nodes"),
+    ("switch", "result.pod_annotations"),
+    ("switch", "result.switch_before"),
+    ("switch", "result.switch_after"),
+    ("switch_trace", "events"),
 ]
 
 
 @pytest.mark.parametrize(("family", "field"), ALTERED)
 def test_an_altered_expectation_is_a_difference_in_both_runs(family: str, field: str) -> None:
     line = next(read_lines(DATA / f"{family}.jsonl"))
-    wrong = line | {field: altered(line[field])}
-    if field == "steps":
-        wrong = line | {"steps": [line["steps"][0] | {"node": "stranger"}, *line["steps"][1:]]}
+    wrong = with_altered(line, field)
     for run, settings in RUNS:
         tally = run_lines(iter([wrong]), FAMILIES[family], Tally(family, "altered", run), settings)
         assert tally.differing == 1

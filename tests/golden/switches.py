@@ -1,0 +1,219 @@
+"""Families ``switch`` and ``switch_trace``: which nodes a job gets below leaf switches, and what its pods say of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from berth.core.forms import SCHEDULE_POLICY
+from berth.core.jobs import validate
+from berth.core.leaf_book import STATE, UNHEALTHY, LeafBook, LeafJob, Stage
+from berth.core.leaves import LeafTable, check_topology, leaf_table
+from berth.core.switches import (
+    TOR_AFFINITY,
+    Board,
+    Demand,
+    NoPlan,
+    Plan,
+    Rules,
+    decisions_of,
+    is_annotated,
+    plan,
+    rules_of,
+)
+from berth.formats.switch_annotations import state_of, switch_annotations
+from schemas.facts import Leaf, TopologySeen
+from schemas.intake import JobRequest, Task
+from schemas.ledger import Settings
+from schemas.refusal import Refusal
+from tests.golden.harness import Answer, Line, differ
+
+NO_LEAVES: Final = "no-topology"
+VERSIONS: Final = {"v1": "1.0", "v2": "2.0"}
+LEVELS: Final = {"single": "single_layer"}
+STAGES: Final = {"Running": Stage.RUNNING, "Unknown": Stage.PARTLY}
+ERRORS: Final = {
+    "tor check failed not enough resource for job": "one-leaf",
+    "tor check failed not enough resource for fill job": "one-leaf",
+    "logicTor is illegal": "logical-switches",
+    "set tor failed by not enough nodes": "idle-and-shared",
+    "not enough node for normal job to schedule": "any-leaf",
+    "job's task number is bigger than torCount": "leaf-size",
+    "cluster basic-tor-node-cm is not imported": NO_LEAVES,
+    "tor-affinity label value is": f"labels.{TOR_AFFINITY}",
+}
+"""Class of each of the reference's texts, by a part of it: the rule that could not be met, or what is wrong."""
+WARNINGS: Final = {"logical-switches": "logical-switches"}
+"""Rules whose failing the reference tells although it found a way round."""
+COMMON: Final = {("logical-switches", "any-leaf"): "logical-switches"}
+"""What the reference tells of two rules that failed one after the other, where it is not the second."""
+
+
+class Scene(NamedTuple):
+    """A line's cluster as production sees it."""
+
+    table: LeafTable
+    book: LeafBook
+    rules: Rules
+
+
+def scene_of(line: Line, settings: Settings) -> Scene:
+    """Leaves and jobs of a line."""
+    fact = TopologySeen(
+        kind="switch",
+        leaves=[
+            Leaf(leaf["switch"], leaf["switch"], leaf["nodes"], leaf.get("slice_ids", [])) for leaf in line["topology"]
+        ],
+        level=LEVELS.get(line["version"], ""),
+        places=line["tor_count"],
+    )
+    check_topology(fact)
+    table = leaf_table(fact)
+    settings = msgspec.structs.replace(
+        settings, nslb_version=VERSIONS.get(line["version"], ""), shared_tor_num=line["shared_tor_num"]
+    )
+    book = LeafBook(table, parity=settings.reference_parity)
+    for job in line.get("existing", []):
+        book.put((job["job"], 0), leaf_job(job["type"], job["nodes"], job["annotations"], job["status"]))
+    return Scene(table, book, rules_of(settings, is_single_layer=table.is_single_layer))
+
+
+def leaf_job(label: str, nodes: Sequence[str], annotations: Mapping[str, dict[str, str]], status: str) -> LeafJob:
+    """A job of a line as leaves see it; ``annotations`` by node."""
+    states = bytes(state_of(annotations.get(node, {})) for node in nodes)
+    return LeafJob(label, len(nodes), list(nodes), states, stage=STAGES.get(status, Stage.DECIDED))
+
+
+def board_of(scene: Scene, candidates: Sequence[str], *, without: str = "") -> Board:
+    """Leaves as a job finds them."""
+    table = scene.table
+    usable = np.zeros(table.listed.size, np.bool_)
+    usable[[table.cell_of[name] for name in candidates if name in table.cell_of]] = True
+    return Board(
+        table.names,
+        usable.reshape(table.listed.shape),
+        table.slices,
+        scene.book.bits(without=(without, 0)),
+        table.places,
+    )
+
+
+def compare_switch(line: Line, settings: Settings) -> Answer:
+    """One arriving job."""
+    scene = scene_of(line, settings)
+    board = board_of(scene, line["candidates"])
+    expected = line["result_stable_sort"] if line.get("sort_sensitive") else line["result"]
+    outcomes = [expected, *line.get("alternatives", [])]
+    answers = [compare_job(scene, board, line["job"], outcome) for outcome in outcomes]
+    active = (*answers[0].active, *book_decisions(line, settings))
+    if not line.get("stable", True) and all(answer.differences for answer in answers):
+        return Answer(skipped=("unstable",), active=active)
+    return Answer(next((() for answer in answers if not answer.differences), answers[0].differences), active=active)
+
+
+def book_decisions(line: Line, settings: Settings) -> tuple[str, ...]:
+    """Documented decisions on how jobs count that change the state of some leaf."""
+    parity = msgspec.structs.replace(settings, reference_parity=True)
+    begun = line | {"existing": [job | {"status": "Running"} for job in line.get("existing", [])]}
+    known = scene_of(line, parity).book.bits().tobytes()
+    as_if_begun = scene_of(begun, parity).book.bits().tobytes()
+    merged = scene_of(begun, msgspec.structs.replace(settings, reference_parity=False)).book.bits().tobytes()
+    return (
+        *(("busy-from-decision",) if known != as_if_begun else ()),
+        *(("order-free-merge",) if as_if_begun != merged else ()),
+    )
+
+
+def compare_job(scene: Scene, board: Board, job: Mapping[str, Any], expected: Mapping[str, Any]) -> Answer:
+    """The plan of one job."""
+    valid = validate(request_of(job), Settings(reference_parity=scene.rules.parity))
+    if isinstance(valid, Refusal):
+        return Answer((*differ("ok", expected["ok"], got=False), *differ("error", class_of(expected), valid.field)))
+    demand = Demand(valid.chip_pods, valid.chip_pods, valid.tor_affinity)
+    found = plan(board, demand, scene.rules)
+    differences = [*differ("ok", expected["ok"], isinstance(found, Plan))]
+    differences += differ("error", class_of(expected), error_of(found))
+    differences += differ("switch_before", states_said(expected, "switch_before"), states_known(board, {}))
+    if isinstance(found, Plan) and expected["ok"]:
+        nodes = [scene.table.node_names[cell] for cell in found.cells]
+        differences += differ("chosen_nodes", expected["chosen_nodes"], nodes)
+        differences += differ("pod_annotations", expected["pod_annotations"], annotations_of(scene, found))
+        differences += differ("switch_after", states_said(expected, "switch_after"), states_known(board, found.after))
+    return Answer(tuple(differences), active=decisions_of(board, demand, scene.rules))
+
+
+def request_of(job: Mapping[str, Any]) -> JobRequest:
+    """A job of a line: one pod a node."""
+    return JobRequest(
+        namespace="ns",
+        name=job["name"],
+        uid="",
+        resource="huawei.com/Ascend910",
+        tasks=[Task("worker", job["replicas"], 8)],
+        labels={TOR_AFFINITY: job["type"]},
+        annotations={SCHEDULE_POLICY: "chip8-node8"},
+    )
+
+
+def class_of(expected: Mapping[str, Any]) -> str:
+    """Class of the error that a line expects; empty for none."""
+    text: str = expected["error"]
+    return next((name for part, name in ERRORS.items() if part in text), text)
+
+
+def error_of(found: Plan | NoPlan) -> str:
+    """Class of what went wrong; empty for nothing."""
+    if isinstance(found, Plan):
+        return WARNINGS.get(found.missed.rule, "") if found.missed is not None else ""
+    if not found.lack.leaves:
+        return NO_LEAVES
+    return COMMON.get((found.first, found.lack.rule), found.lack.rule)
+
+
+def annotations_of(scene: Scene, found: Plan) -> dict[str, dict[str, str]]:
+    """Annotations of each pod, by its node."""
+    if not is_annotated(scene.rules):
+        return {}
+    table = scene.table
+    return {
+        table.node_names[cell]: switch_annotations(state, table.names[cell // table.width])
+        for cell, state in zip(found.cells, found.states, strict=True)
+    }
+
+
+def states_said(expected: Mapping[str, Any], field: str) -> dict[str, int]:
+    """State bytes of the leaves that are not free and healthy, as a line has them."""
+    return {name: leaf["isSharedTor"] + UNHEALTHY * leaf["isHealthy"] for name, leaf in expected.get(field, {}).items()}
+
+
+def states_known(board: Board, after: Mapping[int, int]) -> dict[str, int]:
+    """State bytes of the leaves that are not free and healthy."""
+    states = {index: int(bits) & (STATE | UNHEALTHY) for index, bits in enumerate(board.bits)} | dict(after)
+    return {board.names[index]: state for index, state in states.items() if state}
+
+
+def compare_trace(line: Line, settings: Settings) -> Answer:
+    """Jobs that come and go on one cluster, each beside those that are there."""
+    scene = scene_of(line, settings)
+    down: set[str] = set()
+    differences: list[tuple[str, str]] = []
+    active: dict[str, None] = {}
+    for number, event in enumerate(line["events"]):
+        if event["op"] == "node_down":
+            down.update(event["nodes"])
+        elif event["op"] == "node_up":
+            down.difference_update(event["nodes"])
+        elif event["op"] == "depart":
+            scene.book.drop((event["name"], 0))
+        else:
+            job, expected = event["job"], event["result"]
+            busy = {node for other in scene.book.jobs().values() for node in other.nodes}
+            free = [node for node in scene.table.cell_of if node not in down and node not in busy]
+            answer = compare_job(scene, board_of(scene, free), job, expected)
+            differences += [(f"event {field}", f"event {number}: {words}") for field, words in answer.differences]
+            active |= dict.fromkeys(answer.active)
+            if expected["ok"]:
+                placed = leaf_job(job["type"], expected["chosen_nodes"], expected["pod_annotations"], "Running")
+                scene.book.put((job["name"], 0), placed)
+    return Answer(tuple(differences), active=tuple(active))
