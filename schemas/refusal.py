@@ -103,7 +103,7 @@ class SwitchLack(Part, frozen=True):
     full: int = 0
     """Leaves that are wholly usable."""
     barred: int = 0
-    """Leaves that a cross job of others keeps from this one."""
+    """Leaves with usable nodes that a cross job of others keeps from this one."""
     idle: int = 0
     """2.0: nodes of free leaves."""
     shared: int = 0

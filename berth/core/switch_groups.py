@@ -102,7 +102,7 @@ def lack_of(board: Board, demand: Demand, policy: Policy, rule: str, *, have: in
         places=board.places,
         leaves=len(board.names),
         full=int(np.count_nonzero(counts == board.places)),
-        barred=len(barred(board, demand, counts)) if policy == "1.0" else 0,
+        barred=int(np.count_nonzero(counts[barred(board, demand, counts)])) if policy == "1.0" else 0,
     )
 
 

@@ -135,8 +135,8 @@ class Cell:
             self.user.subjects.intake_cancel("default", name), encode(JobCancel("default", name, uid))
         )
 
-    async def pods(self, name: str, phase: PodPhase) -> None:
-        """Say that all pods of a placed job are in a phase."""
+    async def pods(self, name: str, *phases: PodPhase) -> None:
+        """Say in which phase the pods of a placed job are; one phase stands for all of them."""
         state = self.dispatcher.state
         job = state.jobs["default", name]
         gang = state.fold.gangs[job.uid]
@@ -152,7 +152,7 @@ class Cell:
             rank=pack(range(len(nodes)), 4),
             nodes=pack_names(table),
             node_index=pack([table.index(node) for node in nodes], 4),
-            phase=pack([phase] * len(nodes), 1),
+            phase=pack(phases if len(phases) > 1 else phases * len(nodes), 1),
             chips=pack(masks, 8),
             resource=placement.resource,
             at_ms=self.clock.now_ms(),

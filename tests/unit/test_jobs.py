@@ -1,5 +1,6 @@
 """What can be said of a job request without the cluster."""
 
+import msgspec
 import pytest
 
 from berth.core.jobs import ValidJob, form_of, shapes_of, validate
@@ -213,6 +214,49 @@ def test_an_unknown_label_value_is_refused_and_counts_as_absent_under_parity() -
     assert accepted(job, PARITY).sub_health == "ignore"
     assert accepted(job, Settings(strict_label_values=False)).sub_health == "ignore"
     assert accepted(a_job((1, 8), labels={"subHealthyStrategy": "hotSwitch"})).sub_health == "hotSwitch"
+
+
+@pytest.mark.parametrize("settings", [DEFAULTS, PARITY, Settings(strict_label_values=False)])
+def test_an_unknown_value_of_switch_affinity_is_refused_under_all_settings(settings: Settings) -> None:
+    for value in ("large", "", "Null"):
+        found = validate(a_job((1, 8), labels={"tor-affinity": value}), settings)
+        assert isinstance(found, Refusal)
+        assert (found.code, found.field, found.value) == ("invalid-argument", "labels.tor-affinity", value)
+        assert found.expected == "one of null, normal-schema, large-model-schema"
+
+
+def test_switches_play_no_part_without_the_label_or_without_chips() -> None:
+    assert accepted(a_job((4, 8))).tor_affinity == ""
+    assert accepted(a_job((4, 8), labels={"tor-affinity": "null"})).tor_affinity == ""
+    assert accepted(a_job((4, 0), labels={"tor-affinity": "normal-schema"})).tor_affinity == ""
+    assert accepted(a_job((4, 8), labels={"tor-affinity": "normal-schema"})).tor_affinity == "normal-schema"
+
+
+def test_shapes_say_with_which_switch_affinity_chips_are_asked() -> None:
+    job = a_job((4, 8), labels={"tor-affinity": "large-model-schema"})
+    assert [shape.tor_affinity for shape in shapes_of(accepted(job), job)] == ["large-model-schema"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"min_available": 3}, "min_available", "3"),
+        (
+            {"annotations": {"huawei.com/schedule_minAvailable": "3"}},
+            "annotations.huawei.com/schedule_minAvailable",
+            "3",
+        ),
+    ],
+)
+def test_with_switch_affinity_all_pods_start_together(changes: dict[str, object], field: str, value: str) -> None:
+    labels = {"tor-affinity": "normal-schema"}
+    found = validate(msgspec.structs.replace(a_job((4, 8), labels=labels), **changes), DEFAULTS)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.field, found.value) == ("invalid-request", field, value)
+    assert "4, the pods of the job" in found.expected
+    assert not isinstance(validate(msgspec.structs.replace(a_job((4, 8)), **changes), DEFAULTS), Refusal)
+    whole = {"min_available": 4, "annotations": {"huawei.com/schedule_minAvailable": "4"}}
+    assert not isinstance(validate(msgspec.structs.replace(a_job((4, 8), labels=labels), **whole), DEFAULTS), Refusal)
 
 
 def test_the_form_follows_from_what_the_tasks_with_chips_ask_alike() -> None:
