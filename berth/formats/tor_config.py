@@ -3,8 +3,9 @@
 Source: specification, switch affinity, section 1.1; Kubernetes contracts, section A.7.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,9 +15,23 @@ TOR_INFO: Final = "tor_info"
 TOR_LEVEL: Final = "tor_level"
 SINGLE_LAYER: Final = "single_layer"
 DOUBLE_LAYER: Final = "double_layer"
-POSITION_MAX: Final = (1 << 15) - 1
-"""Largest position that its column holds."""
+PLACES_MAX: Final = 1 << 15
+"""Most servers below a leaf: as many positions as their column holds."""
+ADDRESS_MAX: Final = 253
+"""Longest address, in characters."""
 _SHOWN_MAX: Final = 80
+_STEP: Final = re.compile(r"\.?([a-z_]+)|\[(\d+)\]")
+_MISSING: Final = re.compile(r"missing required field `(\w+)`")
+_AT: Final = re.compile(r" - at `\$\.?(.*)`$")
+_ADDRESS: Final = f"a text of 1 to {ADDRESS_MAX} characters"
+_EXPECTED: Final[Mapping[str, str]] = {
+    "tor_count": "the most servers below a leaf, a whole number",
+    "server_list": "a list of leaf switches",
+    "server": "a list of servers",
+    "tor_ip": _ADDRESS,
+    "server_ip": _ADDRESS,
+    "slice_id": "a whole number",
+}
 
 
 class TorConfigError(ValueError):
@@ -29,7 +44,7 @@ class TorConfigError(ValueError):
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
-        text = repr(value)
+        text = "missing" if value is None else repr(value)
         self.field = field
         self.value = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
         self.expected = expected
@@ -37,24 +52,42 @@ class TorConfigError(ValueError):
 
 
 class Slot(NamedTuple):
-    """Place of a node: the leaf's name, and the position below it from 0."""
+    """Where a server is: the leaf's name, and the position below it from 0."""
 
     leaf: str
     position: int
 
 
+class Server(NamedTuple):
+    """A server in the list of its leaf: its address, and its position from 0 (``slice_id``)."""
+
+    address: str
+    position: int
+
+
+class TorLeaf(msgspec.Struct, frozen=True):
+    """A leaf switch, known by its address, and its servers in the order given; with or without a node."""
+
+    address: str
+    servers: tuple[Server, ...] = ()
+
+
 class TorConfig(msgspec.Struct, frozen=True):
-    """Leaf switches of a cluster. A leaf is known by its address.
+    """Leaf switches of a cluster in the order given.
 
     Attributes:
-        leaves: Addresses of the leaves in the order given.
-        slots: Place of each node by its InternalIP.
+        leaves: The leaves; none: nothing is known of switches.
+        places: Most servers below a leaf (``tor_count``).
         level: ``single_layer`` or ``double_layer``.
     """
 
-    leaves: tuple[str, ...] = ()
-    slots: dict[str, Slot] = {}
+    leaves: tuple[TorLeaf, ...] = ()
+    places: int = 0
     level: str = DOUBLE_LAYER
+
+    def slots(self) -> dict[str, Slot]:
+        """Where each server is, by its address."""
+        return {server.address: Slot(leaf.address, server.position) for leaf in self.leaves for server in leaf.servers}
 
 
 class _Server(msgspec.Struct):
@@ -75,48 +108,100 @@ class _TorInfo(msgspec.Struct):
 def read_tor_config(data: Mapping[str, str]) -> TorConfig:
     """Leaf switches of the ConfigMap's ``data``.
 
-    A position is ``slice_id``, or the place in the list where it is not given. ``tor_level`` other than
-    ``single_layer`` means two layers.
+    ``tor_count`` that is not given is the length of the longest list of servers, ``slice_id`` that is not given the place
+    in the list. ``tor_level`` other than ``single_layer`` means two layers. What the format has besides is not looked at.
 
     Raises:
-        TorConfigError: ``tor_info`` is missing, is no such JSON or lists no leaf; an address is empty or stands twice; a
-            position stands twice below a leaf or is not below ``tor_count``.
+        TorConfigError: ``tor_info`` is missing, is no such JSON or lists no leaf; an address is empty, longer than 253
+            characters or stands twice; a leaf has more servers than ``tor_count``; a position stands twice below a leaf
+            or is not below ``tor_count``; ``tor_count`` is not from 1 to 32768.
     """
-    text = data.get(TOR_INFO, "")
-    try:
-        info = msgspec.json.decode(text, type=_TorInfo)
-    except msgspec.MsgspecError as error:
-        raise TorConfigError(TOR_INFO, text, f'JSON with "server_list"; {error}') from error
+    info = _decoded(data.get(TOR_INFO))
     if not info.server_list:
-        raise TorConfigError(f"{TOR_INFO} server_list", [], "at least one leaf switch")
-    if info.tor_count is not None and info.tor_count < 1:
-        raise TorConfigError(f"{TOR_INFO} tor_count", info.tor_count, "the number of nodes below a leaf, at least 1")
-    leaves: dict[str, None] = {}
-    slots: dict[str, Slot] = {}
+        raise TorConfigError(_at("server_list"), [], "at least one leaf switch")
+    places = info.tor_count
+    if places is None:
+        places = max(1, *(len(tor.server or ()) for tor in info.server_list))
+    if not 1 <= places <= PLACES_MAX:
+        raise TorConfigError(_at("tor_count"), places, f"the most servers below a leaf, from 1 to {PLACES_MAX}")
+    above: dict[str, str] = {}
+    server_at: dict[str, str] = {}
+    leaves: list[TorLeaf] = []
     for index, tor in enumerate(info.server_list):
-        at = f"{TOR_INFO} server_list[{index}]"
-        if not tor.tor_ip or tor.tor_ip in leaves:
-            raise TorConfigError(f"{at} tor_ip", tor.tor_ip, "an address that no other leaf has")
-        leaves[tor.tor_ip] = None
-        _read_leaf(tor, at, info.tor_count, slots)
+        at = f"server_list[{index}]"
+        _check_address(f"{at}.tor_ip", tor.tor_ip, above)
+        leaves.append(TorLeaf(tor.tor_ip, _servers(tor, at, places, server_at)))
     level = SINGLE_LAYER if data.get(TOR_LEVEL, "").strip() == SINGLE_LAYER else DOUBLE_LAYER
-    return TorConfig(tuple(leaves), slots, level)
+    return TorConfig(tuple(leaves), places, level)
 
 
-def _read_leaf(tor: _Tor, at: str, positions: int | None, slots: dict[str, Slot]) -> None:
-    """Add the nodes below a leaf to ``slots``.
+def _servers(tor: _Tor, at: str, places: int, seen: dict[str, str]) -> tuple[Server, ...]:
+    """Servers of a leaf; ``seen`` says where each address stands.
 
     Raises:
         TorConfigError: As :func:`read_tor_config`.
     """
-    taken: set[int] = set()
-    bound = POSITION_MAX + 1 if positions is None else min(positions, POSITION_MAX + 1)
+    taken: dict[int, str] = {}
+    found: list[Server] = []
     for order, server in enumerate(tor.server or ()):
-        here = f"{at} server[{order}]"
-        if not server.server_ip or server.server_ip in slots:
-            raise TorConfigError(f"{here} server_ip", server.server_ip, "an address that no other node has")
+        here = f"{at}.server[{order}]"
+        if order >= places:
+            raise TorConfigError(
+                _at(here), server.server_ip, f"nothing here: at most {places} servers below a leaf (tor_count)"
+            )
+        _check_address(f"{here}.server_ip", server.server_ip, seen)
         position = order if server.slice_id is None else server.slice_id
-        if not 0 <= position < bound or position in taken:
-            raise TorConfigError(f"{here} slice_id", position, f"a number of its own below {bound} (tor_count)")
-        taken.add(position)
-        slots[server.server_ip] = Slot(tor.tor_ip, position)
+        if not 0 <= position < places:
+            raise TorConfigError(_at(f"{here}.slice_id"), position, f"from 0 to {places - 1}, below tor_count")
+        if position in taken:
+            raise TorConfigError(_at(f"{here}.slice_id"), position, f"another one: {taken[position]} has it")
+        taken[position] = here
+        found.append(Server(server.server_ip, position))
+    return tuple(found)
+
+
+def _check_address(at: str, address: str, seen: dict[str, str]) -> None:
+    """Note where an address stands.
+
+    Raises:
+        TorConfigError: It is empty or too long, or stands elsewhere too.
+    """
+    if not 1 <= len(address) <= ADDRESS_MAX:
+        raise TorConfigError(_at(at), address, _ADDRESS)
+    before = seen.setdefault(address, at)
+    if before != at:
+        raise TorConfigError(_at(at), address, f"an address of its own: {before} is the same")
+
+
+def _decoded(text: str | None) -> _TorInfo:
+    """The JSON, with all values of their types.
+
+    Raises:
+        TorConfigError: It is none, or a value has another type.
+    """
+    try:
+        raw = msgspec.json.decode(text or "")
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise TorConfigError(TOR_INFO, text, f'JSON with "server_list"; {error}') from error
+    try:
+        return msgspec.convert(raw, _TorInfo)
+    except msgspec.ValidationError as error:
+        raise TorConfigError(*_mistyped(raw, str(error))) from error
+
+
+def _mistyped(raw: Any, words: str) -> tuple[str, object, str]:  # noqa: ANN401 - any JSON
+    """Path of a value of another type or of one that is missing, the value, and what was expected."""
+    where = _AT.search(words)
+    path = where[1] if where is not None else ""
+    value, last = raw, ""
+    for name, index in _STEP.findall(path):
+        value = value[name] if name else value[int(index)]
+        last = name
+    if missing := _MISSING.search(words):
+        path, value, last = (f"{path}." if path else "") + missing[1], None, missing[1]
+    expected = _EXPECTED.get(last, 'a map with "tor_ip" or "server_ip"' if path else 'a map with "server_list"')
+    return (_at(path) if path else TOR_INFO), value, expected
+
+
+def _at(path: str) -> str:
+    return f"{TOR_INFO} {path}"

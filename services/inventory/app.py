@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from berth.core.leaves import check_topology
 from berth.core.packing import SWITCHES
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.clock import Clock
@@ -76,10 +77,9 @@ async def _restore(bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Inta
     found: dict[str, list[Stored]] = {kind: [] for kind in kinds}
     for kind in kinds:
         found[kind] = await bus.read(StreamName.LATEST, filters=(subjects.facts(kind),))
-    switches = [fact for fact in _read(found["topology"], TopologySeen) if fact.kind == SWITCHES]
-    loop.nodes.restore(
-        [fact for fact in _read(found["node"], NodesSeen) if fact.names], switches[0] if switches else None
-    )
+    nodes = [fact for fact in _read(found["node"], NodesSeen) if fact.names]
+    loop.nodes.restore(nodes)
+    loop.switches.restore(_switches(_read(found["topology"], TopologySeen)), nodes)
     jobs = {(job.namespace, job.name): job for job in _read(found["job"], JobSeen)}
     for job in jobs.values():
         loop.note_job(job)
@@ -105,6 +105,19 @@ def _read(stored: list[Stored], kind: type[M]) -> list[M]:
         except DecodeError as error:
             logger().warning("fact unreadable", subject=one.subject, reason=error.reason)
     return out
+
+
+def _switches(found: list[TopologySeen]) -> TopologySeen | None:
+    """Fact about leaf switches; one that cannot be meant is left out."""
+    for fact in found:
+        if fact.kind == SWITCHES:
+            try:
+                check_topology(fact)
+            except DecodeError as error:
+                logger().warning("fact about leaf switches unusable", reason=error.reason)
+            else:
+                return fact
+    return None
 
 
 def _follow(bus: Bus, intake: "_Intake", facts: StreamState, statuses: StreamState) -> list[Follower]:

@@ -61,7 +61,7 @@ class Loop:
         self.nodes = Nodes()
         self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
-        self.switches = Switches(self.nodes)
+        self.switches = Switches(self.nodes, self.pods.on_node)
         self.chores = Chores(config)
         self._asks = PodAsks()
         self._outlet = Outlet(bus)
@@ -245,6 +245,7 @@ class Loop:
     async def _say_nodes(self, now_ms: int) -> bool:
         """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
         subjects = self._bus.subjects
+        self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
             settled = await self._outlet.store([Letter(subjects.fact_node(fact.domain), fact) for fact in facts])
@@ -252,11 +253,11 @@ class Loop:
                 self.nodes.say(fact)
             if settled < len(facts):
                 return False
-        switches = self.nodes.switches_due(now_ms)
+        switches = self.switches.due(now_ms)
         if switches is not None:
             if not await self._outlet.store([Letter(subjects.fact_topology(SWITCHES), switches)]):
                 return False
-            self.nodes.say_switches(switches)
+            self.switches.say(switches)
         return True
 
     async def _say_pods(self, now_ms: int) -> bool:

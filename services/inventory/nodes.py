@@ -9,15 +9,15 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from berth.core.domains import domains, leaving
-from berth.core.packing import SWITCHES, pack_nodes, unpack_nodes
+from berth.core.packing import pack_nodes, unpack_nodes
 from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.kube_nodes import NodeReading, read_node
 from berth.formats.kube_objects import Node
 from berth.formats.node_products import LABEL_SOFT_SHARE
 from berth.formats.pod_annotations import BASE_DEVICE_INFOS
-from berth.formats.tor_config import DOUBLE_LAYER, Slot, TorConfig
+from berth.formats.tor_config import Slot
 from schemas.columns import unpack_names
-from schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen, TopologySeen
+from schemas.facts import HealthSeen, NodeHealth, NodesSeen
 from schemas.nodes import NodeCondition, NodeDescription
 from schemas.units import UnixMs
 from services.inventory.conditions import Conditions
@@ -72,7 +72,7 @@ class Due(NamedTuple):
 class Nodes:
     """Nodes of the cluster, and what was said of them.
 
-    ``reasons`` holds what is wrong with each node's object, by name; ``masks`` the chips of each node.
+    ``reasons`` holds what is wrong with each node's object, by name.
     """
 
     def __init__(self) -> None:
@@ -84,8 +84,9 @@ class Nodes:
         self._conditions = Conditions()
         self._used: dict[str, _Amounts] = {}
         self._load: dict[str, _Amounts] = {}
-        self._tor = TorConfig()
-        self._tor_is_known = False
+        self._placing = 0
+        self._slots: dict[str, Slot] = {}
+        """Places below leaf switches by InternalIP."""
         self._placed: dict[str, NodeDescription] = {}
         self._domains: dict[str, list[str]] = {}
         self._domain_of: dict[str, str] = {}
@@ -93,7 +94,6 @@ class Nodes:
         self._stale: set[str] = set()
         self._said: dict[str, NodesSeen] = {}
         self._said_names: dict[str, list[str]] = {}
-        self._switches_said: TopologySeen | None = None
         self._address_reasons: dict[str, str] = {}
 
     @property
@@ -224,30 +224,35 @@ class Nodes:
                 memory += max(node.memory_mib - load[2], 0)
         return Free(chips, cpu, memory)
 
-    @property
-    def knows_switches(self) -> bool:
-        """Whether leaf switches were read, now or by an earlier run."""
-        return self._tor_is_known
-
-    def place(self, tor: TorConfig) -> None:
-        """Take the leaf switches as they are now."""
-        self._tor_is_known = True
-        if tor != self._tor:
-            self._tor = tor
+    def place(self, slots: dict[str, Slot]) -> None:
+        """Take the places below leaf switches, by InternalIP, as they are now."""
+        if slots != self._slots:
+            self._slots = slots
             self._dirty.update(self._plain)
 
-    def restore(self, said: Iterable[NodesSeen], switches: TopologySeen | None) -> None:
-        """Take up what earlier runs said last; their leaf switches hold until others are read."""
-        slots: dict[str, Slot] = {}
+    @property
+    def placing(self) -> int:
+        """How often some node has got another place below the leaf switches, or came or went."""
+        self._settle()
+        return self._placing
+
+    def placed(self) -> dict[str, str]:
+        """Nodes that have a place below a leaf switch, by InternalIP."""
+        self._settle()
+        return {node.address: name for name, node in self._placed.items() if node.leaf}
+
+    def busy(self) -> list[tuple[str, str]]:
+        """Nodes on which pods with chips run, of any scheduler, with their InternalIPs; sorted."""
+        return sorted(
+            (name, self._plain[name].address)
+            for name, (chips, _, _) in self._load.items()
+            if chips > 0 and name in self._plain
+        )
+
+    def restore(self, said: Iterable[NodesSeen]) -> None:
+        """Take up what earlier runs said last."""
         for fact in said:
             self.say(fact)
-            slots.update({node.address: Slot(node.leaf, node.position) for node in unpack_nodes(fact) if node.leaf})
-        self._switches_said = switches
-        slots.pop("", None)
-        if slots and not self._tor_is_known:
-            leaves = tuple(sorted({slot.leaf for slot in slots.values()}))
-            self._tor = TorConfig(leaves, slots, (switches.level if switches is not None else "") or DOUBLE_LAYER)
-            self._tor_is_known = True
 
     def due(self, at_ms: UnixMs) -> Due:
         """Facts that differ from what was said."""
@@ -276,26 +281,6 @@ class Nodes:
             self._said.pop(fact.domain, None)
             self._said_names.pop(fact.domain, None)
 
-    def switches_due(self, at_ms: UnixMs) -> TopologySeen | None:
-        """Fact about the leaf switches; None when it was said."""
-        below: dict[str, list[tuple[int, str]]] = {}
-        for node in self._placed.values():
-            if node.leaf:
-                below.setdefault(node.leaf, []).append((node.position, node.name))
-        leaves: list[Leaf] = []
-        for name in sorted(below):
-            rows = sorted(below[name])
-            leaves.append(Leaf(name, name, [node for _, node in rows], [position for position, _ in rows]))
-        fact = TopologySeen(kind=SWITCHES, leaves=leaves, level=self._tor.level if leaves else "", at_ms=at_ms)
-        said = self._switches_said
-        if said is None:
-            return fact if leaves else None
-        return None if (said.leaves, said.level) == (fact.leaves, fact.level) else fact
-
-    def say_switches(self, fact: TopologySeen) -> None:
-        """Note that the fact about leaf switches was said."""
-        self._switches_said = fact
-
     def _settle(self) -> None:
         """Place what has changed below its leaf and less what is used, and sort it into domains."""
         if not self._dirty:
@@ -309,9 +294,11 @@ class Nodes:
             before = self._placed.get(name)
             if plain is None:
                 moved = self._placed.pop(name, None) is not None or moved
+                self._placing += before is not None
                 continue
             after = self._placed[name] = self._in_place(plain)
             moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
+            self._placing += before is None or _place(before) != _place(after)
         if moved:
             self._sort()
         self._stale.update(self._domain_of[name] for name in self._dirty if name in self._domain_of)
@@ -324,7 +311,7 @@ class Nodes:
         self._stale.update(domain for domain, names in self._domains.items() if before.get(domain) != names)
 
     def _in_place(self, plain: NodeDescription) -> NodeDescription:
-        slot = None if plain.name in self._address_reasons else self._tor.slots.get(plain.address)
+        slot = None if plain.name in self._address_reasons else self._slots.get(plain.address)
         _, cpu, memory = self._used.get(plain.name, _NOTHING)
         return msgspec.structs.replace(
             plain,
@@ -384,6 +371,10 @@ def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:
         sums.pop(node, None)
     else:
         sums[node] = after
+
+
+def _place(node: NodeDescription) -> tuple[str, int, str]:
+    return (node.leaf, node.position, node.address)
 
 
 def _others(names: list[str], name: str) -> str:

@@ -96,6 +96,10 @@ class Pods:
         """A bound pod by its uid."""
         return self._rows.get(uid)
 
+    def on_node(self, node: str) -> list[Row]:
+        """Pods that are bound to a node."""
+        return [self._rows[uid] for uid in self._on_node.get(node, ())]
+
     def uids(self) -> list[str]:
         """All bound pods."""
         return list(self._rows)

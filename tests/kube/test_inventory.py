@@ -62,7 +62,7 @@ async def test_nodes_and_bound_pods_are_told_of(
     heard = Heard(real_bus)
     await make_node(kube_api, "n1", address="192.0.2.1")
     await make_node(kube_api, "n2", address="192.0.2.2")
-    tor = '{"server_list": [{"tor_ip": "198.51.100.1", "server": [{"server_ip": "192.0.2.2", "slice_id": 3}]}]}'
+    tor = '{"tor_count": 4, "server_list": [{"tor_ip": "198.51.100.1", "server": [{"server_ip": "192.0.2.2", "slice_id": 3}]}]}'  # fmt: skip
     config_map = {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": tor}}
     await kube_api.post("/api/v1/namespaces/kube-system/configmaps", config_map)
     pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -115,7 +115,7 @@ async def test_what_is_wrong_is_said_on_the_object_and_the_rest_goes_on(
     await make_node(kube_api, "bare", address="192.0.2.4")
     await kube_api.patch("/api/v1/nodes/bare", {"metadata": {"annotations": {"baseDeviceInfos": None}}})
     servers = ", ".join(f'{{"server_ip": "192.0.2.{index}", "slice_id": {index}}}' for index in range(1, 5))
-    tor = f'{{"server_list": [{{"tor_ip": "198.51.100.1", "server": [{servers}]}}]}}'
+    tor = f'{{"tor_count": 5, "server_list": [{{"tor_ip": "198.51.100.1", "server": [{servers}]}}]}}'
     maps = "/api/v1/namespaces/kube-system/configmaps"
     await kube_api.post(maps, {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": tor}})
     pods = f"/api/v1/namespaces/{namespace}/pods"

@@ -88,7 +88,7 @@ async def test_nodes_register_as_the_device_plugin_and_kubelet_would_have_them(
         leaves = read_tor_config(
             (await kube_api.get("/api/v1/namespaces/kube-system/configmaps/basic-tor-node-cm"))["data"]
         )
-        assert sorted(leaves.slots) == [readings["a2-0"].node.address, readings["a2-1"].node.address]
+        assert sorted(leaves.slots()) == [readings["a2-0"].node.address, readings["a2-1"].node.address]
 
         async def are_alive() -> bool:
             leases = await kube_api.items("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth.core.packing import unpack_nodes
 from berth.formats.kube_objects import Node
-from berth.formats.tor_config import Slot, TorConfig
+from berth.formats.tor_config import Slot
 from schemas.columns import unpack, unpack_names
 from schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
@@ -74,7 +74,7 @@ def test_readers_of_nodes_never_see_a_node_twice_and_end_with_what_is_true(
 ) -> None:
     nodes, reader = Nodes(), NodeReader()
     truth: dict[str, tuple[str, int]] = {}
-    tor = TorConfig()
+    slots: dict[str, Slot] = {}
 
     def say(most: int) -> None:
         due = nodes.due(1)
@@ -92,21 +92,20 @@ def test_readers_of_nodes_never_see_a_node_twice_and_end_with_what_is_true(
                 nodes.remove(name)
             case "place":
                 slots = {f"ip-{one}": Slot(word, place) for place, one in enumerate(NAMES[:number])} if word else {}
-                tor = TorConfig((word,) if word else (), slots)
-                nodes.place(tor)
+                nodes.place(slots)
             case "say":
                 say(number)
             case _:
                 nodes = Nodes()
-                nodes.restore(list(reader.facts.values()), None)
+                nodes.restore(list(reader.facts.values()))
                 nodes.replace([node(one, *values) for one, values in truth.items()])
-                nodes.place(tor)
+                nodes.place(slots)
     say(1000)
     assert reader.nodes() == {
         name: (
             cpu * 1000,
             "" if superpod == "-1" else superpod,
-            tor.slots[f"ip-{name}"].leaf if f"ip-{name}" in tor.slots else "",
+            slots[f"ip-{name}"].leaf if f"ip-{name}" in slots else "",
         )
         for name, (superpod, cpu) in truth.items()
     }

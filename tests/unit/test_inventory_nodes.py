@@ -3,16 +3,12 @@ import pytest
 
 from berth.core.packing import pack_health, unpack_nodes
 from berth.formats.kube_objects import Node
-from berth.formats.tor_config import TorConfig, read_tor_config
+from berth.formats.tor_config import Slot
 from schemas.facts import NodeHealth, NodesSeen
 from schemas.nodes import NodeCondition
 from services.inventory.nodes import Due, Nodes, Use
 
-TOR = {
-    "tor_info": '{"server_list": [{"tor_ip": "sw1", "server": [{"server_ip": "ip-a"}, {"server_ip": "ip-b"}]},'
-    ' {"tor_ip": "sw2", "server": [{"server_ip": "ip-c", "slice_id": 4}]}]}',
-    "tor_level": "single_layer",
-}
+PLACES = {"ip-a": Slot("sw1", 0), "ip-b": Slot("sw1", 1), "ip-c": Slot("sw2", 4)}
 
 
 def node(name: str, *, address: str = "", chips: int = 8, cpu: str = "100", version: str = "1") -> Node:
@@ -72,7 +68,7 @@ def test_a_node_leaves_its_old_domain_before_it_joins_another() -> None:
     nodes = Nodes()
     nodes.replace([node("a"), node("b"), node("c"), node("d")])
     said(nodes)
-    nodes.place(read_tor_config(TOR))
+    nodes.place(PLACES)
     assert said(nodes) == {"-bucket-all": ["d"], "leaf-sw1": ["a", "b"], "leaf-sw2": ["c"]}
     assert said(nodes) == {}
     nodes.remove("c")
@@ -80,38 +76,49 @@ def test_a_node_leaves_its_old_domain_before_it_joins_another() -> None:
     assert said(nodes) == {}
 
 
-def test_switches_are_said_with_their_nodes_in_order() -> None:
+def test_nodes_with_a_place_are_known_by_their_addresses() -> None:
     nodes = Nodes()
-    nodes.replace([node("c"), node("a"), node("b")])
-    nodes.place(read_tor_config(TOR))
-    said(nodes)
-    fact = nodes.switches_due(1)
-    assert fact is not None
-    assert [(leaf.name, leaf.address, leaf.nodes, leaf.positions) for leaf in fact.leaves] == [
-        ("sw1", "sw1", ["a", "b"], [0, 1]),
-        ("sw2", "sw2", ["c"], [4]),
-    ]
-    assert fact.level == "single_layer"
-    nodes.say_switches(fact)
-    assert nodes.switches_due(2) is None
-    nodes.place(TorConfig())
-    said(nodes)
-    gone = nodes.switches_due(3)
-    assert gone is not None
-    assert gone.leaves == []
+    nodes.replace([node("c"), node("a"), node("d")])
+    assert nodes.placed() == {}
+    nodes.place(PLACES)
+    assert nodes.placed() == {"ip-c": "c", "ip-a": "a"}
 
 
-def test_without_switches_nothing_is_said_of_them() -> None:
+def test_it_is_counted_when_places_change() -> None:
     nodes = Nodes()
-    nodes.replace([node("a")])
-    said(nodes)
-    assert nodes.switches_due(1) is None
+    nodes.replace([node("a"), node("b")])
+    count = nodes.placing
+    nodes.put(node("a", cpu="3"))
+    assert nodes.placing == count
+    for change in (
+        lambda: nodes.place(PLACES),
+        lambda: nodes.put(node("c")),
+        lambda: nodes.remove("a"),
+        lambda: nodes.put(node("b", address="ip-x")),
+        lambda: nodes.place(PLACES | {"ip-c": Slot("sw2", 1)}),
+    ):
+        change()
+        assert nodes.placing > count
+        count = nodes.placing
+    nodes.place(dict(PLACES) | {"ip-c": Slot("sw2", 1)})
+    assert nodes.placing == count
+
+
+def test_nodes_with_pods_that_use_chips_are_busy_until_they_are_gone() -> None:
+    nodes = Nodes()
+    nodes.replace([node("b"), node("a")])
+    for name in ("b", "a", "z"):
+        nodes.use(None, Use(name, 2, 0, 0, counted=True))
+    nodes.use(None, Use("c", 0, 5, 5, counted=False))
+    assert nodes.busy() == [("a", "ip-a"), ("b", "ip-b")]
+    nodes.use(Use("a", 2, 0, 0, counted=True), None)
+    assert nodes.busy() == [("b", "ip-b")]
 
 
 def test_two_nodes_with_one_address_have_no_place_and_are_used_all_the_same() -> None:
     nodes = Nodes()
     nodes.replace([node("a"), node("x", address="ip-a"), node("b")])
-    nodes.place(read_tor_config(TOR))
+    nodes.place(PLACES)
     assert said(nodes) == {"bucket-all": ["a", "x"], "leaf-sw1": ["b"]}
     reasons = nodes.address_reasons()
     assert sorted(reasons) == ["a", "x"]
@@ -141,30 +148,14 @@ def test_cpu_and_memory_of_others_are_taken_off() -> None:
 def test_a_restart_says_only_what_has_changed_meanwhile() -> None:
     first = Nodes()
     first.replace([node("a"), node("b"), node("c"), node("d")])
-    first.place(read_tor_config(TOR))
-    due = first.due(1)
-    switches = first.switches_due(1)
-    facts: list[NodesSeen] = due.rest
+    first.place(PLACES)
+    facts: list[NodesSeen] = first.due(1).rest
 
     again = Nodes()
-    again.restore(facts, switches)
+    again.restore(facts)
+    again.place(PLACES)
     again.replace([node("a"), node("b", cpu="7"), node("c"), node("d")])
     assert said(again, 5) == {"leaf-sw1": ["a", "b"]}
-    assert again.switches_due(5) is None
-
-
-def test_places_of_an_earlier_run_hold_until_others_are_read() -> None:
-    first = Nodes()
-    first.replace([node("a"), node("c")])
-    first.place(read_tor_config(TOR))
-    due = first.due(1)
-    again = Nodes()
-    again.restore(due.rest, first.switches_due(1))
-    assert again.knows_switches
-    again.replace([node("a"), node("c")])
-    assert said(again) == {}
-    again.place(TorConfig())
-    assert said(again) == {"-leaf-sw1": [], "-leaf-sw2": [], "bucket-all": ["a", "c"]}
 
 
 def test_nodes_that_others_hold_up_give_nothing_free() -> None:
@@ -245,7 +236,7 @@ def test_the_word_of_the_domain_that_a_node_is_in_counts() -> None:
     nodes.replace([node("a")])
     nodes.note_health(pack_health("leaf-sw1", [NodeCondition("a", level=NodeHealth.EVICT)]))
     assert nodes.free().chips == {CHIPS: 8}
-    nodes.place(read_tor_config(TOR))
+    nodes.place(PLACES)
     assert nodes.free().chips == {}
 
 

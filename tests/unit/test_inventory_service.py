@@ -154,11 +154,45 @@ async def test_nodes_and_switches_become_facts(world: World) -> None:
             world.kube.put(path, broken)
             await world.has(lambda: any("the last value" in str(log) for log in logs), "a complaint")
         await world.quiet()
-        assert len(world.facts("topology", TopologySeen)) == 1
+        first, second = world.facts("topology", TopologySeen)
+        assert (first.reason, second.leaves) == ("", first.leaves)
+        assert "tor_info is " in second.reason
     events = world.kube.objects("/api/v1/namespaces/kube-system/events")
     assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [
         ("SwitchesInvalid", "basic-tor-node-cm")
     ]
+
+
+async def test_a_leaf_goes_when_the_last_pod_below_it_has_gone_also_across_a_restart(world: World) -> None:
+    for name in ("a", "b"):
+        world.kube.put("/api/v1/nodes", a_node(name))
+    path = "/api/v1/namespaces/kube-system/configmaps"
+
+    def put(leaf: str, node: str) -> None:
+        info = f'{{"server_list": [{{"tor_ip": "{leaf}", "server": [{{"server_ip": "ip-{node}"}}]}}]}}'
+        world.kube.put(path, {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": info}})
+
+    def told() -> tuple[list[str], bool]:
+        facts = world.facts("topology", TopologySeen)
+        return ([leaf.name for leaf in facts[-1].leaves], "without leaf 'sw1'" in facts[-1].reason) if facts else ([], False)  # fmt: skip
+
+    put("sw1", "a")
+    world.kube.put("/api/v1/namespaces/team/pods", a_pod("f", node="a", phase="Running", scheduler="volcano"))
+    async with world.inventory():
+        await world.has(lambda: told() == (["sw1"], False), "the first leaf")
+        put("sw2", "b")
+        await world.has(lambda: told() == (["sw1"], True), "the reason")
+        await world.has(lambda: world.kube.objects("/api/v1/namespaces/kube-system/events"), "an event")
+        (event,) = world.kube.objects("/api/v1/namespaces/kube-system/events")
+        assert "without leaf 'sw1'" in event["message"]
+        assert "team/f on node a" in event["message"]
+    async with world.inventory():
+        await world.quiet()
+        assert told() == (["sw1"], True)
+        assert len(world.facts("topology", TopologySeen)) == 2
+        world.kube.confirm("/api/v1/namespaces/team/pods/f")
+        await world.has(lambda: told() == (["sw2"], False), "the other leaf")
+        assert world.nodes().keys() == {"a", "b"}
 
 
 async def test_heartbeats_and_relists_say_nothing(world: World) -> None:
