@@ -15,6 +15,8 @@ from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
 from services.summary.book import Book
 from services.summary.config import SummaryConfig
+from services.summary.leaf_map import NodeJobs
+from services.summary.leaf_share import LeafShare
 from services.summary.loop import Loop
 from services.summary.store import Store
 from services.summary.views import LABEL
@@ -45,12 +47,8 @@ async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop
     loop = Loop(book, store, clock, config)
     await store.load_events()
     dirty = loop.dirty.set
-    pods = _Handler[Pod](
-        book.set_pod,
-        lambda pod: book.drop_pod(pod.metadata.uid),
-        lambda all_: book.keep_pods(pod.metadata.uid for pod in all_),
-        dirty,
-    )
+    share = LeafShare(api, bus, clock, config) if config.tor_share_namespace else None
+    pods = _pods(book, share, dirty)
     groups = _Handler[PodGroup](
         book.set_group,
         lambda group: book.drop_group((group.metadata.namespace, group.metadata.name)),
@@ -68,8 +66,31 @@ async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(item.run(), name="reflect") for item in reflections]
         tasks.append(group.create_task(_groups(api, groups, config), name="reflect PodGroups"))
+        if share is not None:
+            reflection = share.reflection()
+            tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
+            tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="tell leaf switches"))
         working = group.create_task(_work(reflections, groups, book, store, loop, stop), name="write")
         working.add_done_callback(lambda _: [task.cancel() for task in tasks])
+
+
+def _pods(book: Book, share: LeafShare | None, dirty: Callable[[], None]) -> "_Handler[Pod]":
+    """Puts pods into the book, and into the names of jobs by node."""
+    takers: list[Book | NodeJobs] = [book] if share is None else [book, share.jobs]
+
+    def put(pod: Pod) -> None:
+        for taker in takers:
+            taker.set_pod(pod)
+
+    def drop(pod: Pod) -> None:
+        for taker in takers:
+            taker.drop_pod(pod.metadata.uid)
+
+    def keep(pods: list[Pod]) -> None:
+        for taker in takers:
+            taker.keep_pods(pod.metadata.uid for pod in pods)
+
+    return _Handler(put, drop, keep, dirty)
 
 
 async def _work(

@@ -13,6 +13,7 @@ from berth.formats.kube_objects import ConfigMap, Container, Pod, PodGroup
 from berth.formats.node_products import ANNOTATION_POLICY
 from berth.formats.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
 from berth.formats.rank_table import Configuration, read_configuration
+from berth.formats.switch_annotations import IS_SHARED, SHARED_IP
 from berth.formats.whole_numbers import whole_number
 
 LABEL: Final = "outside-job-info"
@@ -83,7 +84,7 @@ def pod_view(pod: Pod) -> PodView | None:
     if owner is None:
         return None
     containers = spec.containers or []
-    resource = next(filter(None, (_resource(container) for container in containers)), "")
+    resource = resource_of(pod)
     rank = meta.annotation(RANK_INDEX)
     return PodView(
         job=JobName(meta.namespace, owner.kind, owner.name, owner.uid),
@@ -96,7 +97,7 @@ def pod_view(pod: Pod) -> PodView | None:
         resource=resource,
         rank=_number(rank),
         configuration=read_configuration(meta.annotation(configuration_key(resource))) if resource else None,
-        shared_switch=meta.annotation("sharedTorIp") if meta.annotation("isSharedTor") == _SHARED else "",
+        shared_switch=meta.annotation(SHARED_IP) if meta.annotation(IS_SHARED) == _SHARED else "",
         master=next((item.value for box in containers for item in box.env or () if item.name == _MASTER), ""),
         minimum=_number(meta.annotation(MIN_AVAILABLE)) or 0,
         labels=_told(meta.labels),
@@ -141,6 +142,11 @@ def _told(labels: dict[str, str] | None) -> dict[str, str]:
     key = labels.get(CUSTOM_KEY, "")
     names = (FRAMEWORK, APP, CUSTOM_KEY, CUSTOM_ID, key)
     return {name: labels[name] for name in names if name in labels}
+
+
+def resource_of(pod: Pod) -> str:
+    """Resource name of a pod's chips; empty for a pod without."""
+    return next(filter(None, map(_resource, pod.spec.containers or ())), "")
 
 
 def _resource(container: Container) -> str:

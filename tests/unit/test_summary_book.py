@@ -7,9 +7,11 @@ import pytest
 
 from berth.formats.kube_objects import ConfigMap, Meta, Node, Pod, PodGroup
 from berth.formats.rank_table import INITIALIZING
+from services.binder.leaf_notes import leaf_notes
 from services.summary.book import Book, Change
 from services.summary.record import Chunk
 from services.summary.views import SOFT_SHARE
+from tests.support.leaf_ledger import switch_placement
 
 KEPT_S = 60
 
@@ -194,6 +196,21 @@ def test_what_only_pytorch_jobs_tell_is_fresh_in_each_running_period() -> None:
         13, a_pod(0, made=Made(attempt=2)), a_pod(1, annotations={"isSharedTor": "2", "sharedTorIp": "198.51.100.9"})
     )
     assert (desk.status, desk.data()["sharedTorIp"]) == ("running", "")
+
+
+def test_a_summary_lists_each_shared_leaf_of_a_placement_under_policy_2_once_in_the_order_of_names() -> None:
+    desk = Desk()
+    desk.at(10, a_group(minimum=4, labels={"framework": "pytorch"}))
+    ranks = [
+        ("node-0", "198.51.100.3", 2), ("node-1", "198.51.100.2", 1),
+        ("node-2", "198.51.100.1", 5), ("node-3", "198.51.100.2", 1),
+    ]  # fmt: skip
+    notes = leaf_notes(switch_placement(ranks))
+    assert [sorted(note) for note in notes] == [["isHealthy", "isSharedTor"]] + [
+        ["isHealthy", "isSharedTor", "sharedTorIp"]
+    ] * 3
+    desk.at(11, *(a_pod(rank, annotations=note) for rank, note in enumerate(notes)))
+    assert (desk.status, desk.data()["sharedTorIp"]) == ("running", '["198.51.100.1","198.51.100.2"]')
 
 
 def test_the_master_of_other_kinds_is_what_their_container_is_told() -> None:

@@ -1,0 +1,124 @@
+"""What people read of the leaf switches: their states, and which jobs are on the nodes below them. Pure.
+
+Source: specification, Kubernetes contracts, section A.7; switch affinity, section 7.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from berth.core.leaf_book import STATE, UNHEALTHY, LeafBook
+from berth.core.packing import SWITCHES
+from berth.core.state import State
+from berth.formats.kube_objects import Pod
+from services.summary.views import resource_of
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_TWO: Final = "2.0"
+
+
+class _Node(msgspec.Struct, frozen=True):
+    """A node below a leaf; fields are named as they are written."""
+
+    address: str = msgspec.field(name="NodeIp")
+    name: str = msgspec.field(name="NodeName")
+    jobs: list[str] = msgspec.field(name="JobName")
+
+
+class _Leaf(msgspec.Struct, frozen=True):
+    """A leaf; fields are named as they are written."""
+
+    unhealthy: int = msgspec.field(name="IsHealthy")
+    """0 healthy, 1 not."""
+    state: int = msgspec.field(name="IsSharedTor")
+    """0 free, 1 shared, 2 exclusive."""
+    nodes: list[_Node]
+
+
+class NodeJobs:
+    """Names of the jobs that have pods with chips on a node.
+
+    Args:
+        changed: Called when something else is to be said of a node.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._pods: dict[str, tuple[str, str]] = {}
+        """Node and name of the job, by the uid of a pod."""
+        self._on: dict[str, dict[str, int]] = {}
+        """Pods of each job, by node and name."""
+
+    def on(self, node: str) -> list[str]:
+        """Names of the jobs on a node, sorted: of the controllers of their pods, or of a pod that has none."""
+        return sorted(self._on.get(node, ()))
+
+    def set_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now."""
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if not node or pod.status.phase in _ENDED or not resource_of(pod):
+            self.drop_pod(uid)
+            return
+        owner = pod.metadata.controller
+        view = (node, owner.name if owner is not None else pod.metadata.name)
+        if self._pods.get(uid) == view:
+            return
+        self.drop_pod(uid)
+        self._pods[uid] = view
+        jobs = self._on.setdefault(node, {})
+        jobs[view[1]] = jobs.get(view[1], 0) + 1
+        if jobs[view[1]] == 1:
+            self._changed()
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        node, job = self._pods.pop(uid, ("", ""))
+        if not node:
+            return
+        jobs = self._on[node]
+        jobs[job] -= 1
+        if not jobs[job]:
+            del jobs[job]
+            self._changed()
+        if not jobs:
+            del self._on[node]
+
+    def keep_pods(self, uids: Iterable[str]) -> None:
+        """Only these pods are there."""
+        for uid in sorted(self._pods.keys() - set(uids)):
+            self.drop_pod(uid)
+
+
+def leaf_map(state: State, jobs: NodeJobs) -> str | None:
+    """JSON by name of the leaf; empty where policy 2.0 does not reign or no leaf is known, None before the first epoch.
+
+    Leaves are sorted by name, nodes stand in the order of their places.
+    """
+    if not state.fold.epoch:
+        return None
+    if state.fold.settings.nslb_version != _TWO or state.leaves.is_single_layer or not len(state.leaves):
+        return ""
+    bits = dict(zip(state.leaves.names, _book(state).bits().tolist(), strict=True))
+    found: dict[str, _Leaf] = {}
+    for leaf in sorted(state.topologies[SWITCHES].leaves, key=lambda item: item.name):
+        addresses = leaf.addresses or [""] * len(leaf.nodes)
+        found[leaf.name] = _Leaf(
+            unhealthy=int(bool(bits[leaf.name] & UNHEALTHY)),
+            state=bits[leaf.name] & STATE,
+            nodes=[
+                _Node(address, name, jobs.on(name) if name else [])
+                for address, name in zip(addresses, leaf.nodes, strict=True)
+            ],
+        )
+    return msgspec.json.encode(found).decode()
+
+
+def _book(state: State) -> LeafBook:
+    """Jobs by leaf, counted from the decision on also where decisions themselves follow the reference."""
+    if not state.leaf_book.parity:
+        return state.leaf_book
+    book = LeafBook(state.leaves)
+    for key, job in state.leaf_book.jobs().items():
+        book.put(key, job)
+    return book

@@ -1,0 +1,189 @@
+"""The ConfigMap ``tor-share-cm``: written when something in it changes, and again when somebody alters or removes it.
+
+It follows the ledger and the facts of switches by themselves: where their history breaks, they are read anew, and job
+summaries go on meanwhile.
+"""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from berth.core.errors import CoreError
+from berth.core.state import State
+from berth.formats.kube_objects import ConfigMap
+from berth.runtime.clock import Clock
+from berth.runtime.errors import ShellError
+from berth.runtime.feeds import Feeds
+from berth.runtime.kube_port import Api, Change, Reflection, RefusedError
+from berth.runtime.logs import logger
+from berth.runtime.port import Bus
+from berth.runtime.waits import pause
+from schemas.envelope import DecodeError
+from services.summary import metrics
+from services.summary.config import SummaryConfig
+from services.summary.leaf_map import NodeJobs, leaf_map
+
+NAME: Final = "tor-share-cm"
+KEY: Final = "global-tor-info"
+MANAGED: Final = ("app.kubernetes.io/managed-by", "berth")
+"""Label of the ConfigMap that Berth wrote; any other is taken over, but never removed."""
+_BYTES_MAX: Final = 1_000_000
+"""A ConfigMap holds at most 1 MiB with all that belongs to it."""
+
+
+class LeafShare:
+    """Keeps the ConfigMap as it should be.
+
+    Args:
+        api: The API server.
+        bus: The cell.
+        clock: Source of time.
+        config: Settings.
+    """
+
+    def __init__(self, api: Api, bus: Bus, clock: Clock, config: SummaryConfig) -> None:
+        self._api = api
+        self._bus = bus
+        self._clock = clock
+        self._config = config
+        self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
+        self._there: ConfigMap | None = None
+        self._dirty = asyncio.Event()
+        self._said = ""
+        """What is wrong, as it was said last; empty when nothing is."""
+        self.jobs = NodeJobs(self._wake)
+
+    def reflection(self) -> Reflection:
+        """Reflection of the ConfigMap."""
+        return self._api.reflect(self._folder, ConfigMap, self, params={"fieldSelector": f"metadata.name={NAME}"})
+
+    def replace(self, objects: list[ConfigMap]) -> None:
+        """The ConfigMap, if it is there."""
+        self._there = next(iter(objects), None)
+        self._wake()
+
+    def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        """The ConfigMap was written or deleted, by us or by others."""
+        what, item = changes[-1]
+        self._there = None if what == "DELETED" else item
+        self._wake()
+
+    def _wake(self) -> None:
+        self._dirty.set()
+
+    async def run(self, *known: asyncio.Event) -> None:
+        """Work until cancelled.
+
+        Args:
+            known: Set once pods and the ConfigMap are listed.
+        """
+        for event in known:
+            await event.wait()
+        while True:
+            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain))
+            self._dirty = feeds.arrived
+            try:
+                await feeds.start(filters=[self._bus.subjects.facts("topology")])
+                await self._follow(feeds)
+            except (ShellError, CoreError, DecodeError) as error:
+                logger().warning("leaf switches are read anew", reason=str(error))
+            finally:
+                await feeds.stop()
+            await asyncio.sleep(self._config.retry_wait_max_s)
+
+    async def _follow(self, feeds: Feeds) -> None:
+        """Keep the ConfigMap in line with ledger, facts and pods.
+
+        Raises:
+            FatalError: The history broke.
+            CoreError: A record cannot be folded.
+            DecodeError: A record does not decode.
+        """
+        tries = 0
+        while True:
+            self._dirty.clear()
+            feeds.apply_facts()
+            feeds.apply_records()
+            feeds.dead.clear()  # who decides by them writes them down
+            text, reason = leaf_map(feeds.state, self.jobs), ""
+            if text is not None and len(text) > _BYTES_MAX:
+                text, reason = "", f"{len(text)} bytes are more than a ConfigMap holds: {_BYTES_MAX} at most"
+            try:
+                is_written = text is not None and await self._settle(text)
+            except ShellError as error:
+                self._note(str(error))
+                tries += 1
+                wait_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
+                await pause(self._dirty, min(wait_s, self._config.retry_wait_max_s))
+                continue
+            self._note(reason)
+            tries = 0
+            metrics.WRITES.inc(is_written)
+            await asyncio.sleep(self._config.tor_share_pause_s if is_written else self._config.settle_s)
+            await self._dirty.wait()
+
+    async def _settle(self, text: str) -> bool:
+        """Make the ConfigMap what it should be; whether anything was to be done.
+
+        Args:
+            text: Its content; empty when there should be none.
+
+        Raises:
+            TransientError: The server did not answer.
+            RefusedError: The server will not have it.
+        """
+        there = self._there
+        if not text:
+            return await self._remove(there)
+        if there is not None and _is_ours(there) and there.data == {KEY: text}:
+            return False
+        await self._write(text, there)
+        return True
+
+    async def _remove(self, there: ConfigMap | None) -> bool:
+        if there is None or not _is_ours(there):
+            return False
+        await self._api.delete(f"{self._folder}/{NAME}", uid=there.metadata.uid)
+        self._there = None
+        logger().info("leaf switches not told any more", name=NAME)
+        return True
+
+    async def _write(self, text: str, there: ConfigMap | None) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "namespace": self._config.tor_share_namespace,
+                "name": NAME,
+                "labels": {MANAGED[0]: MANAGED[1]},
+            },
+            "data": {KEY: text},
+        }
+        path = f"{self._folder}/{NAME}"
+        try:
+            answer = await (self._api.create(self._folder, body) if there is None else self._api.update(path, body))
+        except RefusedError as error:
+            if there is None and error.cause == "AlreadyExists":
+                answer = await self._api.update(path, body)
+            elif there is not None and error.is_absent:
+                answer = await self._api.create(self._folder, body)
+            else:
+                raise
+        self._there = msgspec.json.decode(answer, type=ConfigMap)
+        logger().info("leaf switches told", name=NAME, bytes=len(text))
+
+    def _note(self, reason: str) -> None:
+        """Say what is wrong, once as long as it stays the same; empty when nothing is."""
+        if reason and reason != self._said:
+            namespace = self._config.tor_share_namespace
+            logger().warning("leaf switches not told", name=NAME, namespace=namespace, reason=reason)
+        self._said = reason
+
+
+def _is_ours(found: ConfigMap) -> bool:
+    return (found.metadata.labels or {}).get(MANAGED[0]) == MANAGED[1]
+
+
+def _no_domain(_: str) -> bool:
+    return False
