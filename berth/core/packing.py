@@ -173,17 +173,35 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
     ]
 
 
-def pack_switches(nodes: Iterable[NodeDescription], *, at_ms: UnixMs = 0) -> TopologySeen:
-    """Fact that holds the leaf switches, sorted by name, and the nodes below each, by position and then by name."""
-    below: dict[str, list[tuple[int, str]]] = {}
+def pack_switches(
+    nodes: Iterable[NodeDescription], *, level: str = "", places: int = 0, at_ms: UnixMs = 0
+) -> TopologySeen:
+    """Fact that holds the leaf switches in the order in which they first come, and the nodes below each by position.
+
+    Args:
+        nodes: All nodes; of those with one leaf and one position the first by name comes first.
+        level: ``single_layer`` or ``double_layer``; empty: the second.
+        places: Most nodes below a leaf; 0: as many as the longest list has.
+        at_ms: The moment.
+    """
+    below: dict[str, list[NodeDescription]] = {}
     for node in nodes:
         if node.leaf:
-            below.setdefault(node.leaf, []).append((node.position, node.name))
-    leaves = [
-        Leaf(name=leaf, address="", nodes=[name for _, name in rows], positions=[position for position, _ in rows])
-        for leaf, rows in ((leaf, sorted(below[leaf])) for leaf in sorted(below))
-    ]
-    return TopologySeen(kind=SWITCHES, leaves=leaves, at_ms=at_ms)
+            below.setdefault(node.leaf, []).append(node)
+    leaves: list[Leaf] = []
+    for leaf, found in below.items():
+        rows = sorted(found, key=lambda node: (node.position, node.name))
+        addresses = [node.address for node in rows]
+        leaves.append(
+            Leaf(
+                name=leaf,
+                address="",
+                nodes=[node.name for node in rows],
+                positions=[node.position for node in rows],
+                addresses=addresses if all(addresses) else [],
+            )
+        )
+    return TopologySeen(kind=SWITCHES, leaves=leaves, level=level if leaves else "", places=places, at_ms=at_ms)
 
 
 def _check_once(names: Sequence[str]) -> None:

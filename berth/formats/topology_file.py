@@ -8,13 +8,16 @@ Example::
       - {product: module910bx8, count: 16, name: "a2-{index:03}", leaf: {size: 4}}
       - {product: superpod910a3x16, count: 8, name: "a3-{index}", superpod: {size: 4}}
       - {product: "310p", name: infer, cpu: 64, memory: 256Gi, labels: {zone: b}, cordoned: true}
+    switches: {level: double_layer, places: 4}
     faults:
       - {node: a2-003, chips: [3], kind: unhealthy}
       - {node: a2-004, level: sub-healthy, from: 10s, for: 20s}
 
 ``{index}`` in a name counts from ``first`` (0); ``{index:03}`` fills up with zeros. ``leaf`` and ``superpod`` are the name of one,
 or ``size`` nodes each, with a ``name`` that holds ``{index}``; without a name the file's groups are numbered through. The
-position below a leaf switch is the order in the file.
+position below a leaf switch is the order in the file. ``switches`` says whether there is a spine above the leaves
+(``double_layer``, the default) or not (``single_layer``), and how many nodes a leaf has room for: as many as the fullest has,
+unless ``places`` says more.
 """
 
 import re
@@ -25,6 +28,7 @@ from typing import Final, get_args
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.formats.pod_template import read_quantity
 from berth.formats.quantities import QuantityError, duration_ms, rounded_up
+from berth.formats.tor_config import DOUBLE_LAYER, PLACES_MAX, SINGLE_LAYER
 from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
 from schemas.constraints import Effect, Taint
 from schemas.facts import NodeHealth
@@ -33,7 +37,7 @@ from schemas.nodes import NodeDescription
 NODES_MAX: Final = 200_000
 """Most nodes of a cluster."""
 CHIPS_MAX: Final = 64
-POSITION_MAX: Final = 32_767
+POSITION_MAX: Final = PLACES_MAX - 1
 CPU_DEFAULT_MILLI: Final = 192_000
 MEMORY_DEFAULT_MIB: Final = 1_536 * 1024
 LABELS: Final = {"host-arch": "huawei-arm"}
@@ -79,11 +83,25 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Switches:
+    """What the leaf switches have in common.
+
+    Attributes:
+        level: ``single_layer`` or ``double_layer``.
+        places: Most nodes below a leaf; 0: as many as the fullest leaf has.
+    """
+
+    level: str = DOUBLE_LAYER
+    places: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
-    """A simulated cluster: its nodes in the order of the file, and its faults."""
+    """A simulated cluster: its nodes in the order of the file, its faults, and what its leaf switches have in common."""
 
     nodes: list[NodeDescription]
     faults: list[Fault]
+    switches: Switches = Switches()
 
 
 def parse_cluster(text: str) -> Cluster:
@@ -91,13 +109,13 @@ def parse_cluster(text: str) -> Cluster:
 
     Raises:
         TopologyError: Not one YAML document of kind ``Cluster``; a field is missing, wrong or unknown; a node is given
-            twice; or a fault names a node or chip that does not exist. Carries path, value and what was expected.
+            twice; a leaf has more nodes than places; or a fault names a node or chip that does not exist. Carries path, value and what was expected.
     """
     documents = read_documents(text, TopologyError)
     if len(documents) != 1:
         raise TopologyError(document=0, path="", value=f"{len(documents)} documents", expected="one document")
     (document,) = documents
-    document.only(("apiVersion", "kind", "nodes", "faults"))
+    document.only(("apiVersion", "kind", "nodes", "switches", "faults"))
     document.need("apiVersion", "berth/v1").choice(("berth/v1",))
     document.need("kind", "Cluster").choice(("Cluster",))
     entries = document.need("nodes", "a list of nodes")
@@ -107,7 +125,7 @@ def parse_cluster(text: str) -> Cluster:
     if not builder.nodes:
         raise entries.wrong("at least one node")
     faults = [_fault(item, builder.nodes) for item in document.items_of("faults")]
-    return Cluster(list(builder.nodes.values()), faults)
+    return Cluster(list(builder.nodes.values()), faults, _switches(document.find("switches"), builder.below))
 
 
 class _Builder:
@@ -115,7 +133,8 @@ class _Builder:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeDescription] = {}
-        self._below: dict[str, int] = {}
+        self.below: dict[str, int] = {}
+        """How many nodes each leaf has."""
         self._numbered = {"leaf": 0, "superpod": 0}
 
     def add(self, entry: Tree) -> None:
@@ -139,10 +158,10 @@ class _Builder:
     def _placed(self, entry: Tree, pattern: NodeDescription, name: str, leaf: str, superpod: str) -> NodeDescription:
         position = 0
         if leaf:
-            position = self._below.get(leaf, 0)
+            position = self.below.get(leaf, 0)
             if position > POSITION_MAX:
                 raise entry.wrong(f"at most {POSITION_MAX + 1} nodes below leaf switch {leaf!r}")
-            self._below[leaf] = position + 1
+            self.below[leaf] = position + 1
         number = len(self.nodes) + 1
         return NodeDescription(
             name=name,
@@ -250,6 +269,22 @@ def _numbered_names(place: Tree, first: int, count: int) -> list[str]:
 
 def _filled(pattern: str, index: int) -> str:
     return _INDEX.sub(lambda match: f"{index:0{match[1] or 1}}", pattern)
+
+
+def _switches(place: Tree | None, below: dict[str, int]) -> Switches:
+    if place is None:
+        return Switches()
+    place.only(("level", "places"))
+    if not below:
+        raise place.wrong("nothing here, or nodes below leaf switches: no node of the file has a leaf")
+    level, places = place.find("level"), place.find("places")
+    count = 0
+    if places is not None:
+        count = places.whole(least=1, most=PLACES_MAX)
+        fullest = max(below, key=lambda leaf: below[leaf])
+        if count < below[fullest]:
+            raise places.wrong(f"at least {below[fullest]}: so many nodes are below leaf switch {fullest!r}")
+    return Switches(DOUBLE_LAYER if level is None else level.choice((SINGLE_LAYER, DOUBLE_LAYER)), count)
 
 
 def _fault(item: Tree, nodes: dict[str, NodeDescription]) -> Fault:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from berth.core.domains import leaving
 from berth.core.packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
 from berth.formats.job_file import SHARE_LABEL
@@ -98,9 +100,17 @@ async def _settle_ground(bus: Bus, clock: Clock, config: NodesimConfig, ground: 
     loop.say_ground(list(ground.domains), said)
     switches = ground.switches(now_ms)
     before = await bus.last(StreamName.LATEST, subjects.fact_topology(SWITCHES))
-    if before is None or decode(before.data, TopologySeen).leaves != switches.leaves:
+    if before is None or not _is_said(before.data, switches):
         loop.outbox.put(subjects.fact_topology(SWITCHES), switches)
     await loop.outbox.flush()
+
+
+def _is_said(data: bytes, switches: TopologySeen) -> bool:
+    """Whether a fact says the same of the switches; one that cannot be read does not, and is overwritten."""
+    try:
+        return msgspec.structs.replace(decode(data, TopologySeen), at_ms=switches.at_ms) == switches
+    except DecodeError:
+        return False
 
 
 def _known(data: bytes) -> NodesSeen | HealthSeen | None:

@@ -36,6 +36,7 @@ class Ground:
 
     def __init__(self, cluster: Cluster, *, start_ms: UnixMs) -> None:
         self.nodes = {node.name: node for node in cluster.nodes}
+        self._switches = cluster.switches
         self.domains = domains(cluster.nodes)
         self.domain_of = {name: domain for domain, names in self.domains.items() for name in names}
         self._faults: dict[str, list[Fault]] = {}
@@ -124,7 +125,8 @@ class Ground:
 
     def switches(self, now_ms: UnixMs) -> TopologySeen:
         """The leaf switches of the cluster."""
-        return pack_switches(self.nodes.values(), at_ms=now_ms)
+        common = self._switches
+        return pack_switches(self.nodes.values(), level=common.level, places=common.places, at_ms=now_ms)
 
 
 def _allocatable(node: NodeDescription, condition: NodeCondition, *, is_dead: bool) -> NodeDescription:

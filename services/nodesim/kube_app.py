@@ -93,7 +93,7 @@ class _Player:
 
             for _ in range(self._config.agents.writes_at_once):
                 group.create_task(work())
-        data = leaves_data(self._cluster.nodes)
+        data = leaves_data(self._cluster)
         if data:
             leaves = leaves_body(data)
             collection = f"/api/v1/namespaces/{leaves['metadata']['namespace']}/configmaps"

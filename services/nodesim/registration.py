@@ -16,7 +16,8 @@ from berth.formats.pod_annotations import (
     SUPERPOD_ID,
     chip_names,
 )
-from berth.formats.tor_config import CONFIG_MAP, DOUBLE_LAYER, NAMESPACE, TOR_INFO, TOR_LEVEL
+from berth.formats.topology_file import Cluster
+from berth.formats.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR_LEVEL
 from schemas.nodes import NodeDescription
 from schemas.units import UnixMs
 from services.nodesim.device_plugin import shares_of
@@ -163,10 +164,10 @@ def lease_body(node: str, now_ms: UnixMs) -> dict[str, Any]:
     }
 
 
-def leaves_data(nodes: Iterable[NodeDescription]) -> dict[str, str]:
+def leaves_data(cluster: Cluster) -> dict[str, str]:
     """Data of ConfigMap ``basic-tor-node-cm``; empty for a cluster without leaf switches."""
     below: dict[str, list[NodeDescription]] = {}
-    for node in nodes:
+    for node in cluster.nodes:
         if node.leaf:
             below.setdefault(node.leaf, []).append(node)
     if not below:
@@ -186,9 +187,9 @@ def leaves_data(nodes: Iterable[NodeDescription]) -> dict[str, str]:
         }
         for index, found in enumerate(below.values())
     ]
-    most = max(node.position for found in below.values() for node in found) + 1
-    info = {"version": "1.0", "tor_count": most, "server_list": leaves}
-    return {TOR_INFO: go_json(info), TOR_LEVEL: DOUBLE_LAYER}  # type: ignore[arg-type]  # plain lists and maps
+    count = cluster.switches.places or max(len(found) for found in below.values())
+    info = {"version": "1.0", "tor_count": count, "server_list": leaves}
+    return {TOR_INFO: go_json(info), TOR_LEVEL: cluster.switches.level}  # type: ignore[arg-type]  # plain lists and maps
 
 
 def leaf_address(index: int) -> str:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from berth.formats.device_info import parse_device_info
 from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME
+from berth.formats.tor_config import read_tor_config
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
 from schemas.simulation import BreakNode
@@ -80,6 +81,23 @@ async def test_nodes_are_registered_although_the_server_stumbles_and_again_by_th
         notes = kube.object(f"{NODES}/a2-0")["metadata"]["annotations"]
         assert notes["mine"] == "x"
         assert notes["baseDeviceInfos"].startswith('{"Ascend910-0":')
+
+
+async def test_the_map_of_leaf_switches_says_what_the_file_says() -> None:
+    kube = FakeKube()
+    maps = "/api/v1/namespaces/kube-system/configmaps/basic-tor-node-cm"
+    loose = '  - {product: "310", name: loose}\n'
+    text = TOPOLOGY.replace("faults:", "  - {product: module910bx8, name: b, leaf: a-leaf}\n" + loose + "faults:")
+    servers = [("172.16.0.1", (("10.0.0.1", 0), ("10.0.0.2", 1))), ("172.16.0.2", (("10.0.0.3", 0),))]
+    for more, places, level in (
+        ("", 2, "double_layer"),
+        ("switches: {places: 5}", 5, "double_layer"),
+        ("switches: {level: single_layer}", 2, "single_layer"),
+    ):
+        async with played(kube, text + more):
+            found = read_tor_config(kube.object(maps)["data"])
+        assert [(leaf.address, leaf.servers) for leaf in found.leaves] == servers
+        assert (found.places, found.level) == (places, level)
 
 
 async def test_pods_that_vanish_unseen_are_missed_after_the_next_list() -> None:

@@ -8,11 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.core.domains import domains
+from berth.core.leaves import check_topology
 from berth.core.packing import unpack_health, unpack_nodes
 from berth.formats.topology_file import parse_cluster
 from berth.runtime.errors import FatalError
 from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from schemas.facts import HealthSeen, JobSeen, Leaf, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from schemas.intake import JobRequest
 from schemas.message import Message
 from schemas.placement import Placement, Run, placement_of
@@ -121,6 +122,34 @@ async def test_the_example_cluster_stands(world: World) -> None:
     )
     (switches,) = world.history(world.bus.subjects.fact_topology("switch"))
     assert len(decode(switches, TopologySeen).leaves) == 6
+
+
+async def test_switches_are_said_in_the_order_of_the_file_and_again_when_anything_of_them_differs(world: World) -> None:
+    told: list[TopologySeen] = []
+    for more in ("", "", "switches: {level: single_layer}", "switches: {level: single_layer, places: 3}", ""):
+        world.write(SMALL.replace("leaf: one", "leaf: z-one") + more)
+        async with world.cluster():
+            pass
+        found = world.history(world.bus.subjects.fact_topology("switch"))
+        told = [decode(data, TopologySeen) for data in found]
+        check_topology(told[-1])
+    assert [[leaf.name for leaf in fact.leaves] for fact in told] == [["z-one", "two"]] * 4
+    assert told[0].leaves[0] == Leaf("z-one", "", ["a0", "a1"], [0, 1], ["10.0.0.1", "10.0.0.2"])
+    assert [(fact.level, fact.places) for fact in told] == [
+        ("double_layer", 0),
+        ("single_layer", 0),
+        ("single_layer", 3),
+        ("double_layer", 0),
+    ]
+
+
+async def test_a_fact_about_switches_that_cannot_be_read_is_overwritten(world: World) -> None:
+    await world.bus.ensure_streams()
+    await world.bus.publish(world.bus.subjects.fact_topology("switch"), b"no message")
+    async with world.cluster():
+        pass
+    found = world.history(world.bus.subjects.fact_topology("switch"))
+    assert [leaf.name for leaf in decode(found[-1], TopologySeen).leaves] == ["one", "two"]
 
 
 async def test_a_restart_says_nothing_new(world: World) -> None:

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.leaves import check_topology
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.packing import (
     HOSTNAME_LABEL,
@@ -129,11 +130,15 @@ def test_a_column_of_another_length_is_refused(field: str) -> None:
         unpack_nodes(msgspec.structs.replace(message, **{field: column[: len(column) // 2]}))
 
 
-def test_switches_list_their_nodes_by_position() -> None:
+def test_switches_come_in_the_order_of_the_nodes_and_list_theirs_by_position() -> None:
     nodes = [
         NodeDescription(name="a", leaf="two", position=1),
         NodeDescription(name="b", leaf="two", position=0),
-        NodeDescription(name="c", leaf="one", position=3),
+        NodeDescription(name="c", leaf="one", position=3, address="ip-c"),
         NodeDescription(name="d"),
     ]
-    assert pack_switches(nodes).leaves == [Leaf("one", "", ["c"], [3]), Leaf("two", "", ["b", "a"], [0, 1])]
+    fact = pack_switches(nodes, level="single_layer", places=5, at_ms=7)
+    assert fact.leaves == [Leaf("two", "", ["b", "a"], [0, 1]), Leaf("one", "", ["c"], [3], ["ip-c"])]
+    assert (fact.level, fact.places, fact.at_ms) == ("single_layer", 5, 7)
+    check_topology(fact)
+    assert pack_switches(nodes[-1:], level="single_layer").level == ""

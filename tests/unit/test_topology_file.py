@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from berth.formats.node_products import NODE_PRODUCTS
-from berth.formats.topology_file import Cluster, Fault, TopologyError, parse_cluster
+from berth.formats.topology_file import Cluster, Fault, Switches, TopologyError, parse_cluster
 from schemas.constraints import Taint
 from schemas.facts import NodeHealth
 
@@ -85,6 +85,42 @@ def test_what_an_entry_says_outranks_the_product() -> None:
     assert (node.labels["accelerator-type"], node.labels["zone"]) == ("x", "b")
     assert node.taints == [Taint("a"), Taint("b", "c", "NoExecute")]
     assert (node.cordoned, node.ready) == (True, False)
+
+
+def test_what_leaf_switches_have_in_common() -> None:
+    nodes = '[{product: "310", count: 5, leaf: {size: 4}}]'
+    assert parsed(nodes).switches == Switches("double_layer", 0)
+    for text, found in (
+        ("{}", Switches()),
+        ("{level: single_layer}", Switches("single_layer", 0)),
+        ("{level: double_layer, places: 4}", Switches("double_layer", 4)),
+        ("{places: 32768}", Switches("double_layer", 32_768)),
+    ):
+        assert parse_cluster(f"{cluster(nodes)}switches: {text}\n").switches == found
+
+
+@pytest.mark.parametrize(
+    ("switches", "path", "expected"),
+    [
+        ("{places: 3}", "switches.places", "at least 4: so many nodes are below leaf switch 'leaf-0'"),
+        ("{places: 0}", "switches.places", "from 1 to 32768"),
+        ("{places: 32769}", "switches.places", "from 1 to 32768"),
+        ("{level: single}", "switches.level", "'single_layer'?"),
+        ("{layer: single_layer}", "switches.layer", "one of level, places"),
+        ("7", "switches", "a mapping"),
+    ],
+)
+def test_wrong_words_about_leaf_switches_are_refused(switches: str, path: str, expected: str) -> None:
+    nodes = '[{product: "310", count: 5, leaf: {size: 4}}]'
+    with pytest.raises(TopologyError) as caught:
+        parse_cluster(f"{cluster(nodes)}switches: {switches}\n")
+    assert caught.value.path == path
+    assert expected in caught.value.expected
+
+
+def test_words_about_leaf_switches_need_some() -> None:
+    with pytest.raises(TopologyError, match="no node of the file has a leaf"):
+        parse_cluster(f"""{cluster('[{product: "310"}]')}switches: {{places: 3}}\n""")
 
 
 def test_a_fault_without_an_end_lasts_for_ever() -> None:
