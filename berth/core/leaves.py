@@ -121,12 +121,15 @@ def check_topology(fact: TopologySeen) -> None:
 
     Raises:
         DecodeError: A leaf or a node stands twice, a position stands twice below a leaf or is out of range, a list is not
-            as long as another beside it, or a leaf has more nodes than ``places``.
+            as long as another beside it, a leaf has more nodes than ``places``, or ``places`` is out of range.
     """
     above: dict[str, str] = {}
     seen: dict[str, None] = {}
-    if fact.places < 0:
-        raise DecodeError(_words("places", fact.places, "the most nodes below a leaf, or 0"), kind=TopologySeen.KIND)
+    if not 0 <= fact.places <= _POSITION_MAX + 1:
+        raise DecodeError(
+            _words("places", fact.places, f"the most nodes below a leaf, at most {_POSITION_MAX + 1}, or 0"),
+            kind=TopologySeen.KIND,
+        )
     for number, leaf in enumerate(fact.leaves):
         at = f"leaves[{number}]"
         if not leaf.name or leaf.name in seen:
