@@ -18,11 +18,12 @@ from berth.cli.fleet import DEMO_CLUSTER, Fleet
 from berth.cli.kube_fleet import KubeFleet
 from berth.cli.kube_stage import KubeStage
 from berth.cli.nodes import NodeRow, show_map
-from berth.cli.output import FAILED, OK, CommandError, chip_ranges, emit, new_table, results, say, talk, tell
+from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
 from berth.cli.play import Play
 from berth.cli.stage import CellStage, Sight
 from berth.cli.story import Story, Tale
 from berth.cli.up import Shards, asked_to_stop, ready_bus, unless, watched
+from berth.core.leaf_words import ranges
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.port import Bus
 
@@ -180,7 +181,7 @@ def _show(report: Report) -> None:
     table = new_table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
     for tale in report.jobs:
         waited = f"{(tale.placed_ms - tale.sent_ms) / _SECOND_MS:.1f} s" if tale.placed_ms else ""
-        where = ", ".join(f"{rank.node}({chip_ranges(rank.chips)})" for rank in tale.ranks[:_RANKS_SHOWN])
+        where = ", ".join(f"{rank.node}({ranges(rank.chips)})" for rank in tale.ranks[:_RANKS_SHOWN])
         where += f" and {len(tale.ranks) - _RANKS_SHOWN} more pods" if len(tale.ranks) > _RANKS_SHOWN else ""
         table.add_row(escape(tale.name), tale.asks, tale.fate, waited, escape(where or tale.reason))
     console = results()

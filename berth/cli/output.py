@@ -103,14 +103,3 @@ def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return f"{', '.join(known[:most])}{more}"
-
-
-def chip_ranges(chips: Iterable[int]) -> str:
-    """Chips in ascending order, runs of three or more as ranges: ``0-3,8``."""
-    parts: list[list[int]] = []
-    for chip in sorted(chips):
-        if parts and parts[-1][-1] == chip - 1:
-            parts[-1].append(chip)
-        else:
-            parts.append([chip])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range

@@ -13,11 +13,13 @@ import numpy as np
 from berth.core.affinity import class_of
 from berth.core.explanation import Basis, Choice, Explanation, LostBy, NearNode, Rival
 from berth.core.gangs import Gang, gang_of
+from berth.core.leaf_explanation import LeafGround
 from berth.core.ledger import PodShare, pods_of
 from berth.core.products import FORMS
 from berth.core.refusals import reason_words, sentence
-from berth.core.scoring import RowState, Scorer
+from berth.core.scoring import Reasons, RowState, Scorer
 from berth.core.state import State
+from schemas.columns import unpack
 from schemas.ledger import Round, Settings, Verdict
 from schemas.offers import Shape
 from schemas.placement import Placement, Share
@@ -67,7 +69,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
         if verdict.uid == uid:
             break
         if verdict.placement is not None:
-            board.take_all(verdict.placement, f"{verdict.namespace}/{verdict.name}")
+            board.take_all(verdict, verdict.placement)
     else:
         return None
     gang = _gang(state, verdict)
@@ -90,7 +92,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
     if gang is None:
         return None
     if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
-        board.give_back_all(verdict.placement)
+        board.give_back_all(verdict, verdict.placement)
     fold = state.fold
     basis = Basis(
         ledger_seq=ledger_seq,
@@ -134,14 +136,17 @@ class _Board:
         self.rows: dict[int, RowState] = {}
         self.takers: dict[str, dict[str, None]] = {}
         """Jobs that earlier verdicts of the record put on a node."""
+        self.ground = LeafGround(state, self.scorer)
 
     def at(self, row: int) -> RowState:
         """A node with all that was taken from it so far."""
         known = self.rows.get(row)
         return known if known is not None else self.scorer.row_state(row)
 
-    def take_all(self, placement: Placement, job: str) -> None:
+    def take_all(self, verdict: Verdict, placement: Placement) -> None:
         """Give the pods of an earlier verdict what they own."""
+        job = f"{verdict.namespace}/{verdict.name}"
+        self.ground.take(verdict, placement)
         for pod in pods_of(placement):
             self.take(pod, placement.share)
             if pod.chips:
@@ -160,8 +165,9 @@ class _Board:
         )
         return row
 
-    def give_back_all(self, placement: Placement) -> None:
+    def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
         """Put back what a placement of whole chips holds."""
+        self.ground.give_back(verdict)
         if placement.share is not None:
             return
         for pod in pods_of(placement):
@@ -272,9 +278,15 @@ def _explained(
         since_ms=basis.at_ms,
     )
     if placement is not None:
+        is_same, part = True, placement.switch
+        if part is not None and part.policy:
+            told.switch, is_same = board.ground.placed(
+                gang, part, placement.names(), _reasons(board, gang), is_current=basis.is_current
+            )
         told.choices, do_fit = _choices(board, gang, placement)
         beaten = any(choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in told.choices)
-        told.is_confirmed = basis.is_current or (do_fit and (not beaten or bool(basis.missing_shards)))
+        is_best = (is_same and not beaten) or bool(basis.missing_shards)
+        told.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
         told.sentence = sentence(refusal)
         told.field, told.value, told.expected = refusal.field, refusal.value, refusal.expected
@@ -282,7 +294,15 @@ def _explained(
         shape = gang.klass[index][0]
         told.task, told.chips = gang.tasks[index], shape.chips
         told.nearest = _nearest(board, shape) if refusal.code == "no-room" else []
+        if gang.tor_affinity:
+            lack = refusal.switch if refusal.code != "larger-than-cluster" else None
+            told.switch = board.ground.waiting(gang, lack, shape, _reasons(board, gang))
     return told
+
+
+def _reasons(board: _Board, gang: Gang) -> dict[Shape, Reasons]:
+    """Reason of every node for each shape of a gang that is placed by leaf."""
+    return {shape: _Standing(board, shape).reasons for shape, _ in gang.klass if shape.tor_affinity}
 
 
 def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
@@ -291,11 +311,11 @@ def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choi
     before: dict[int, RowState] = {}
     choices: list[Choice] = []
     do_fit = True
-    pods = iter(pods_of(placement))
+    pods = zip(pods_of(placement), _leaves_of(placement), strict=True)
     for (shape, count), task in zip(gang.klass, gang.tasks, strict=True):
         standing = standings[shape]
         for _ in range(count):
-            pod = next(pods)
+            pod, leaf = next(pods)
             row = board.table.row(pod.node)
             do_fit = do_fit and standing.reasons[row] == _FITS
             choices.append(
@@ -307,7 +327,8 @@ def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choi
                     score=int(standing.scores[row]),
                     free=board.usable(shape, row).bit_count(),
                     affinity=board.affinity(shape, row),
-                    runner_up=_rival(board, standing, row),
+                    runner_up=_rival(board, standing, row) if not leaf else None,
+                    leaf=leaf,
                 )
             )
             before.setdefault(row, board.at(row))
@@ -315,6 +336,14 @@ def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choi
             for other in standings.values():
                 other.refresh(row, before[row])
     return choices, bool(do_fit)
+
+
+def _leaves_of(placement: Placement) -> list[str]:
+    """Leaf of each rank that a plan of leaves gave its node; empty for the others."""
+    part = placement.switch
+    if part is None or not part.policy:
+        return [""] * placement.pods()
+    return [part.leaves[leaf - 1] if leaf else "" for leaf in unpack(part.leaf_index, 2)]
 
 
 def _rival(board: _Board, standing: _Standing, row: int) -> Rival | None:

@@ -4,13 +4,18 @@ from typing import Final, Literal
 
 import msgspec
 
+from berth.core.leaf_words import counted, ranges
 from berth.core.products import FORMS
+from berth.core.refusals import reason_words
+from schemas.refusal import NodeReason
 
 Outcome = Literal["placed", "waiting", "rejected"]
 LostBy = Literal["score", "name", "better"]
 """Lower score; equal score and a later name; it is the better one: see ``Basis`` for what can make it so."""
 
 _RANKS_TOLD: Final = 8
+_LEAVES_TOLD: Final = 8
+_JOBS_TOLD: Final = 4
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -51,6 +56,8 @@ class Choice(msgspec.Struct, frozen=True):
     free: int = 0
     affinity: int = 0
     runner_up: Rival | None = None
+    leaf: str = ""
+    """Leaf switch by whose plan the pod got its node; empty where score and name decided."""
 
 
 class NearNode(msgspec.Struct, frozen=True):
@@ -62,6 +69,68 @@ class NearNode(msgspec.Struct, frozen=True):
     words: str
     held_by: list[str] = []
     """Jobs that hold chips there, as ``namespace/name``."""
+
+
+class LeafUser(msgspec.Struct, frozen=True):
+    """A job with pods below a leaf switch; pods without chips do not count."""
+
+    job: str
+    """``namespace/name``."""
+    pods: int
+    """Its pods below this leaf, of ..."""
+    of: int
+    """... so many in all; more of them: it is a cross job."""
+
+    def words(self) -> str:
+        """Name, and how many of its pods are meant."""
+        return f"{self.job} ({counted(self.of, 'pod') if self.pods == self.of else f'{self.pods} of {self.of} pods'})"
+
+
+class LeafPart(msgspec.Struct, frozen=True):
+    """Ranks below one leaf of a plan."""
+
+    leaf: str
+    pods: int
+    ranks: list[int]
+    state: str
+    """What the plan says of the leaf; only 2.0 says other than free, and only for plans over several leaves."""
+
+
+class NearLeaf(msgspec.Struct, frozen=True):
+    """A leaf that has much to give to a gang that waits."""
+
+    leaf: str
+    usable: int
+    """Nodes that can take a pod."""
+    places: int
+    lacks: int
+    """Nodes that are missing for the whole gang below it; 0 where that is not what it waits for."""
+    state: str
+    unfit: dict[str, int] = {}
+    """Nodes that cannot take a pod, by reason."""
+    jobs: list[LeafUser] = []
+
+
+class LeafPlan(msgspec.Struct):
+    """How a gang with switch affinity lies below leaves, or what it meets there."""
+
+    tor_affinity: str
+    kind: str
+    """``common``, ``foundation-model`` or ``padding``."""
+    pods: int
+    policy: str
+    """``1.0``, ``2.0`` or ``single-layer``."""
+    rule: str
+    """Rule that chose the leaves; while the gang waits, the one that could not be met."""
+    words: str = ""
+    """The rule in words."""
+    missed: str = ""
+    """What a common job lacked for any rule but the fallback."""
+    leaves: list[LeafPart] = []
+    nearest: list[NearLeaf] = []
+    annotated: bool = False
+    """The states are written to the pods."""
+    warning: str = ""
 
 
 class Explanation(msgspec.Struct):
@@ -91,6 +160,8 @@ class Explanation(msgspec.Struct):
     expected: str = ""
     setting: str = ""
     """Setting of the dispatcher without which the request would have been taken."""
+    switch: LeafPlan | None = None
+    """For gangs with switch affinity, unless another scheduler placed them."""
 
 
 def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
@@ -105,6 +176,7 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
         lines.append(f"Product form {told.form} ({told.title}), because {told.because}.")
     match told.outcome:
         case "placed":
+            lines += _leaf_lines(told.switch) if told.switch is not None else []
             lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
             if len(told.choices) > _RANKS_TOLD:
                 lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")
@@ -113,6 +185,7 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
         case "waiting":
             lines.append(f"It {'waited' if is_over else 'waits'}: {told.sentence}.")
             lines += [_near_words(near, told) for near in told.nearest]
+            lines += [_near_leaf_words(near, told) for near in told.switch.nearest] if told.switch is not None else []
         case "rejected":
             lines.append(f"It was turned away: {told.sentence}.")
             if told.setting:
@@ -125,6 +198,42 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
     return lines
 
 
+def _leaf_lines(switch: LeafPlan) -> list[str]:
+    """Rule, leaves and warning of a gang that is placed by leaf."""
+    policy = "of a single layer" if switch.policy == "single-layer" else switch.policy
+    job = f"{switch.kind} job of {counted(switch.pods, 'pod')}"
+    lines = [f"Switch affinity {policy} chose the leaves for a {job} by {switch.words}."]
+    if switch.missed:
+        lines.append(f"By the other rules it {switch.missed}.")
+    parts = [
+        f"{part.leaf} (rank{'' if part.pods == 1 else 's'} {ranges(part.ranks)}"
+        + (f", {part.state})" if switch.policy == "2.0" else ")")
+        for part in switch.leaves[:_LEAVES_TOLD]
+    ]
+    more = len(switch.leaves) - len(parts)
+    rest = f" and {counted(more, 'more leaf')}" if more else ""
+    lines.append(f"It is below {', '.join(parts)}{rest}.")
+    if switch.warning:
+        lines.append(f"Warning: {switch.warning}.")
+    return lines
+
+
+def _near_leaf_words(near: NearLeaf, told: Explanation) -> str:
+    state = f" ({near.state})" if near.state else ""
+    lacks = f", {near.lacks} too few" if near.lacks else ""
+    words = f"Near: leaf {near.leaf}{state}, {near.usable} of {counted(near.places, 'node')} usable{lacks}"
+    unfit = [
+        f"{nodes} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=told.chips, form=told.form)}"
+        for reason, nodes in near.unfit.items()
+    ]
+    words += f"; {', '.join(unfit)}" if unfit else ""
+    if near.jobs:
+        more = len(near.jobs) - _JOBS_TOLD
+        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_TOLD])
+        words += f"; its jobs are {jobs}{f' and {more} more' if more > 0 else ''}"
+    return f"{words}."
+
+
 def _choice_words(rank: int, told: Explanation) -> str:
     choice = told.choices[rank]
     chips = (
@@ -132,6 +241,9 @@ def _choice_words(rank: int, told: Explanation) -> str:
         if choice.chips
         else "no chips"
     )
+    if choice.leaf:
+        free = f"{counted(choice.free, 'usable chip')} free before"
+        return f"Rank {choice.rank} ({choice.task}) is on {choice.node} below {choice.leaf}, {chips}, by leaf plan: {free}."
     head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}, {chips}: {_standing_words(choice, told)}."
     rival = choice.runner_up
     if rival is None:

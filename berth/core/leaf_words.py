@@ -3,7 +3,7 @@
 Source: specification, switch affinity, sections 2 to 6.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
@@ -42,6 +42,17 @@ def counted(count: int, noun: str) -> str:
     return (
         f"{count} {noun[:-1]}ves" if noun.endswith("leaf") else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
     )
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order, runs of three or more as ranges: ``0-3,8``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range
 
 
 def lack_words(lack: SwitchLack) -> str:

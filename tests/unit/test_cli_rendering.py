@@ -10,11 +10,12 @@ import pytest
 from berth.cli.checking import starred
 from berth.cli.jobs import JobRow
 from berth.cli.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, state_of_chip
-from berth.cli.output import age, chip_ranges, listed, moment
+from berth.cli.output import age, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.cli.story import Tale
 from berth.cli.submit import Fault, Submitted, stamped
 from berth.core.explanation import Explanation
+from berth.core.leaf_words import ranges
 from berth.runtime.history import settings_now, state_now
 from schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
@@ -38,7 +39,7 @@ GLYPHS = {
     ("chips", "text"), [([], ""), ([3], "3"), ([1, 0], "0,1"), ([0, 1, 2, 3], "0-3"), ([0, 1, 2, 4, 8, 9], "0-2,4,8,9")]
 )
 def test_chips_are_told_as_ranges(chips: list[int], text: str) -> None:
-    assert chip_ranges(chips) == text
+    assert ranges(chips) == text
 
 
 def test_names_are_told_once_and_cut() -> None:
