@@ -1,5 +1,6 @@
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ def test_leaves_and_servers_stay_in_their_order() -> None:
         "192.0.2.31": Slot("198.51.100.2", 0),
         "192.0.2.32": Slot("198.51.100.2", 1),
     }
+
+
+def test_the_example_of_the_documents_is_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text("utf-8")
+    example = text.partition("### Leaf switches")[2].partition("```json")[2].partition("```")[0]
+    found = read_tor_config({"tor_info": example})
+    assert [(leaf.address, len(leaf.servers)) for leaf in found.leaves] == [("172.20.4.1", 3), ("172.20.4.2", 2)]
+    assert found.slots()["10.40.2.13"] == Slot("172.20.4.2", 2)
 
 
 @pytest.mark.parametrize("level", ["double_layer", "", "three"])
