@@ -63,13 +63,14 @@ class KubeCell:
         self.api = api
         self.users = {name: name if name in api.server.users else ADMIN for name in ON_KUBERNETES} | dict(users or {})
         self._granted: set[str] = set()
+        self.kubeconfigs = {name: _kubeconfig(api.server, folder, self.users[name]) for name in sorted(ON_KUBERNETES)}
         self.services: dict[str, Service] = {}
         file = folder / f"{cell}.yaml"
         file.write_text(topology)
         for name in ORDER:
             own: dict[str, object] = dict((settings or {}).get(name, {}))
             if name in ON_KUBERNETES:
-                own.setdefault("kube", {"kubeconfig": _kubeconfig(api.server, folder, self.users[name])})
+                own.setdefault("kube", {"kubeconfig": self.kubeconfigs[name]})
             if name == "dispatcher":
                 own["decisions"] = {"needs_health": True, **_section(own.get("decisions"))}
             if name == "nodesim":
