@@ -41,7 +41,7 @@ def a_model(name: str, replicas: int, label: str = "large-model-schema") -> Tree
 def leaves_said(pods: list[Tree]) -> list[tuple[str, str, str]]:
     """What the annotations of pods say of their leaves, sorted."""
     names = ("isSharedTor", "isHealthy", "sharedTorIp")
-    return sorted(tuple(pod["metadata"]["annotations"].get(name, "-") for name in names) for pod in pods)  # type: ignore[misc]  # three of them
+    return sorted(tuple(pod["metadata"]["annotations"].get(name, "-") for name in names) for pod in pods)
 
 
 async def table_of(api: KubeApi) -> dict[str, Tree]:
