@@ -17,6 +17,7 @@ from berth.formats.tor_config import (
     NAMESPACE,
     TOR_INFO,
     Server,
+    Slot,
     TorConfig,
     TorConfigError,
     TorLeaf,
@@ -48,8 +49,10 @@ class Switches:
         self.reason = ""
         self.uid = ""
         self._config = TorConfig()
+        self._slots: dict[str, Slot] = {}
         self._newest: TorConfig | None = None
         """A value that is good in itself and does not count yet."""
+        self._newest_slots: dict[str, Slot] = {}
         self._wrong = ""
         self._changes = 0
         self._said: TopologySeen | None = None
@@ -71,14 +74,14 @@ class Switches:
         """Take the ConfigMap as it is now, None once it is gone; :meth:`settle` decides whether that counts."""
         self._wrong = ""
         self._newest = TorConfig()
-        if found is None:
-            return
-        self.uid = found.metadata.uid
-        try:
-            self._newest = read_tor_config(found.data or {})
-        except TorConfigError as error:
-            self._newest = None
-            self._wrong = str(error)
+        if found is not None:
+            self.uid = found.metadata.uid
+            try:
+                self._newest = read_tor_config(found.data or {})
+            except TorConfigError as error:
+                self._newest = None
+                self._wrong = str(error)
+        self._newest_slots = self._newest.slots() if self._newest is not None else {}
 
     def settle(self) -> None:
         """Let the newest value count unless something is against it; to be called once nodes and pods are known."""
@@ -112,8 +115,9 @@ class Switches:
     def _count(self, config: TorConfig) -> None:
         if config != self._config:
             self._config = config
+            self._slots = config.slots()
             self._changes += 1
-            self._nodes.place(config.slots())
+            self._nodes.place(self._slots)
 
     def _fact(self, at_ms: UnixMs) -> TopologySeen:
         node_at = self._nodes.placed()
@@ -138,13 +142,12 @@ class Switches:
 
     def _against(self) -> str:
         """What the newest value would take from under pods that run, and which; empty when nothing."""
-        new = self._newest
+        new, after = self._newest, self._newest_slots
         if new is None or new == self._config:
             return ""
-        before, after = self._config.slots(), new.slots()
         lost: dict[str, list[tuple[str, str]]] = {}
         for name, address in self._nodes.busy():
-            slot = before.get(address)
+            slot = self._slots.get(address)
             if slot is not None and (address not in after or after[address].leaf != slot.leaf):
                 lost.setdefault(slot.leaf, []).append((name, address))
         if not lost:
@@ -152,8 +155,9 @@ class Switches:
         leaf = next(one.address for one in self._config.leaves if one.address in lost)
         others = [one.address for one in self._config.leaves if one.address in lost and one.address != leaf]
         rest = f"; leaf {others[0]!r}{' and others' if others[1:] else ''} likewise" if others else ""
+        address = lost[leaf][0][1]
         return (
-            f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {_loss(new, leaf, lost[leaf][0][1])}: "
+            f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {_loss(new, after.get(address), leaf, address)}: "
             f"expected as before while pods with chips run there, {self._pods(name for name, _ in lost[leaf])}{rest}"
         )
 
@@ -172,13 +176,12 @@ class Switches:
         return ", ".join(words) + (" and others" if len(found) > _NAMED_MAX else "")
 
 
-def _loss(new: TorConfig, leaf: str, address: str) -> str:
-    """What a new value has instead of a server below a leaf."""
+def _loss(new: TorConfig, slot: Slot | None, leaf: str, address: str) -> str:
+    """What a new value has instead of a server below a leaf; ``slot`` is where it has the server, if it has."""
     if not new.leaves:
         return f"it is gone, with leaf {leaf!r}"
     if all(one.address != leaf for one in new.leaves):
         return f"{TOR_INFO} server_list is without leaf {leaf!r}"
-    slot = new.slots().get(address)
     if slot is None:
         return f"{TOR_INFO} server_list is without server {address!r} below leaf {leaf!r}"
     return f"{TOR_INFO} server_list has server {address!r} below leaf {slot.leaf!r} instead of leaf {leaf!r}"
