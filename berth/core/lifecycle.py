@@ -194,7 +194,7 @@ def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> b
 
 
 def _held_by(pods: Sequence[PodShare], part: SwitchPart | None) -> list[tuple[str, int, int, int, int]]:
-    states = part.states if part is not None else bytes(len(pods))
+    states = (part.states if part is not None else b"") or bytes(len(pods))
     return [
         (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, state if pod.mask else 0)
         for pod, state in zip(pods, states, strict=True)

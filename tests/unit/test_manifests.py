@@ -9,6 +9,7 @@ from berth.formats.manifests import parse_jobs
 from schemas.constraints import Expression, Term, Toleration
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
+from schemas.refusal import Refusal
 from tests.support.manifest_text import ascend, batch, berth, pod, volcano
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -130,6 +131,28 @@ def test_the_jobs_own_labels_and_annotations_outrank_those_of_its_pods() -> None
     )
     assert job.labels == {"a": "job", "b": "x|y", "c": "z"}
     assert job.annotations == {"sp-block": "16", "mine": "yes please", "sp-fit": "first", "tp-block": "2"}
+
+
+TOR = "labels: {tor-affinity: large-model-schema}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        volcano(f"  - {{replicas: 4, template: {pod()}}}", spec="  minAvailable: 4\n", metadata=f"name: job\n  {TOR}"),
+        volcano(f"  - {{replicas: 4, template: {pod(metadata=TOR)}}}", spec="  minAvailable: 4\n"),
+        ascend(f"{{Worker: {{replicas: 4, template: {pod(metadata=TOR)}}}}}", policy="{minAvailable: 4}"),
+        batch("parallelism: 4", template=pod(metadata=TOR), annotations='huawei.com/schedule_minAvailable: "4"'),
+        berth("{resource: huawei.com/Ascend910, replicas: 4, chips: 8, minAvailable: 4}", metadata=f"{{name: job, {TOR}}}"),
+    ],
+)  # fmt: skip
+def test_the_label_of_switch_affinity_and_the_minimum_of_every_form(text: str) -> None:
+    job = one(text)
+    assert (job.labels["tor-affinity"], job.min_available) == ("large-model-schema", 4)
+    assert isinstance(validate(job, Settings()), ValidJob)
+    fewer = validate(msgspec.structs.replace(job, min_available=3), Settings())
+    assert isinstance(fewer, Refusal)
+    assert fewer.field == "min_available"
 
 
 def test_what_all_tasks_select_is_the_jobs_selector_and_the_rest_stays_with_the_task() -> None:
