@@ -262,7 +262,7 @@ def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
 
     Pods whose job alone bears the label, not they, have the states all the same.
     """
-    told = fact.leaf_states if len(fact.leaf_states) == len(runs) else bytes(len(runs))
+    told = fact.leaf_states or bytes(len(runs))
     states = bytes(state if run.chips else 0 for run, state in zip(runs, told, strict=True))
     label = fact.tor_affinity if fact.tor_affinity in {NORMAL, LARGE} else ""
     pods = sum(1 for run in runs if run.chips)

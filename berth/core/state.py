@@ -323,7 +323,9 @@ class State:
         fact = body_of(envelope, PodsSeen)
         rows = len(fact.phase)
         if any(
-            len(column) != width * rows for column, width in ((fact.rank, 4), (fact.node_index, 4), (fact.chips, 8))
+            len(column) != width * rows
+            for column, width in ((fact.rank, 4), (fact.node_index, 4), (fact.chips, 8), (fact.leaf_states, 1))
+            if column or width > 1
         ):
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
         if fact.cpu_milli < 0 or fact.memory_mib < 0:

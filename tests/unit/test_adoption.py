@@ -204,9 +204,9 @@ def test_a_pod_that_ends_is_no_reason_to_adopt_the_others_anew() -> None:
     assert not life.due()
 
 
-def test_a_fact_whose_column_of_states_is_cut_says_nothing_of_leaves() -> None:
+def test_a_fact_whose_column_of_states_is_cut_is_not_applied() -> None:
     life = Life()
-    pods = [("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING)]
-    life.fact(foreign("alien", *pods, states=bytes([1])), "pod.other.alien")
-    life.carry_out()
-    assert switches_of(life, "alien") is None
+    fact = foreign("alien", ("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING), states=bytes([1]))
+    reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact))
+    assert reason == "columns do not have 2 rows each"
+    assert not life.due()
