@@ -26,11 +26,12 @@ Rule = Literal[
     "drained-and-shared",
     "drained-and-opened",
     "fallback",
+    "replacement",
 ]
 """How leaves were chosen: one leaf, the fullest that holds all (best-fit); whole leaves (complete-leaves); 1.0: rows of
 nodes at different positions (logical-switches); 2.0: free leaves emptied one after the other (drained), with the rest on
 shared leaves (drained-and-shared) or on a free leaf that becomes shared (drained-and-opened); what was left, for a common
-job that no rule could serve (fallback)."""
+job that no rule could serve (fallback); what fits beside the pods that live (replacement)."""
 
 
 class Board(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Final
 from tests.golden.chips import compare_node_chip, compare_sequence
 from tests.golden.choices import compare_available, compare_form_choice, compare_soft_share
 from tests.golden.harness import Compare
+from tests.golden.partial_plans import compare_partial
 from tests.golden.switches import compare_switch, compare_trace
 
 FAMILIES: Final[Mapping[str, Compare]] = {
@@ -15,5 +16,6 @@ FAMILIES: Final[Mapping[str, Compare]] = {
     "node_chip_sequences": compare_sequence,
     "node_chip_softshare": compare_soft_share,
     "switch": compare_switch,
+    "switch_partial": compare_partial,
     "switch_trace": compare_trace,
 }

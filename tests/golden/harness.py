@@ -23,6 +23,7 @@ RUNS: Final = (("parity", PARITY), ("default", DEFAULTS))
 
 _PLAN: Final = frozenset({"ok", "error", "chosen_nodes", "pod_annotations", "switch_after"})
 _EVENT: Final = frozenset(f"event {field}" for field in _PLAN)
+_REPLACEMENT: Final = frozenset({"ok", "error", "rejected", "chosen_nodes"})
 
 DECISIONS: Final[Mapping[str, frozenset[str]]] = {
     "strict_job_shape": frozenset({"error"}),
@@ -30,8 +31,11 @@ DECISIONS: Final[Mapping[str, frozenset[str]]] = {
     "softshare-self-compare": frozenset({"scores"}),
     "annotations-in-1.0": frozenset({"pod_annotations", "event pod_annotations"}),
     "fill-crosses-leaf": _PLAN | _EVENT,
-    "busy-from-decision": _PLAN | {"switch_before"},
-    "order-free-merge": _PLAN | {"switch_before"},
+    "busy-from-decision": _PLAN | _REPLACEMENT | {"switch_before"},
+    "order-free-merge": _PLAN | _REPLACEMENT | {"switch_before"},
+    "slice-of-lost-pod": _REPLACEMENT,
+    "deterministic-scores": frozenset({"chosen_nodes"}),
+    "survivors-leaf": _REPLACEMENT,
 }
 """Documented decisions, and the compared fields that each may change."""
 

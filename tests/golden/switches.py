@@ -112,13 +112,15 @@ def compare_switch(line: Line, settings: Settings) -> Answer:
     return Answer(next((() for answer in answers if not answer.differences), answers[0].differences), active=active)
 
 
-def book_decisions(line: Line, settings: Settings) -> tuple[str, ...]:
-    """Documented decisions on how jobs count that change the state of some leaf."""
+def book_decisions(line: Line, settings: Settings, *, without: str = "") -> tuple[str, ...]:
+    """Documented decisions on how jobs count that change the state of some leaf for job ``without``."""
     parity = msgspec.structs.replace(settings, reference_parity=True)
     begun = line | {"existing": [job | {"status": "Running"} for job in line.get("existing", [])]}
-    known = scene_of(line, parity).book.bits().tobytes()
-    as_if_begun = scene_of(begun, parity).book.bits().tobytes()
-    merged = scene_of(begun, msgspec.structs.replace(settings, reference_parity=False)).book.bits().tobytes()
+    defaults = msgspec.structs.replace(settings, reference_parity=False)
+    known, as_if_begun, merged = (
+        scene_of(other, its).book.bits(without=(without, 0)).tobytes()
+        for other, its in ((line, parity), (begun, parity), (begun, defaults))
+    )
     return (
         *(("busy-from-decision",) if known != as_if_begun else ()),
         *(("order-free-merge",) if as_if_begun != merged else ()),

@@ -88,6 +88,10 @@ ALTERED = [
     ("switch", "result.pod_annotations"),
     ("switch", "result.switch_before"),
     ("switch", "result.switch_after"),
+    ("switch_partial", "result.ok"),
+    ("switch_partial", "result.error"),
+    ("switch_partial", "result.rejected"),
+    ("switch_partial", "result.chosen_nodes"),
     ("switch_trace", "events"),
 ]
 
