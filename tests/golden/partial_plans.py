@@ -90,5 +90,5 @@ def differences_of(line: Line, expected: Mapping[str, Any], got: Mapping[str, An
     ]
     if expected["ok"] and got["ok"]:
         order = sorted if line["version"] in UNORDERED else list
-        differences += differ("chosen_nodes", order(expected["chosen_nodes"]), order(got["chosen_nodes"]))
+        differences += differ("chosen_nodes", order(map(str, expected["chosen_nodes"])), order(got["chosen_nodes"]))
     return tuple(differences)
