@@ -51,6 +51,8 @@ class LeafJob(msgspec.Struct, frozen=True, gc=False):
         states: State byte of each pod in ``nodes``: ``isSharedTor`` plus 4 times ``isHealthy``; empty when all are 0.
         has_chips: It has pods with chips.
         stage: How far it is.
+        is_part: Its other pods, if there are any, are noted as jobs of their own: pods of other schedulers are adopted one by
+            one. What its state says of its leaf then tells whether it is on several.
     """
 
     tor_affinity: str
@@ -59,6 +61,12 @@ class LeafJob(msgspec.Struct, frozen=True, gc=False):
     states: bytes = b""
     has_chips: bool = True
     stage: Stage = Stage.DECIDED
+    is_part: bool = False
+
+    @property
+    def is_marked(self) -> bool:
+        """It is part of a job on several leaves: only such a job says anything but free and healthy of a leaf."""
+        return self.is_part and any(self.states)
 
 
 class _Count(IntEnum):
@@ -158,9 +166,9 @@ class LeafBook:
             return nothing
         leaves = np.array(found, np.int64)
         amounts = np.zeros((len(_Count), len(found)), np.int32)
-        if (len(found) > 1 or -1 in above) and (not self.parity or job.stage == Stage.RUNNING):
+        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.stage == Stage.RUNNING):
             amounts[_Count.CROSS] = 1
-            if job.tor_affinity == LARGE and job.pods >= LARGE_PODS_MIN:
+            if job.tor_affinity == LARGE and (job.pods >= LARGE_PODS_MIN or job.is_marked):
                 amounts[_Count.LARGE_CROSS] = 1
         if job.tor_affinity != NORMAL:
             amounts[_Count.NOT_NORMAL] = 1

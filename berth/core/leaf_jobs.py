@@ -22,7 +22,8 @@ def leaf_job(holding: Holding, pods: Sequence[PodShare], *, parity: bool, seen: 
     """
     gone = set(holding.gone) if parity else set()
     ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (parity and rank not in gone)]
-    return _job(holding.placement, pods, ranks, stage=_stage(holding, seen) if parity else Stage.DECIDED)
+    stage = _stage(holding, seen) if parity else Stage.DECIDED
+    return _job(holding.placement, pods, ranks, stage=stage, is_part=holding.foreign)
 
 
 def placed_job(placement: Placement) -> LeafJob:
@@ -31,7 +32,9 @@ def placed_job(placement: Placement) -> LeafJob:
     return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], stage=Stage.DECIDED)
 
 
-def _job(placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, stage: Stage) -> LeafJob:
+def _job(
+    placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, stage: Stage, is_part: bool = False
+) -> LeafJob:
     part = placement.switch
     states = part.states if part is not None else b""
     with_chips = sum(1 for pod in pods if pod.mask)
@@ -43,6 +46,7 @@ def _job(placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *
         states=bytes(states[rank] for rank in chosen) if any(states) else b"",
         has_chips=with_chips > 0,
         stage=stage,
+        is_part=is_part,
     )
 
 

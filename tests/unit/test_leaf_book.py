@@ -33,6 +33,13 @@ def a_book(*jobs: LeafJob, parity: bool = False) -> LeafBook:
     return book
 
 
+def test_pods_adopted_one_by_one_are_cross_jobs_where_their_state_says_so() -> None:
+    pods = [LeafJob(LARGE, 1, [node], bytes([2]), is_part=True) for node in ("n00", "n11")]
+    assert a_book(*pods).bits().tolist() == [EXCLUSIVE | CROSS | NOT_NORMAL | LARGE_CROSS] * 2 + [0]
+    assert a_book(LeafJob(LARGE, 1, ["n00"], bytes([0]), is_part=True)).bits()[0] == NOT_NORMAL
+    assert a_book(LeafJob(NORMAL, 1, ["n00"], bytes([1]), is_part=True)).bits()[0] == SHARED | CROSS
+
+
 def test_an_empty_book_says_nothing_of_any_leaf() -> None:
     assert a_book().bits().tolist() == [0, 0, 0]
     assert LeafBook(LeafTable()).bits().tolist() == []
