@@ -17,6 +17,7 @@ from berth.cli.jobs import cancel, jobs
 from berth.cli.nodes import nodes
 from berth.cli.output import WRONG_USE, complain, results, talk
 from berth.cli.submit import submit
+from berth.cli.switches import switches
 from berth.cli.up import up
 
 APP: Final = App(
@@ -35,6 +36,7 @@ NODES.default(nodes)
 NODES.command(break_node, name="break")
 NODES.command(mend_node, name="mend")
 APP.command(NODES)
+APP.command(switches)
 APP.command(explain_job, name="explain")
 APP.command(check_config)
 

@@ -93,7 +93,7 @@ class LeafPart(msgspec.Struct, frozen=True):
     pods: int
     ranks: list[int]
     state: str
-    """What the plan says of the leaf; only 2.0 says other than free, and only for plans over several leaves."""
+    """What the plan makes of the leaf; empty but under 2.0 for plans over several leaves."""
 
 
 class NearLeaf(msgspec.Struct, frozen=True):
@@ -207,7 +207,7 @@ def _leaf_lines(switch: LeafPlan) -> list[str]:
         lines.append(f"By the other rules it {switch.missed}.")
     parts = [
         f"{part.leaf} (rank{'' if part.pods == 1 else 's'} {ranges(part.ranks)}"
-        + (f", {part.state})" if switch.policy == "2.0" else ")")
+        + (f", {part.state})" if part.state else ")")
         for part in switch.leaves[:_LEAVES_TOLD]
     ]
     more = len(switch.leaves) - len(parts)

@@ -163,7 +163,8 @@ def _leaf_parts(part: SwitchPart, above: list[int]) -> list[LeafPart]:
     for rank, leaf in enumerate(above):
         if leaf:
             ranks[leaf - 1].append(rank)
+    has_states = part.policy == "2.0" and len(part.leaves) > 1
     return [
-        LeafPart(leaf, pods=len(below), ranks=below, state=state_words(part.states[below[0]]) if part.states else "")
+        LeafPart(leaf, pods=len(below), ranks=below, state=state_words(part.states[below[0]]) if has_states else "")
         for leaf, below in zip(part.leaves, ranks, strict=True)
     ]

@@ -110,9 +110,12 @@ def _logical_switches(lack: SwitchLack) -> str:
 
 
 def _idle_and_shared(lack: SwitchLack) -> str:
+    below_one = lack.need < lack.places
+    head = f"needs {counted(lack.need, 'node')} {'under one leaf, or ' if below_one else ''}on free leaves"
+    best = f" {_best_leaf(lack)};" if below_one else ""
     return (
-        f"needs {counted(lack.need, 'node')} on free leaves and on as many shared ones as a job may use; free leaves have"
-        f" {lack.idle} and the best shared ones {lack.shared}"
+        f"{head} and on as many shared ones as a job may use;{best} free leaves have {lack.idle} and the best shared ones"
+        f" {lack.shared}"
     )
 
 

@@ -67,6 +67,20 @@ async def test_two_drained_leaves_tell_what_the_pods_say_of_them() -> None:
     await cell.close()
 
 
+async def test_a_job_below_one_leaf_says_nothing_of_its_state() -> None:
+    cell = await a_cell(leaves=3, nslb_version="2.0")
+    await cell.submit(by_leaf("wide", 6), by_leaf("job", 2, NORMAL))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert lines(found)[:2] == [
+        "Switch affinity 2.0 chose the leaves for a common job of 2 pods by best fit: of the leaves that can hold all of its"
+        " pods, exclusive ones go first, then unhealthy shared, shared and free ones; of those alike, one that they fill"
+        " best.",
+        "It is below leaf1 (ranks 0,1).",
+    ]
+    await cell.close()
+
+
 async def test_a_fallback_tells_what_the_other_rules_lacked() -> None:
     cell = await a_cell(leaves=2)
     await cell.submit(*[a_job(f"on-{node}", chips=8, node_selector=on(node)) for node in ("n00", "n10")])

@@ -193,6 +193,12 @@ def a_lack(rule: str, need: int, have: int = 0, **more: object) -> SwitchLack:
         ),
         (
             "no-leaves",
+            a_lack("idle-and-shared", 12, 10, policy="2.0", idle=8, shared=2),
+            "needs 12 nodes under one leaf, or on free leaves and on as many shared ones as a job may use; the best leaf,"
+            " 172.16.0.3, has 9; free leaves have 8 and the best shared ones 2",
+        ),
+        (
+            "no-leaves",
             a_lack("any-leaf", 20, 17, policy="2.0", idle=12, shared=5),
             "needs 20 nodes on any leaves; the leaves that are open to it have 17",
         ),

@@ -1,0 +1,224 @@
+"""``berth switches``: the leaf switches, with their nodes drawn, their state, and the jobs below them."""
+
+import difflib
+from typing import Annotated, Final, Literal
+
+import msgspec
+from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from berth.cli.cell import Common, connected, run
+from berth.cli.output import CommandError, emit, listed, new_table, results, tell
+from berth.core.explanation import LeafUser
+from berth.core.leaf_book import CROSS, NOT_NORMAL, STATE, UNHEALTHY
+from berth.core.leaf_explanation import leaf_users
+from berth.core.leaf_words import STATES, UNKNOWN, bits_words, counted
+from berth.core.packing import SWITCHES
+from berth.core.state import State
+from berth.core.switches import rules_of
+from berth.runtime.clock import SystemClock
+from berth.runtime.history import state_now
+from schemas.facts import NodeHealth
+
+Kind = Literal["free", "part", "used", "unusable", "none"]
+_PLAIN: Final[dict[Kind, str]] = {"free": ".", "part": "+", "used": "#", "unusable": "x", "none": "_"}
+_DRAWN: Final[dict[Kind, str]] = _PLAIN | {"free": "□", "part": "◧", "used": "■", "none": "·"}
+_STYLES: Final[dict[Kind, str]] = {"free": "green", "part": "cyan", "used": "blue", "unusable": "red", "none": "dim"}
+_WORDS: Final[dict[Kind, str]] = {
+    "free": "all chips free",
+    "part": "some chips free",
+    "used": "no chip free",
+    "unusable": "takes no new work",
+    "none": "no node known",
+}
+_JOBS_SHOWN: Final = 4
+
+
+class PlaceRow(msgspec.Struct, frozen=True):
+    """A place below a leaf, in the order of its list."""
+
+    node: str
+    """Empty where no node is known."""
+    position: int
+    kind: Kind
+
+
+class LeafRow(msgspec.Struct, frozen=True):
+    """A leaf switch as ``--json`` prints it."""
+
+    name: str
+    free: int
+    """Nodes that take new work and have all their chips free."""
+    nodes: int
+    """Nodes that are known."""
+    state: str
+    """2.0: ``free``, ``shared`` or ``exclusive``; empty under a policy that keeps no states."""
+    healthy: bool
+    cross: bool
+    """A job is here and elsewhere."""
+    only_common: bool
+    """No job here is other than a common one."""
+    words: str
+    """What the policy sees of it, in words."""
+    jobs: list[LeafUser]
+    places: list[PlaceRow]
+
+
+class SwitchesShown(msgspec.Struct, frozen=True):
+    """Result of ``berth switches --json``."""
+
+    policy: str
+    """``1.0``, ``2.0`` or ``single-layer``."""
+    shared_max: int
+    """2.0: most shared leaves of a job; else 0."""
+    places: int
+    """Nodes below a whole leaf."""
+    total: int
+    """Leaves that are known, whether shown or not."""
+    reason: str
+    """Why the newest word on the leaves does not count; empty when it does."""
+    leaves: list[LeafRow]
+
+
+def switches_of(state: State) -> SwitchesShown:
+    """All leaves in the order of their source."""
+    leaves = state.leaves
+    rules = rules_of(state.fold.settings, is_single_layer=leaves.is_single_layer)
+    users = leaf_users(state)
+    topology = state.topologies.get(SWITCHES)
+    bits = state.leaf_book.bits().tolist()
+    return SwitchesShown(
+        policy=rules.policy,
+        shared_max=rules.shared_max if rules.policy == "2.0" else 0,
+        places=leaves.places,
+        total=len(leaves),
+        reason=topology.reason if topology is not None else "",
+        leaves=[_leaf(state, leaf, bits[leaf], users.get(leaf, []), rules.policy) for leaf in range(len(leaves))],
+    )
+
+
+def _leaf(state: State, leaf: int, bits: int, jobs: list[LeafUser], policy: str) -> LeafRow:
+    leaves = state.leaves
+    at = leaf * leaves.width
+    places = [
+        PlaceRow(
+            leaves.node_names[at + place], int(leaves.slices[leaf, place]), _kind(state, leaves.node_names[at + place])
+        )
+        for place in range(leaves.width)
+        if leaves.listed[leaf, place]
+    ]
+    has_states = policy == "2.0"
+    return LeafRow(
+        name=leaves.names[leaf],
+        free=sum(place.kind == "free" for place in places),
+        nodes=sum(place.kind != "none" for place in places),
+        state=STATES[bits & STATE] if has_states else "",
+        healthy=not (has_states and bits & UNHEALTHY),
+        cross=bool(bits & CROSS),
+        only_common=not bits & NOT_NORMAL,
+        words=bits_words(bits, policy),
+        jobs=jobs,
+        places=places,
+    )
+
+
+def _kind(state: State, node: str) -> Kind:
+    """What is at a place."""
+    table = state.table
+    row = table.row_of.get(node, -1) if node else -1
+    if row < 0 or not table.present[row]:
+        return "none"
+    key = table.classes[int(table.klass[row])]
+    if not key.ready or key.cordoned or table.level[row] >= NodeHealth.NO_NEW_WORK:
+        return "unusable"
+    free = int(table.free[row])
+    if not free:
+        return "used"
+    return "free" if free == int(table.chips[row]) else "part"
+
+
+def drawing(leaf: LeafRow, glyphs: dict[Kind, str], *, styled: bool) -> str:
+    """A sign a place."""
+    return "".join(
+        f"[{_STYLES[place.kind]}]{glyphs[place.kind]}[/]" if styled else glyphs[place.kind] for place in leaf.places
+    )
+
+
+def glyphs_for(console: Console) -> dict[Kind, str]:
+    """Signs that the console can show."""
+    return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
+
+
+def table_of(shown: SwitchesShown, console: Console) -> Table:
+    """The leaves as a table with their nodes drawn."""
+    glyphs = glyphs_for(console)
+    table = new_table("LEAF", "NODES", "FREE", "KNOWN", "STATE", "JOBS")
+    for leaf in shown.leaves:
+        table.add_row(
+            escape(leaf.name),
+            drawing(leaf, glyphs, styled=True),
+            str(leaf.free),
+            f"{leaf.nodes}/{shown.places}",
+            leaf.words,
+            escape(listed([job.words() for job in leaf.jobs], _JOBS_SHOWN)),
+        )
+    return table
+
+
+def heading(shown: SwitchesShown) -> str:
+    """Policy, and how many leaves of what size."""
+    policy = "of a single layer" if shown.policy == "single-layer" else shown.policy
+    shared = f", at most {counted(shown.shared_max, 'shared leaf')} a job" if shown.shared_max else ""
+    return f"Switch affinity {policy}{shared}; {counted(shown.total, 'leaf')} of {counted(shown.places, 'place')}."
+
+
+def show(shown: SwitchesShown) -> None:
+    """Print the leaves, and what the signs mean."""
+    if not shown.total:
+        tell(f"no leaf is known: {shown.reason}" if shown.reason else UNKNOWN)
+        return
+    console = results()
+    tell(heading(shown))
+    if shown.reason:
+        tell(f"An older word on the leaves holds: {shown.reason}")
+    console.print(table_of(shown, console))
+    glyphs = glyphs_for(console)
+    console.print("   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()))
+
+
+def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:
+    """The same with one leaf, or with all when None is named.
+
+    Raises:
+        CommandError: No leaf has the name; says which names are near.
+    """
+    if leaf is None:
+        return shown
+    found = [row for row in shown.leaves if row.name == leaf]
+    if not found:
+        near = difflib.get_close_matches(leaf, [row.name for row in shown.leaves], n=3, cutoff=0.5)
+        hint = f"near names: {', '.join(near)}" if near else f"{counted(shown.total, 'leaf')} known"
+        raise CommandError(f"no leaf is named {leaf}; {hint}")
+    return msgspec.structs.replace(shown, leaves=found)
+
+
+def switches(*, leaf: Annotated[str | None, Parameter(name="--leaf")] = None, common: Common | None = None) -> int:
+    """List leaf switches: their nodes drawn, how many are free, the state that switch affinity sees, and the jobs there.
+
+    Args:
+        leaf: Only the leaf of this name.
+        common: Cell and form of the output.
+    """
+    options = common or Common()
+
+    async def work() -> None:
+        async with connected(options) as bus:
+            found = only(switches_of(await state_now(bus, SystemClock())), leaf)
+        if options.json:
+            emit(found)
+        else:
+            show(found)
+
+    return run(work)
