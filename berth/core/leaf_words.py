@@ -23,6 +23,7 @@ _RULES: Final[Mapping[str, str]] = {
     "drained-and-opened": "drained and opened: free leaves, of which it takes all usable nodes, and for the rest a free one"
     " that becomes shared",
     "fallback": "fallback: what the leaves have, as the job is a common one and no other rule can hold it",
+    "replacement": "replacement: nodes that go with those where its other pods stay",
 }
 _BEST_OF_CLASSES: Final = (
     "best fit: of the leaves that can hold all of its pods, exclusive ones go first, then unhealthy shared, shared and free"
@@ -57,7 +58,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 def lack_words(lack: SwitchLack) -> str:
     """What a gang lacks and where, as a sentence without a full stop."""
-    return _LACKS.get(lack.rule, _any_leaf)(lack)
+    return _LACKS.get(lack.rule, _open_places)(lack)
 
 
 def state_words(state: int) -> str:
@@ -124,6 +125,10 @@ def _any_leaf(lack: SwitchLack) -> str:
     if lack.policy == "1.0":
         return f"{head}; it can use {lack.have} on {counted(lack.leaves, 'leaf')}{_barred(lack)}"
     return f"{head}; the leaves that are open to it have {lack.have}"
+
+
+def _open_places(lack: SwitchLack) -> str:
+    return f"needs {counted(lack.need, 'node')}; the places that are open to it have {lack.have}"
 
 
 def _best_leaf(lack: SwitchLack) -> str:

@@ -202,6 +202,7 @@ def a_lack(rule: str, need: int, have: int = 0, **more: object) -> SwitchLack:
             a_lack("any-leaf", 20, 17, policy="2.0", idle=12, shared=5),
             "needs 20 nodes on any leaves; the leaves that are open to it have 17",
         ),
+        ("no-leaf", a_lack("by-moon", 2, 1), "needs 2 nodes; the places that are open to it have 1"),
         (
             "no-leaves",
             a_lack("any-leaf", 20, 17, barred=1),
