@@ -50,6 +50,10 @@ class NodesSeen(Message, frozen=True):
     addresses: list[str] = []
     """InternalIP of each node, or nothing at all when unknown."""
     at_ms: UnixMs = 0
+    racks: list[str] = []
+    """Racks inside SuperPoDs, sorted."""
+    rack_index: bytes = b""
+    """``<u4`` into ``racks`` plus one, 0 for none; empty when no node has one."""
 
 
 class NodeHealth(IntEnum):
@@ -163,6 +167,10 @@ class PodsSeen(Message, frozen=True):
     """Value of the pods' label ``tor-affinity``; empty without."""
     leaf_states: bytes = b""
     """``<u1`` a row, of the pods' annotations: ``isSharedTor`` (0 to 2) plus 4 times ``isHealthy``; empty when all are 0."""
+    service: str = ""
+    """Value of the pods' label ``inferserviceid``; empty without."""
+    blocks: bytes = b""
+    """``<u2`` a row: the pods' annotation ``super-pod-rank`` plus one, 0 without; empty when all are 0."""
 
 
 class Owner(Part, frozen=True):

@@ -35,6 +35,12 @@ class Settings(Part, frozen=True):
     """Switch affinity 2.0: most shared leaves that one job uses, 1 or 2."""
     strict_product_support: bool = False
     """A job with switch affinity whose product, framework or use of chips the policy does not support is refused."""
+    super_pod_size: int = 48
+    """Nodes of a physical SuperPoD."""
+    reserve_nodes: int = 2
+    """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere."""
+    resource_levels: str = ""
+    """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
 
 
 class Epoch(Message, frozen=True):

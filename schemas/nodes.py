@@ -29,6 +29,8 @@ class NodeDescription(Part, frozen=True):
     position: int = 0
     """Place below the leaf switch, 0..32767."""
     address: str = ""
+    rack: str = ""
+    """Rack inside the SuperPoD; empty when unknown."""
 
 
 class NodeCondition(Part, frozen=True):

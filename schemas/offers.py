@@ -9,6 +9,33 @@ from schemas.refusal import ReasonCount
 from schemas.units import Sequence, UnixMs
 
 
+class Blocks(Part, frozen=True, cache_hash=True):
+    """How the pods with chips of a gang are to lie in SuperPoDs, or in groups of several levels."""
+
+    variant: str
+    """``a3``, ``850``, ``rack`` or ``levels``."""
+    size: int
+    """Nodes of a logical SuperPoD."""
+    count: int
+    """Logical SuperPoDs of the gang."""
+    soft: bool = False
+    """Pieces smaller than a block will do where whole ones cannot be had."""
+    rack_size: int = 0
+    """Racks: nodes that must be in one rack together."""
+    memory: bool = False
+    """Racks: the pods share memory (``huawei.com/schedule_ubmemory``)."""
+    service: str = ""
+    """Label ``inferserviceid``; empty without."""
+    mindie: bool = False
+    """A MindIE service: labels ``app`` and ``jobID``."""
+    idlest: bool = False
+    """MindIE: the emptiest SuperPoDs first (``sp-fit``), not the fullest."""
+    near: tuple[tuple[str, str], ...] = ()
+    """MindIE: labels of jobs beside which it prefers to be."""
+    levels: tuple[int, ...] = ()
+    """Levels: pods of a group at each level, the one nearest to the node first."""
+
+
 class Shape(Part, frozen=True, cache_hash=True):
     """What scoring needs of a task of a gang. Equal shapes get equal offers."""
 
@@ -28,6 +55,8 @@ class Shape(Part, frozen=True, cache_hash=True):
     """The job's ``subHealthyStrategy``."""
     tor_affinity: str = ""
     """The job's label ``tor-affinity``; empty where switches play no part."""
+    blocks: Blocks | None = None
+    """For jobs with SuperPoD affinity."""
 
 
 class Ask(Part, frozen=True):
@@ -67,7 +96,8 @@ class ShapeOffer(Part, frozen=True):
     counts: list[ReasonCount] = []
     usable: bytes = b""
     """For shapes with switch affinity: one bit a place of the topology, leaf after leaf, the lowest bit first; 1 where the
-    shard owns the node and it takes a pod. ceil(places / 8) bytes."""
+    shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit a node of the
+    shard, domain after domain and name after name, 1 where it takes a pod. Empty else."""
 
 
 class Offer(Message, frozen=True):

@@ -43,6 +43,31 @@ class SwitchPart(Part, frozen=True):
     """Why the job is outside what the policy supports, in one sentence; empty when it is inside."""
 
 
+class BlockPart(Part, frozen=True):
+    """How a gang with SuperPoD affinity lies in logical SuperPoDs (blocks), and these in physical ones.
+
+    Columns have one entry a rank: ``block_index`` and ``superpod_index`` ``<u2`` plus one into ``blocks`` and ``superpods``,
+    0 for a rank that belongs to no block.
+    """
+
+    variant: str
+    """``a3``, ``850``, ``rack``, ``levels``, ``service`` or ``mindie``."""
+    size: int
+    """Nodes of a block."""
+    blocks: list[int] = []
+    """Ids of the blocks, ascending."""
+    phases: list[str] = []
+    """Which rule gave each block its nodes, parallel to ``blocks``."""
+    superpods: list[str] = []
+    """Physical SuperPoDs, or groups of the lowest level, in the order of the plan."""
+    block_index: bytes = b""
+    superpod_index: bytes = b""
+    annotated: bool = False
+    """Pods are told ``super-pod-id`` and ``super-pod-rank``."""
+    service: str = ""
+    """Label ``inferserviceid``; empty without."""
+
+
 class Run(Part, frozen=True, gc=False):
     """``pods`` equal pods that follow one another in rank order."""
 
@@ -67,6 +92,8 @@ class Placement(Part, frozen=True):
     share: Share | None = None
     switch: SwitchPart | None = None
     """For gangs with switch affinity."""
+    block: BlockPart | None = None
+    """For gangs with SuperPoD affinity."""
 
     def names(self) -> list[str]:
         """Node of each rank.
@@ -105,6 +132,7 @@ def placement_of(
     resource: str,
     share: Share | None = None,
     switch: SwitchPart | None = None,
+    block: BlockPart | None = None,
 ) -> Placement:
     """Columns of a placement given rank by rank.
 
@@ -115,6 +143,7 @@ def placement_of(
         resource: Resource name of the chips.
         share: Quota a pod, for soft share.
         switch: How it lies below leaf switches.
+        block: How it lies in SuperPoDs.
 
     Raises:
         ValueError: Names, chips and runs do not agree on the ranks, or a chip is not 0..255.
@@ -133,4 +162,5 @@ def placement_of(
         resource=resource,
         share=share,
         switch=switch,
+        block=block,
     )

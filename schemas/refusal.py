@@ -73,6 +73,7 @@ Code = Literal[
     "no-rows",
     "no-leaves",
     "product-support",
+    "no-blocks",
 ]
 
 
@@ -116,6 +117,32 @@ class SwitchLack(Part, frozen=True):
     """1.0: complete logical switches that there are."""
 
 
+class NearGroup(Part, frozen=True):
+    """A physical SuperPoD, or another group of nodes, that comes close."""
+
+    name: str
+    nodes: int
+    """Nodes that a pod of the gang could use."""
+    blocks: int
+    """Whole blocks that they make."""
+
+
+class BlockLack(Part, frozen=True):
+    """What a gang with SuperPoD affinity lacks, and where."""
+
+    rule: str
+    """What could not be met: few-nodes, blocks, pieces, rack, memory, service, levels or size."""
+    need: int
+    """Blocks."""
+    have: int
+    size: int
+    """Nodes of a block."""
+    nodes_need: int = 0
+    nodes_have: int = 0
+    near: list[NearGroup] = []
+    """Groups that come closest, the closest first, three at most."""
+
+
 class Refusal(Part, frozen=True):
     """Why a gang is not placed: the class of reason and the numbers behind its sentence."""
 
@@ -141,3 +168,4 @@ class Refusal(Part, frozen=True):
     """Nodes by reason, most frequent first, ties by code."""
     missing_shards: list[int] = []
     switch: SwitchLack | None = None
+    blocks: BlockLack | None = None

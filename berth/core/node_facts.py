@@ -35,6 +35,7 @@ def check_nodes(fact: NodesSeen) -> None:
         superpod_index=(fact.superpod_index or bytes(4 * rows), 4),
         leaf_index=(fact.leaf_index or bytes(4 * rows), 4),
         position=(fact.position or bytes(2 * rows), 2),
+        rack_index=(fact.rack_index or bytes(4 * rows), 4),
     )
     if fact.addresses and len(fact.addresses) != rows:
         raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
@@ -51,6 +52,7 @@ def check_nodes(fact: NodesSeen) -> None:
         ("class_index", fact.class_index, "<u2", len(fact.classes) - 1),
         ("superpod_index", fact.superpod_index, "<u4", len(fact.superpods)),
         ("leaf_index", fact.leaf_index, "<u4", len(fact.leaves)),
+        ("rack_index", fact.rack_index, "<u4", len(fact.racks)),
     ):
         worst = max(np.frombuffer(column, code).tolist(), default=-1)
         if worst > bound:
@@ -97,8 +99,26 @@ def _check_widths(kind: str, rows: int, **columns: tuple[bytes, int]) -> None:
             raise DecodeError(f"{field}: {len(column)} bytes, {rows} names need {rows * width}", kind=kind)
 
 
+Layout = tuple[bytes, bytes, bytes, bytes, bytes, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""Where the nodes of a domain stand."""
+
+
+def layout_of(fact: NodesSeen) -> Layout:
+    """What of a fact says which nodes there are and where they stand."""
+    return (
+        fact.names,
+        fact.superpod_index,
+        fact.leaf_index,
+        fact.position,
+        fact.rack_index,
+        tuple(fact.superpods),
+        tuple(fact.leaves),
+        tuple(fact.racks),
+    )
+
+
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
-    """Columns of a fact as one tuple a node: class, chips, allocatable, cpu, memory, superpod, leaf, position."""
+    """Columns of a fact as one tuple a node: class, chips, allocatable, cpu, memory, superpod, leaf, position, rack."""
     rows = len(fact.class_index) // 2
     none = bytes(4 * rows)
     return list(
@@ -111,6 +131,7 @@ def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
             np.frombuffer(fact.superpod_index or none, "<u4").tolist(),
             np.frombuffer(fact.leaf_index or none, "<u4").tolist(),
             np.frombuffer(fact.position or none[: 2 * rows], "<u2").tolist(),
+            np.frombuffer(fact.rack_index or none, "<u4").tolist(),
             strict=True,
         )
     )

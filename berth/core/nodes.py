@@ -6,6 +6,7 @@ node fact covers has ``present`` false. Everything here is a function of the fol
 whatever order they were applied to one another.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from berth.core.constraints import ClassKey, key_of
 from berth.core.errors import InvariantError
-from berth.core.node_facts import columns_of
+from berth.core.node_facts import Layout, columns_of, layout_of
 from schemas.columns import unpack_names
 from schemas.facts import HealthSeen, NodeHealth, NodesSeen
 
@@ -43,6 +44,7 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("superpod", "<i4"),
     ("leaf", "<i4"),
     ("position", "<i2"),
+    ("rack", "<i4"),
     ("rank", "<i4"),
 )
 BYTES_PER_NODE: Final = sum(np.dtype(code).itemsize for _, code in _COLUMNS)
@@ -108,6 +110,7 @@ class NodeTable:
     superpod: Ints
     leaf: Ints
     position: Shorts
+    rack: Ints
     rank: Ints
 
     def __init__(self) -> None:
@@ -118,17 +121,22 @@ class NodeTable:
         self.classes: list[ClassKey] = []
         self.superpods: list[str] = []
         self.leaves: list[str] = []
+        self.racks: list[str] = []
         self.improved: dict[int, None] = {}
         self.thinned: dict[int, int] = {}
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
+        self.layout_revision = 0
+        """Rises when a node comes, goes, or stands somewhere else; equal revisions mean equal domains and places."""
         self._size = 0
         self._ranked = 0
         self._domain_of: dict[str, int] = {}
         self._class_of: dict[ClassKey, int] = {}
         self._superpod_of: dict[str, int] = {}
         self._leaf_of: dict[str, int] = {}
+        self._rack_of: dict[str, int] = {}
         self._seen: dict[str, dict[int, None]] = {}
+        self._layouts: dict[str, Layout] = {}
         self._health: dict[str, dict[int, _Health]] = {}
         """What the health fact of each domain says of nodes that are not well."""
         self._spoken: dict[str, Ints] = {}
@@ -157,7 +165,7 @@ class NodeTable:
             self.row_of[name] = row
             self.names.append(name)
             self.addresses.append("")
-            self.domain[row] = self.klass[row] = self.superpod[row] = self.leaf[row] = -1
+            self.domain[row] = self.klass[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
             self.network_known[row] = True
             self._size += 1
         return row
@@ -176,50 +184,51 @@ class NodeTable:
 
     def apply_nodes(self, fact: NodesSeen) -> None:
         """Take the nodes of a domain for what the fact says; nodes that it leaves out are gone from the domain."""
-        names = unpack_names(fact.names)
-        before = self._seen.get(fact.domain, {})
-        rows = [self.row(name) for name in names]
+        rows = [self.row(name) for name in unpack_names(fact.names)]
         now = dict.fromkeys(rows)
         domain = _index(fact.domain, self._domain_of, self.domains)
-        for row in before:
-            if row not in now and self.domain[row] == domain:
-                self.present[row] = False
-                self.domain[row] = -1
-                self.spoken[row] = False
-                self._set_health(row, _WELL)
+        layout = layout_of(fact)
+        if self._layouts.get(fact.domain) != layout:
+            self._layouts[fact.domain] = layout
+            self.layout_revision += 1
+        self._leave(domain, [row for row in self._seen.get(fact.domain, {}) if row not in now])
         classes = [_index(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
-        superpods = [_index(name, self._superpod_of, self.superpods) for name in fact.superpods]
-        leaves = [_index(name, self._leaf_of, self.leaves) for name in fact.leaves]
-        columns = columns_of(fact)
-        for index, row in enumerate(rows):
-            class_index, chips, allocatable, cpu, memory, superpod, leaf, position = columns[index]
-            klass = classes[class_index]
-            if (
-                not self.present[row]
-                or self.klass[row] != klass
-                or self.superpod[row] != (superpods[superpod - 1] if superpod else -1)
-            ):
+        superpods = [-1, *(_index(name, self._superpod_of, self.superpods) for name in fact.superpods)]
+        leaves = [-1, *(_index(name, self._leaf_of, self.leaves) for name in fact.leaves)]
+        racks = [-1, *(_index(name, self._rack_of, self.racks) for name in fact.racks)]
+        addresses = fact.addresses or [""] * len(rows)
+        for row, address, columns in zip(rows, addresses, columns_of(fact), strict=True):
+            class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack = columns
+            told = (True, classes[class_index], superpods[superpod], racks[rack])
+            if (self.present[row], self.klass[row], self.superpod[row], self.rack[row]) != told:
                 self.improved[row] = None
-            self.present[row] = True
+            self.present[row], self.klass[row], self.superpod[row], self.rack[row] = told
             if self.domain[row] != domain:
                 self.domain[row] = domain
                 self.spoken[row] = self._is_spoken_of(fact.domain, row)
                 self._set_health(row, self._health.get(fact.domain, {}).get(row, _WELL))
-            self.klass[row] = klass
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
             self.allocatable_seen[row] = allocatable
             self.cpu[row] = cpu
             self.memory[row] = memory
-            self.superpod[row] = superpods[superpod - 1] if superpod else -1
-            self.leaf[row] = leaves[leaf - 1] if leaf else -1
+            self.leaf[row] = leaves[leaf]
             self.position[row] = position
-            self.addresses[row] = fact.addresses[index] if fact.addresses else ""
+            self.addresses[row] = address
             self._derive(row)
         if now:
             self._seen[fact.domain] = now
         else:
             self._seen.pop(fact.domain, None)
+
+    def _leave(self, domain: int, rows: Iterable[int]) -> None:
+        """Take note that nodes are gone, unless another domain has them."""
+        for row in rows:
+            if self.domain[row] == domain:
+                self.present[row] = False
+                self.domain[row] = -1
+                self.spoken[row] = False
+                self._set_health(row, _WELL)
 
     def apply_health(self, fact: HealthSeen) -> None:
         """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy.

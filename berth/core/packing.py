@@ -44,6 +44,7 @@ def pack_nodes(domain: str, nodes: Iterable[NodeDescription], *, at_ms: UnixMs =
     classes, class_index = _classes(rows)
     superpods, superpod_index = _named([node.superpod for node in rows])
     leaves, leaf_index = _named([node.leaf for node in rows])
+    racks, rack_index = _named([node.rack for node in rows])
     addresses = [node.address for node in rows]
     return NodesSeen(
         domain=domain,
@@ -61,6 +62,8 @@ def pack_nodes(domain: str, nodes: Iterable[NodeDescription], *, at_ms: UnixMs =
         position=pack([node.position for node in rows], 2),
         addresses=addresses if all(addresses) else [],
         at_ms=at_ms,
+        racks=racks,
+        rack_index=pack(rack_index, 4) if racks else b"",
     )
 
 
@@ -81,8 +84,10 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
     superpod = _column(message.superpod_index, 4, count, optional=True)
     leaf = _column(message.leaf_index, 4, count, optional=True)
     position = _column(message.position, 2, count, optional=True)
+    rack = _column(message.rack_index, 4, count, optional=True)
     superpods = ["", *message.superpods]
     leaves = ["", *message.leaves]
+    racks = ["", *message.racks]
     out: list[NodeDescription] = []
     for row, name in enumerate(names):
         kind = message.classes[class_index[row]]
@@ -103,6 +108,7 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
                 leaf=leaves[leaf[row]],
                 position=position[row],
                 address=message.addresses[row] if message.addresses else "",
+                rack=racks[rack[row]],
             )
         )
     return out

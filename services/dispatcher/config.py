@@ -27,6 +27,12 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     strict_product_support: bool = False
     """A job whose product, framework or use of chips its switch affinity does not support is refused instead of placed with
     a warning."""
+    super_pod_size: Annotated[int, Meta(ge=1, le=32_768)] = 48
+    """Nodes of a physical SuperPoD."""
+    reserve_nodes: Annotated[int, Meta(ge=0, le=32_767)] = 2
+    """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere; below ``super_pod_size``."""
+    resource_levels: str = ""
+    """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -33,9 +33,9 @@ from schemas.facts import (
 from schemas.intake import JobCancel, JobRequest, Task
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from schemas.message import Message
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
-from schemas.placement import Placement, Run, Share, SwitchPart, placement_of
-from schemas.refusal import NodeReason, ReasonCount, Refusal, SwitchLack
+from schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
+from schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from schemas.reports import HealthReport
 from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
@@ -58,13 +58,21 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.2": {
         TopologySeen: {"places", "reason"},
         Leaf: {"addresses"},
-        PodsSeen: {"tor_affinity", "leaf_states"},
-        Placement: {"switch"},
-        Settings: {"nslb_version", "shared_tor_num", "strict_product_support"},
-        Shape: {"tor_affinity"},
+        NodesSeen: {"racks", "rack_index"},
+        PodsSeen: {"tor_affinity", "leaf_states", "service", "blocks"},
+        Placement: {"switch", "block"},
+        Settings: {
+            "nslb_version",
+            "shared_tor_num",
+            "strict_product_support",
+            "super_pod_size",
+            "reserve_nodes",
+            "resource_levels",
+        },
+        Shape: {"tor_affinity", "blocks"},
         ShapeOffer: {"usable"},
         Offer: {"leaf_states"},
-        Refusal: {"switch"},
+        Refusal: {"switch", "blocks"},
         JobStatus: {"warning"},
     },
 }
@@ -164,6 +172,15 @@ def _refusal() -> Refusal:
             rest=4,
             rows_have=1,
         ),
+        blocks=BlockLack(
+            rule="blocks",
+            need=4,
+            have=3,
+            size=8,
+            nodes_need=32,
+            nodes_have=30,
+            near=[NearGroup(name="3", nodes=15, blocks=1)],
+        ),
     )
 
 
@@ -184,6 +201,17 @@ def _placement() -> Placement:
             states=pack([2, 1, 0], 1),
             annotated=True,
             warning="switch affinity 2.0 supports A2 training products, not 910A",
+        ),
+        block=BlockPart(
+            variant="a3",
+            size=1,
+            blocks=[0, 1],
+            phases=["fits", "reserve"],
+            superpods=["3", "5"],
+            block_index=pack([1, 2, 0], 2),
+            superpod_index=pack([1, 2, 0], 2),
+            annotated=True,
+            service="chat",
         ),
     )
 
@@ -252,6 +280,8 @@ def _facts() -> tuple[Message, ...]:
             position=pack([0, 1, 0], 2),
             addresses=["10.1.0.1", "10.1.0.2", "10.1.0.3"],
             at_ms=_AT_MS,
+            racks=["7"],
+            rack_index=pack([1, 1, 0], 4),
         ),
         HealthSeen(
             domain="superpod-0",
@@ -302,6 +332,8 @@ def _facts() -> tuple[Message, ...]:
             consumed=pack([1, 0], 1),
             tor_affinity="large-model-schema",
             leaf_states=pack([1, 5], 1),
+            service="chat",
+            blocks=pack([1, 2], 2),
         ),
         MembersSeen(
             namespace="team-a",
@@ -371,6 +403,9 @@ def _ledger() -> tuple[Message, ...]:
         nslb_version="2.0",
         shared_tor_num=1,
         strict_product_support=True,
+        super_pod_size=64,
+        reserve_nodes=3,
+        resource_levels='{"default":{"level1":{"label":"rack","reservedNode":1}}}',
     )
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
@@ -407,6 +442,19 @@ def _offers() -> tuple[Message, ...]:
         share=Share(aicore=25, hbm_mib=8_192, policy="elastic"),
         sub_health="graceExit",
         tor_affinity="normal-schema",
+        blocks=Blocks(
+            variant="rack",
+            size=4,
+            count=2,
+            soft=True,
+            rack_size=2,
+            memory=True,
+            service="chat",
+            mindie=True,
+            idlest=True,
+            near=(("app", "mindie"),),
+            levels=(2, 4),
+        ),
     )
     return (
         ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
