@@ -73,6 +73,11 @@ class TestOne:
         board = a_board("....", "x...")
         assert replace(board, torn(board, "A0 A1 A2", 3), ONE) == "open-places"
 
+    def test_no_position_gets_more_pods_than_the_whole_gang_would_have_there(self) -> None:
+        board = a_board("....", "..x.", "..x.")
+        assert replace(board, torn(board, "A0 A1 A3", 3), ONE) == "B2"
+        assert replace(board, torn(board, "A0 A1", 2, 3), ONE) == "open-places"
+
 
 class TestTwo:
     def test_a_gang_below_one_leaf_stays_there(self) -> None:
