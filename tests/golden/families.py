@@ -6,10 +6,12 @@ from typing import Final
 from tests.golden.chips import compare_node_chip, compare_sequence
 from tests.golden.choices import compare_available, compare_form_choice, compare_soft_share
 from tests.golden.harness import Compare
+from tests.golden.levels import compare_levels
 from tests.golden.partial_plans import compare_partial
 from tests.golden.switches import compare_switch, compare_trace
 
 FAMILIES: Final[Mapping[str, Compare]] = {
+    "multilevel": compare_levels,
     "node_chip": compare_node_chip,
     "node_chip_available": compare_available,
     "node_chip_handler_select": compare_form_choice,

@@ -70,6 +70,8 @@ def with_altered(line: Line, field: str) -> Line:
 
 
 ALTERED = [
+    ("multilevel", "result.ok"),
+    ("multilevel", "canonical.level1_free_taken"),
     ("node_chip", "scores"),
     ("node_chip", "chosen_chips"),
     ("node_chip", "error"),
