@@ -51,6 +51,8 @@ class JobRequest(Message, frozen=True):
     origin: str = "berth"
     """Form in which the user wrote it: berth, volcano-job, ascend-job, batch-job, pods."""
     created_at_ms: UnixMs = 0
+    near: dict[str, str] = {}
+    """Labels of pods beside which its pods prefer to be: the first term of their preferred pod affinity."""
 
 
 class JobCancel(Message, frozen=True):

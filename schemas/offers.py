@@ -35,6 +35,14 @@ class Blocks(Part, frozen=True, cache_hash=True):
     levels: tuple[int, ...] = ()
     """Levels: pods of a group at each level, the one nearest to the node first."""
 
+    @property
+    def leaves_superpod(self) -> bool:
+        """Whether traffic leaves a SuperPoD for certain. Racks decide it where a block is placed.
+
+        Source: specification, SuperPoD affinity, section 4.1 (3).
+        """
+        return self.count > 1 and not self.rack_size
+
 
 class Shape(Part, frozen=True, cache_hash=True):
     """What scoring needs of a task of a gang. Equal shapes get equal offers."""

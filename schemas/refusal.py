@@ -53,6 +53,10 @@ class NodeReason(IntEnum):
     """The node's product is not one that Berth knows."""
     HEALTH_UNKNOWN = 20
     """Nobody has said how healthy the node is, and the setting ``needs_health`` wants to know; looked at with ``NODE_FAULT``."""
+    NO_SUPERPOD = 21
+    """The node is in no SuperPoD, or for a job that needs racks in no rack; looked at with ``OTHER_RESOURCE``."""
+    NO_LEVEL = 22
+    """The node lacks labels of the levels that the job needs; looked at with ``NO_SUPERPOD``."""
 
 
 Code = Literal[
@@ -131,7 +135,8 @@ class BlockLack(Part, frozen=True):
     """What a gang with SuperPoD affinity lacks, and where."""
 
     rule: str
-    """What could not be met: few-nodes, blocks, pieces, rack, memory, service, levels or size."""
+    """What is missing: nodes (fewer candidates than pods), blocks, incomplete (a plan that broke off), size, service, affinity,
+    rack, wait, home or level."""
     need: int
     """Blocks."""
     have: int

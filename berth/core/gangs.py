@@ -1,5 +1,7 @@
 """Gangs as the queue and the round see them."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from berth.core.jobs import ValidJob, shapes_of, validate
@@ -41,6 +43,8 @@ class Gang(msgspec.Struct, gc=False):
     """Label of that name; empty where switches play no part."""
     framework: str = ""
     """Label of that name; empty without."""
+    labels: Mapping[str, str] = {}
+    """Labels of the job."""
     invalid: Refusal | None = None
     """The settings of this epoch do not allow the request."""
     fresh: bool = True
@@ -84,5 +88,6 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         form_because=valid.because if isinstance(valid, ValidJob) else "",
         tor_affinity=valid.tor_affinity if isinstance(valid, ValidJob) else "",
         framework=request.labels.get(_FRAMEWORK, ""),
+        labels=request.labels,
         invalid=invalid,
     )

@@ -5,26 +5,32 @@ none is believed that stands behind the last candidate of a shard which has more
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from berth.core.leaves import Grid, LeafTable
+from berth.core.leaves import LeafTable
 from berth.core.nodes import NodeTable
-from berth.core.scoring import Candidates
+from berth.core.scoring import Candidates, Fits
 from schemas.columns import unpack_names
 from schemas.envelope import DecodeError
 from schemas.offers import ShapeOffer
 from schemas.refusal import NodeReason
 
+Rows = npt.NDArray[np.int64]
 
-def candidates_of(table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | None = None) -> Candidates:
+
+def candidates_of(
+    table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | None = None, own: Rows | None = None
+) -> Candidates:
     """A shard's offer as rows of ``table``.
 
     Args:
         table: The nodes.
         offer: What the shard says.
         leaves: The leaf switches, for a shape with switch affinity.
+        own: Rows of the shard, domain after domain and name after name, for a shape with SuperPoD affinity.
 
     Raises:
         DecodeError: A node that the table does not know, runs that do not cover the names, or a mask that does not cover
@@ -40,6 +46,7 @@ def candidates_of(table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | No
         raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
     try:
         usable = leaves.unpack(offer.usable) if leaves is not None else None
+        fits = _fits_of(offer.usable, own, len(table)) if own is not None else None
     except ValueError as error:
         raise DecodeError(f"usable: {error}", kind="score.offer") from error
     return Candidates(
@@ -50,7 +57,49 @@ def candidates_of(table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | No
         fit=offer.fit,
         counts={count.reason: count.nodes for count in offer.counts},
         usable=usable,
+        fits=fits,
     )
+
+
+class OwnRows:
+    """Rows of a shard, by the names of domains and then of nodes: the order in which masks speak of them.
+
+    Args:
+        owns: Which domains the shard has.
+    """
+
+    def __init__(self, owns: Callable[[str], bool]) -> None:
+        self._owns = owns
+        self._revision = -1
+        self._rows: Rows = np.empty(0, np.int64)
+
+    def rows(self, table: NodeTable) -> Rows:
+        """The rows as they are now; always of the same table."""
+        if self._revision != table.layout_revision:
+            self._revision = table.layout_revision
+            rows = [
+                row for domain in sorted(table.domains) if self._owns(domain) for row in table.rows_of_domain(domain)
+            ]
+            self._rows = np.array(rows, np.int64)
+        return self._rows
+
+
+def mask_of(fits: Fits, own: Rows) -> bytes:
+    """Marks of a shard's rows, one bit each, the lowest first."""
+    return np.packbits(fits[own], bitorder="little").tobytes()
+
+
+def _fits_of(mask: bytes, own: Rows, rows: int) -> Fits:
+    """Marks of a shard's rows among ``rows``.
+
+    Raises:
+        ValueError: The mask is not as long as the rows ask.
+    """
+    if len(mask) != (len(own) + 7) // 8:
+        raise ValueError(f"mask of {len(mask)} bytes for {len(own)} nodes")
+    found = np.zeros(rows, np.bool_)
+    found[own] = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little", count=len(own)).astype(np.bool_)
+    return found
 
 
 def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) -> Candidates:
@@ -90,14 +139,15 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
         fit=sum(part.fit for part in parts),
         counts=counts,
         usable=_united([part.usable for part in parts if part.usable is not None]),
+        fits=_united([part.fits for part in parts if part.fits is not None]),
     )
 
 
-def _united(parts: Sequence[Grid]) -> Grid | None:
-    """Places that one shard or another can give: a leaf may have nodes of several."""
+def _united(parts: Sequence[Fits]) -> Fits | None:
+    """What one shard or another can give: a leaf may have nodes of several."""
     if not parts:
         return None
-    found: Grid = np.logical_or.reduce(parts)
+    found: Fits = np.logical_or.reduce(parts)
     return found
 
 

@@ -26,6 +26,8 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.SHARD_MISSING: "belong to a scorer that did not answer",
     NodeReason.UNKNOWN_PRODUCT: "are of an unknown product",
     NodeReason.HEALTH_UNKNOWN: "have nobody who says how healthy they are",
+    NodeReason.NO_SUPERPOD: "are in no SuperPoD or rack that is known",
+    NodeReason.NO_LEVEL: "lack labels of the levels that the job needs",
 }
 _SINGULAR: Final = (
     ("are ", "is "),

@@ -27,6 +27,7 @@ from schemas.refusal import NodeReason, ReasonCount
 
 Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
+Fits = npt.NDArray[np.bool_]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
@@ -57,6 +58,8 @@ class Candidates(NamedTuple):
     """Nodes by reason, those that fit left out."""
     usable: Grid | None = None
     """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
+    fits: Fits | None = None
+    """One mark a row: its node takes a pod; None for shapes without SuperPoD affinity."""
 
 
 class _Compiled(NamedTuple):
@@ -89,6 +92,7 @@ class Scorer:
         compiled = self._compile(shape)
         reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
         np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
+        self._by_place(shape, reasons)
         self._by_name(compiled, reasons)
         level = table.level[rows]
         if level.any():
@@ -151,6 +155,7 @@ class Scorer:
             fit=fit,
             counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
             usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
+            fits=reasons == _FITS if shape.blocks is not None else None,
         )
 
     def chips_for(self, shape: Shape) -> tuple[int, int]:
@@ -235,7 +240,9 @@ class Scorer:
             form = FORMS[shape.form] if shape.form else None
             rule = None
             if form is not None and shape.share is None and shape.chips:
-                rule = compile_rule(form, chips=shape.chips, distributed=shape.gang_pods > 1, settings=self.settings)
+                # Blocks talk to one another over the network; inside one SuperPoD traffic stays on its bus.
+                spreads = shape.gang_pods > 1 if shape.blocks is None else shape.blocks.leaves_superpod
+                rule = compile_rule(form, chips=shape.chips, distributed=spreads, settings=self.settings)
             label = form.node_label if form is not None else None
             compiled = self._compiled[shape] = _Compiled(shape, rule, label, asks_name(shape))
         return compiled
@@ -257,6 +264,24 @@ class Scorer:
             if not name_fits(compiled.shape, table.names[row], table.labels(row)):
                 reasons[row] = NodeReason.SELECTOR
 
+    def _by_place(self, shape: Shape, reasons: Reasons) -> None:
+        """Nodes that stand nowhere cannot take a pod of a job with SuperPoD affinity."""
+        blocks = shape.blocks
+        if blocks is None or blocks.levels:
+            return
+        table, rows = self.table, self.table.view()
+        lost = table.superpod[rows] < 0
+        if blocks.rack_size:
+            lost |= table.rack[rows] < 0
+        np.copyto(reasons, int(NodeReason.NO_SUPERPOD), where=lost & (reasons == _FITS))
+
+    def _stands(self, shape: Shape, row: int) -> bool:
+        """The same of one node."""
+        blocks = shape.blocks
+        if blocks is None or blocks.levels:
+            return True
+        return bool(self.table.superpod[row] >= 0 and (not blocks.rack_size or self.table.rack[row] >= 0))
+
     def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
         table = self.table
         if not table.present[row]:
@@ -265,6 +290,8 @@ class Scorer:
         if known is None or len(known) != len(table.classes):
             known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
         reason = known[int(table.klass[row])]
+        if not reason and not self._stands(compiled.shape, row):
+            return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)
         return reason
@@ -297,13 +324,13 @@ def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) ->
     np.copyto(reasons, int(reason), where=where & (reasons == _FITS))
 
 
-def offer_of(table: NodeTable, found: Candidates, *, leaves: LeafTable | None = None) -> ShapeOffer:
+def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> ShapeOffer:
     """What a shard says of its candidates.
 
     Args:
         table: The shard's nodes.
         found: The candidates.
-        leaves: The leaf switches, for shapes with switch affinity.
+        usable: Mask of places or nodes, for shapes with switch or SuperPoD affinity.
     """
     runs: list[tuple[int, int]] = []
     for score in found.scores:
@@ -318,7 +345,7 @@ def offer_of(table: NodeTable, found: Candidates, *, leaves: LeafTable | None = 
         total=found.total,
         fit=found.fit,
         counts=counts_of(found.counts),
-        usable=leaves.pack(found.usable) if leaves is not None and found.usable is not None else b"",
+        usable=usable,
     )
 
 

@@ -1,20 +1,25 @@
 """Offers for a round: from the shards over the bus, or from this process when there are none."""
 
+import functools
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.offers import candidates_of, merge
+from berth.core.offers import OwnRows, candidates_of, merge
 from berth.core.scoring import Candidates, Scorer
 from berth.core.state import State, shard_of
 from berth.runtime.port import Bus
 from schemas.envelope import DecodeError, decode, encode
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
+from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 
 _LOG: Final = structlog.get_logger()
 _ANSWER_SHARE: Final = 0.8
 """Part of the deadline that a shard may wait to reach the sequences."""
+
+
+def _is_of(shard: int, shards: int, domain: str) -> bool:
+    return shard_of(domain, shards) == shard
 
 
 class Offers(NamedTuple):
@@ -39,6 +44,7 @@ class Scatter:
         self._state = state
         self._shards = shards
         self._timeout_s = timeout_s
+        self._own = [OwnRows(functools.partial(_is_of, shard, shards)) for shard in range(shards)]
         self.shapes_asked = 0
         """Shapes for which offers were asked so far."""
 
@@ -102,12 +108,21 @@ class Scatter:
             if any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer):
                 return None
             return [
-                candidates_of(self._state.table, shape, leaves=self._state.leaves if ask.shape.tor_affinity else None)
-                for ask, shape in zip(request.asks, offer.shapes, strict=True)
+                self._candidates(shard, ask.shape, found) for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
             _LOG.warning("offer does not count", shard=shard, reason=str(error))
             return None
+
+    def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer) -> Candidates:
+        """What a shard can give for a shape.
+
+        Raises:
+            DecodeError: The offer does not fit what is known of nodes and leaves.
+        """
+        table = self._state.table
+        own = self._own[shard].rows(table) if shape.blocks is not None else None
+        return candidates_of(table, offer, leaves=self._state.leaves if shape.tor_affinity else None, own=own)
 
     def _contradicts(self, offer: Offer) -> bool:
         """Whether a shard makes something else of the same ledger and the same leaf switches; then it is not believed."""

@@ -5,6 +5,7 @@ from typing import Final
 
 import structlog
 
+from berth.core.offers import OwnRows, mask_of
 from berth.core.scoring import Scorer, offer_of
 from berth.core.state import State, shard_of
 from berth.runtime.clock import Clock
@@ -37,6 +38,7 @@ class Shard:
         self.feeds = Feeds(bus, clock, self.state)
         self.answered = 0
         self.late = 0
+        self._own = OwnRows(lambda _: True)  # the state of a shard has its own domains only
         self._scorer = Scorer(self.state.table, self.state.shares, self.state.fold.settings)
 
     async def start(self) -> None:
@@ -86,8 +88,14 @@ class Shard:
 
     def _offer(self, ask: Ask) -> ShapeOffer:
         """What this shard can give for a shape."""
-        leaves = self.state.leaves
-        return offer_of(self.state.table, self.scorer.candidates(ask.shape, ask.count, leaves=leaves), leaves=leaves)
+        leaves, table = self.state.leaves, self.state.table
+        found = self.scorer.candidates(ask.shape, ask.count, leaves=leaves)
+        usable = b""
+        if found.usable is not None:
+            usable = leaves.pack(found.usable)
+        elif found.fits is not None:
+            usable = mask_of(found.fits, self._own.rows(table))
+        return offer_of(table, found, usable=usable)
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:
         """What the ledger makes of the leaves. Under parity that depends on pods, which a shard does not follow."""

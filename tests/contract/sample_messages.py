@@ -70,6 +70,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "resource_levels",
         },
         Shape: {"tor_affinity", "blocks"},
+        JobRequest: {"near"},
         ShapeOffer: {"usable"},
         Offer: {"leaf_states"},
         Refusal: {"switch", "blocks"},
@@ -244,6 +245,7 @@ def _request() -> JobRequest:
         run_ms=60_000,
         origin="volcano-job",
         created_at_ms=_AT_MS,
+        near={"app": "mindie-ms"},
     )
 
 
