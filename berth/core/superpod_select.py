@@ -7,7 +7,7 @@ Source: specification, SuperPoD affinity, sections 5.1, 5.2, 6 and 13.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -222,7 +222,7 @@ def _overflows(counts: Counts, ask: Ask, rules: Rules) -> bool:
     return (most - rules.reserve) // ask.block > rules.size // ask.block
 
 
-def _walk(table: _Table, order: Rows) -> zip[tuple[int, int, int]]:
+def _walk(table: _Table, order: Rows) -> Iterator[tuple[int, int, int]]:
     return zip(table.pods[order].tolist(), table.column[order].tolist(), table.remainder[order].tolist(), strict=True)
 
 
