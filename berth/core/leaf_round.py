@@ -60,15 +60,19 @@ class LeafRound:
             self._placed.clear()
         return self._book or self._before
 
-    def usable(self, shape: Shape, offered: Grid, log: Sequence[int], state_of: Callable[[int], RowState]) -> Grid:
+    def usable(
+        self, shape: Shape, offered: Grid | None, log: Sequence[int], state_of: Callable[[int], RowState]
+    ) -> Grid:
         """Places that can take a pod of a shape now.
 
         Args:
             shape: What is asked.
-            offered: Places that could before the round.
+            offered: Places that could before the round; None when nobody answered.
             log: Rows that the round has touched so far, in its order.
             state_of: State in which it left a row.
         """
+        if offered is None:
+            return np.zeros_like(self.leaves.listed)
         grid, seen = self._grids.get(shape) or (offered.copy(), 0)
         if seen < len(log):
             flat = grid.reshape(-1)

@@ -7,7 +7,7 @@ affinity go where one plan for all of them says.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -122,18 +122,17 @@ class Chooser:
         if isinstance(found, Refusal):
             return self._refuse(gang, _index_by_leaf(gang), found)
         by_leaf = iter(self._leaves.rows(found) if found is not None else ())
-        names: list[str] = []
-        chips: list[tuple[int, ...]] = []
+        names: list[str] = [""] * gang.pods
+        chips: list[tuple[int, ...]] = [()] * gang.pods
         undo: dict[int, RowState] = {}
-        for index, (shape, pods) in enumerate(gang.klass):
-            for _ in range(pods):
-                row = next(by_leaf) if shape.tor_affinity else self._best(shape, undo)
-                if row is None:
-                    placed = len(names)
-                    self._roll_back(undo)
-                    return self._refuse(gang, index, self._refusal(gang, index, placed, missing))
-                names.append(self._scorer.table.names[row])
-                chips.append(self._put(row, shape, undo))
+        for placed, (index, rank) in enumerate(_seats(gang)):
+            shape = gang.klass[index][0]
+            row = next(by_leaf) if shape.tor_affinity else self._best(shape, undo)
+            if row is None:
+                self._roll_back(undo)
+                return self._refuse(gang, index, self._refusal(gang, index, placed, missing))
+            names[rank] = self._scorer.table.names[row]
+            chips[rank] = self._put(row, shape, undo)
         share = next((shape.share for shape, _ in gang.klass if shape.share is not None), None)
         if share is not None:  # now the gang's own pods count as others' do
             for row in undo:
@@ -152,13 +151,12 @@ class Chooser:
     def _plan(self, gang: Gang, missing: Sequence[int]) -> Plan | Refusal:
         """Where the pods with chips of a gang with switch affinity go, all at once."""
         index = _index_by_leaf(gang)
-        grids = [
-            self._leaves.usable(shape, offered, self._log, self._rows.__getitem__)
-            for shape in dict.fromkeys(shape for shape, _ in gang.klass if shape.tor_affinity)
-            if (offered := self._views[shape].found.usable) is not None
-        ]
-        if not len(self._leaves.leaves) or not grids:
+        if not len(self._leaves.leaves):
             return msgspec.structs.replace(self._refusal(gang, index, 0, missing), code="no-topology")
+        grids = [
+            self._leaves.usable(shape, self._views[shape].found.usable, self._log, self._rows.__getitem__)
+            for shape in dict.fromkeys(shape for shape, _ in gang.klass if shape.tor_affinity)
+        ]
         found = self._leaves.plan(gang, np.logical_and.reduce(grids))
         if isinstance(found, Plan):
             return found
@@ -274,6 +272,19 @@ class Chooser:
             expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes"
             " that it may use",
         )
+
+
+def _seats(gang: Gang) -> Iterator[tuple[int, int]]:
+    """Pods as (task, rank), in the order in which they get their nodes.
+
+    Those whose nodes follow from one plan come first: the others must leave them their cpu and memory.
+    """
+    for by_leaf in (True, False) if gang.tor_affinity else (False,):
+        start = 0
+        for index, (shape, pods) in enumerate(gang.klass):
+            if bool(shape.tor_affinity) == by_leaf:
+                yield from ((index, rank) for rank in range(start, start + pods))
+            start += pods
 
 
 def _index_by_leaf(gang: Gang) -> int:

@@ -196,6 +196,42 @@ async def test_other_tasks_without_chips_go_anywhere_and_have_no_leaf() -> None:
     await cell.close()
 
 
+async def test_other_tasks_without_chips_leave_their_cpu_to_the_pods_placed_by_leaf() -> None:
+    cell = await a_cell(leaves=1, product="module910a3x16")
+    tasks = [Task("scheduler", 1, 0, cpu_milli=150_000), Task("worker", 3, 16, cpu_milli=100_000)]
+    await cell.submit(by_leaf("j", 3, tasks=tasks, product="module910a3x16"))
+    await cell.turns(2)
+    assert (await placement(cell, "j")).names() == ["n03", "n00", "n01", "n02"]
+    assert (await placement(cell, "j")).chips_by_rank()[0] == ()
+    table = cell.dispatcher.state.table
+    assert min(table.cpu_free[table.view()]) >= 0
+    await cell.close()
+
+
+async def test_a_job_whose_other_tasks_find_no_room_leaves_nothing_behind() -> None:
+    cell = await a_cell(leaves=1, product="module910a3x16")
+    tasks = [Task("scheduler", 2, 0, cpu_milli=150_000), Task("worker", 3, 16, cpu_milli=100_000)]
+    await cell.submit(
+        by_leaf("big", 3, tasks=tasks, product="module910a3x16"),
+        by_leaf("next", 3, tasks=tasks[1:], product="module910a3x16"),
+    )
+    await cell.turns(2)
+    found = await refusal(cell, "big")
+    assert (found.code, found.task, found.pods_have, found.pods_need) == ("no-room", "scheduler", 4, 5)
+    assert (await placement(cell, "next")).names() == ["n00", "n01", "n02"]
+    await cell.close()
+
+
+async def test_where_no_shard_answers_the_leaves_are_known_all_the_same() -> None:
+    cell = await a_cell(shards=1)
+    cell.shards[0].state.facts_seq = cell.shards[0].state.nodes_seq = 1 << 40  # too far ahead to answer
+    await cell.submit(by_leaf("j", 2))
+    await cell.turns(2)
+    found = await refusal(cell, "j")
+    assert (found.code, found.missing_shards) == ("no-leaf", [0])
+    await cell.close()
+
+
 async def test_tasks_that_differ_get_nodes_that_take_each_of_them() -> None:
     cell = await a_cell()
     tasks = [Task("master", 1, 8, cpu_milli=100_000), Task("worker", 2, 8)]
