@@ -78,8 +78,12 @@ class _Count(IntEnum):
     UNHEALTHY = 5
 
 
-_Parts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+_Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 """Leaves of a job, ascending, and what it adds to the counts of each: (counts, leaves)."""
+_Parts = int | _Columns
+"""Most jobs are below one leaf and say nothing of its state: the leaf where such a job is one that is not common; -1 for a
+job that adds to no count."""
+_NOTHING: Final = -1
 
 
 class LeafBook:
@@ -107,25 +111,37 @@ class LeafBook:
 
     def put(self, key: tuple[str, int], job: LeafJob) -> None:
         """Note a job, or what became of it."""
-        before = self._jobs.get(key)
-        if before is not None and before[0] == job:
+        known = self._jobs.get(key)
+        if known is not None and known[0] == job:
             return
-        self.drop(key)
         parts = self._parts(job)
-        if len(parts[0]):
-            self._counts[:, parts[0]] += parts[1]
+        self._exchange(_NOTHING if known is None else known[1], parts)
         self._jobs[key] = (job, parts)
 
     def drop(self, key: tuple[str, int]) -> None:
         """Forget a job."""
         known = self._jobs.pop(key, None)
-        if known is None:
+        if known is not None:
+            self._exchange(known[1], _NOTHING)
+
+    def _exchange(self, old: _Parts, new: _Parts) -> None:
+        """Count ``new`` in place of ``old``."""
+        if isinstance(old, int) and isinstance(new, int):
+            if old >= 0:
+                self._counts[_Count.NOT_NORMAL, old] -= 1
+            if new >= 0:
+                self._counts[_Count.NOT_NORMAL, new] += 1
+            self.eased = self.eased or (old >= 0 and not self._counts[_Count.NOT_NORMAL, old])
             return
-        leaves, amounts = known[1]
-        if len(leaves):
-            before = self._bits(self._counts[:, leaves])
-            self._counts[:, leaves] -= amounts
-            self.eased = self.eased or bool((before != self._bits(self._counts[:, leaves])).any())
+        (lost, less), (won, more) = _columns(old), _columns(new)
+        leaves = np.union1d(lost, won)
+        before = self._bits(self._counts[:, leaves])
+        self._counts[:, lost] -= less
+        self._counts[:, won] += more
+        after = self._bits(self._counts[:, leaves])
+        # What is taken from a state opens a leaf, and so does becoming unhealthy: common jobs then heed less.
+        opened = (before & ~after) | (after & ~before & UNHEALTHY)
+        self.eased = self.eased or bool(opened.any())
 
     def job(self, key: tuple[str, int]) -> LeafJob | None:
         """What is noted of a job."""
@@ -149,21 +165,22 @@ class LeafBook:
         if known is None:
             return self._bits(self._counts)
         counts = self._counts.copy()
-        leaves, amounts = known[1]
+        leaves, amounts = _columns(known[1])
         rows = slice(_Count.CROSS, _Count.LARGE_CROSS + 1)
         counts[rows, leaves] -= amounts[rows]
         return self._bits(counts)
 
     def _parts(self, job: LeafJob) -> _Parts:
         """What a job adds to the counts."""
-        nothing = np.empty(0, np.int64), np.empty((len(_Count), 0), np.int32)
         if not len(self.table) or not (job.has_chips or self.parity):
-            return nothing
+            return _NOTHING
         leaf_of = self.table.leaf_of
+        if len(job.nodes) == 1 and not job.states:
+            return leaf_of(job.nodes[0]) if job.tor_affinity != NORMAL else _NOTHING
         above = [leaf_of(node) for node in job.nodes]
         found = sorted(set(above) - {-1})
         if not found:
-            return nothing
+            return _NOTHING
         leaves = np.array(found, np.int64)
         amounts = np.zeros((len(_Count), len(found)), np.int32)
         if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.stage == Stage.RUNNING):
@@ -196,3 +213,12 @@ class LeafBook:
         )
         found: Bits = bits.astype(np.uint8)
         return found
+
+
+def _columns(parts: _Parts) -> _Columns:
+    if not isinstance(parts, int):
+        return parts
+    leaves = np.array([parts] if parts >= 0 else [], np.int64)
+    amounts = np.zeros((len(_Count), len(leaves)), np.int32)
+    amounts[_Count.NOT_NORMAL] = 1
+    return leaves, amounts

@@ -114,6 +114,48 @@ def test_only_what_opens_a_leaf_eases_it() -> None:
     assert book.eased
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "is_eased"),
+    [
+        (LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 2])), LeafJob(NORMAL, 1, ["n01"], bytes([1]), is_part=True), True),
+        (LeafJob(LARGE, 4, ["n00", "n11"], bytes([1, 1])), LeafJob(NORMAL, 1, ["n01"], bytes([5]), is_part=True), True),
+        (LeafJob("", 1, ["n00"]), LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 1])), False),
+        (LeafJob(NORMAL, 2, ["n00", "n10"]), LeafJob("", 1, ["n02"]), False),
+    ],
+    ids=[
+        "exclusive becomes shared",
+        "healthy becomes unhealthy",
+        "free becomes exclusive and shared",
+        "not common any more",
+    ],
+)
+def test_a_job_that_comes_opens_a_leaf_when_its_word_on_the_state_does(
+    first: LeafJob, then: LeafJob, *, is_eased: bool
+) -> None:
+    book = a_book(first)
+    assert not book.eased
+    book.put(("then", 1), then)
+    assert book.eased == is_eased
+
+
+def test_what_becomes_of_a_job_eases_a_leaf_only_when_its_state_does() -> None:
+    book = a_book(LeafJob(LARGE, 6, ["n00", "n01", "n11"], bytes([2, 2, 2])))
+    book.put(("job0", 1), LeafJob(LARGE, 6, ["n00", "n11"], bytes([2, 2])))
+    assert not book.eased  # a rank has ended, and both leaves are as they were
+    book.put(("job0", 1), LeafJob(LARGE, 6, ["n00"], bytes([2])))
+    assert book.eased
+
+
+def test_a_job_of_one_pod_eases_its_leaf_when_it_was_the_last_that_is_not_common() -> None:
+    book = a_book(LeafJob("", 1, ["n00"]), LeafJob(LARGE, 1, ["n01"]), LeafJob(NORMAL, 1, ["n02"]))
+    book.drop(("job2", 1))
+    book.put(("job0", 1), LeafJob(NORMAL, 1, ["n00"]))
+    assert (book.eased, book.bits()[0]) == (False, NOT_NORMAL)
+    assert book.bits(without=("job1", 1))[0] == 0
+    book.drop(("job1", 1))
+    assert (book.eased, book.bits()[0]) == (True, 0)
+
+
 def test_a_copy_goes_its_own_way() -> None:
     book = a_book(LeafJob(LARGE, 4, ["n00", "n11"]))
     copy = book.copy()
