@@ -24,6 +24,7 @@ RUNS: Final = (("parity", PARITY), ("default", DEFAULTS))
 _PLAN: Final = frozenset({"ok", "error", "chosen_nodes", "pod_annotations", "switch_after"})
 _EVENT: Final = frozenset(f"event {field}" for field in _PLAN)
 _REPLACEMENT: Final = frozenset({"ok", "error", "rejected", "chosen_nodes"})
+_BLOCKS: Final = frozenset({"ok", "by_phys", "by_vid"})
 
 DECISIONS: Final[Mapping[str, frozenset[str]]] = {
     "strict_job_shape": frozenset({"error"}),
@@ -36,14 +37,20 @@ DECISIONS: Final[Mapping[str, frozenset[str]]] = {
     "slice-of-lost-pod": _REPLACEMENT,
     "deterministic-scores": frozenset({"chosen_nodes"}),
     "survivors-leaf": _REPLACEMENT,
+    "D-1": _BLOCKS,
+    "D-3": _BLOCKS,
+    "D-4": _BLOCKS,
+    "D-5": _BLOCKS,
+    "D-6": _BLOCKS,
 }
 """Documented decisions, and the compared fields that each may change."""
 
-OUTCOME: Final = "error"
-"""Field that says what became of the whole line."""
+OUTCOME: Final = frozenset({"error", "ok"})
+"""Fields that say what became of the whole line."""
 
-LUCK: Final = frozenset({"unstable", "unsampled-order"})
-"""Names under which whole lines are left out: what the reference answers follows from the order of its hash maps."""
+LUCK: Final = frozenset({"unstable", "unsampled-order", "tie", "D-1"})
+"""Names under which whole lines are left out: what the reference answers follows from the order of its hash maps, or it
+crashes (D-1)."""
 
 DEFECTS: Final = frozenset({"a3-early-stop", "not-built"}) | LUCK
 """Names under which part of a line is left out in both runs: what the specification says not to copy, is
@@ -151,7 +158,7 @@ def judge(compare: Compare, line: Line, settings: Settings) -> Judged:
             skipped.append(name)
             pardoned |= changed
             rest = tuple((field, words) for field, words in rest if field not in fields)
-    return Judged(rest, tuple(skipped), is_compared=bool(rest) or OUTCOME not in pardoned)
+    return Judged(rest, tuple(skipped), is_compared=bool(rest) or OUTCOME.isdisjoint(pardoned))
 
 
 def run_file(path: Path, compare: Compare, *, run: str, settings: Settings) -> Tally:
