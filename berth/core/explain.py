@@ -306,36 +306,39 @@ def _reasons(board: _Board, gang: Gang) -> dict[Shape, Reasons]:
 
 
 def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
-    """Each rank's choice, in the order in which the round made them, and whether all of them fit."""
+    """Each rank's choice, and whether all of them fit.
+
+    They are made in the order of the round: first the ranks that a plan of leaves gave their nodes, then the others.
+    """
     standings = {shape: _Standing(board, shape) for shape, _ in gang.klass}
     before: dict[int, RowState] = {}
     choices: list[Choice] = []
     do_fit = True
-    pods = zip(pods_of(placement), _leaves_of(placement), strict=True)
-    for (shape, count), task in zip(gang.klass, gang.tasks, strict=True):
+    pods, leaves = pods_of(placement), _leaves_of(placement)
+    tasks = [index for index, (_, count) in enumerate(gang.klass) for _ in range(count)]
+    for rank in sorted(range(len(tasks)), key=lambda rank: not leaves[rank]):
+        pod, shape = pods[rank], gang.klass[tasks[rank]][0]
         standing = standings[shape]
-        for _ in range(count):
-            pod, leaf = next(pods)
-            row = board.table.row(pod.node)
-            do_fit = do_fit and standing.reasons[row] == _FITS
-            choices.append(
-                Choice(
-                    rank=len(choices),
-                    task=task,
-                    node=pod.node,
-                    chips=list(pod.chips),
-                    score=int(standing.scores[row]),
-                    free=board.usable(shape, row).bit_count(),
-                    affinity=board.affinity(shape, row),
-                    runner_up=_rival(board, standing, row) if not leaf else None,
-                    leaf=leaf,
-                )
+        row = board.table.row(pod.node)
+        do_fit = do_fit and standing.reasons[row] == _FITS
+        choices.append(
+            Choice(
+                rank=rank,
+                task=gang.tasks[tasks[rank]],
+                node=pod.node,
+                chips=list(pod.chips),
+                score=int(standing.scores[row]),
+                free=board.usable(shape, row).bit_count(),
+                affinity=board.affinity(shape, row),
+                runner_up=None if leaves[rank] else _rival(board, standing, row),
+                leaf=leaves[rank],
             )
-            before.setdefault(row, board.at(row))
-            board.take(pod, placement.share)
-            for other in standings.values():
-                other.refresh(row, before[row])
-    return choices, bool(do_fit)
+        )
+        before.setdefault(row, board.at(row))
+        board.take(pod, placement.share)
+        for other in standings.values():
+            other.refresh(row, before[row])
+    return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 
 def _leaves_of(placement: Placement) -> list[str]:

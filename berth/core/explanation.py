@@ -256,7 +256,8 @@ def _choice_words(rank: int, told: Explanation) -> str:
             words += "equal score, and its name comes later"
         case "better":
             words += _better_words(told.basis)
-    is_next = rank + 1 < len(told.choices) and told.choices[rank + 1].node == rival.node
+    after = told.choices[rank + 1] if rank + 1 < len(told.choices) else None
+    is_next = after is not None and after.node == rival.node and not after.leaf
     return f"{words}; rank {rank + 1} takes it." if is_next else f"{words}."
 
 

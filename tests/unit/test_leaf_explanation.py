@@ -10,8 +10,8 @@ from schemas.columns import pack
 from schemas.facts import NodeHealth
 from schemas.intake import Task
 from schemas.nodes import NodeCondition
-from tests.support.cells import a_job
-from tests.unit.test_dispatcher_switches import NORMAL, a_cell, a_topology, by_leaf
+from tests.support.cells import Cell, a_job, a_node
+from tests.unit.test_dispatcher_switches import NORMAL, a_cell, a_topology, by_leaf, say
 from tests.unit.test_explain import on, told
 
 
@@ -112,6 +112,29 @@ async def test_logical_switches_are_told_with_the_ranks_of_each_leaf() -> None:
         " different positions, so that their traffic does not meet on a link from the spine.",
         "It is below leaf0 (ranks 0-3), leaf1 (ranks 4,5).",
     ]
+    await cell.close()
+
+
+async def test_pods_without_chips_are_told_after_those_of_the_plan_whatever_their_rank() -> None:
+    cell = await Cell().open()
+    places = [(leaf, place) for leaf in range(2) for place in range(4)]
+    await cell.nodes(
+        [
+            a_node(f"n{leaf}{place}", "module910a3x16", leaf=f"leaf{leaf}", position=place, cpu_milli=10_000)
+            for leaf, place in places
+        ]
+    )
+    await say(cell, a_topology(2))
+    tasks = [Task("scheduler", 1, 0, cpu_milli=4_000), Task("worker", 4, 16, cpu_milli=8_000)]
+    await cell.submit(by_leaf("job", 5, tasks=tasks, product="module910a3x16"))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert [(choice.rank, choice.node) for choice in found.choices] == list(
+        enumerate(["n10", "n00", "n01", "n02", "n03"])
+    )
+    rival = found.choices[0].runner_up
+    assert rival is not None
+    assert (rival.node, rival.lost_by, found.is_confirmed) == ("n11", "name", True)
     await cell.close()
 
 
