@@ -8,6 +8,7 @@ from tests.golden.choices import compare_available, compare_form_choice, compare
 from tests.golden.harness import Compare
 from tests.golden.levels import compare_levels
 from tests.golden.partial_plans import compare_partial
+from tests.golden.racks import compare_rack
 from tests.golden.superpods import compare_superpod, compare_validate
 from tests.golden.switches import compare_switch, compare_trace
 
@@ -19,6 +20,7 @@ FAMILIES: Final[Mapping[str, Compare]] = {
     "node_chip_sequences": compare_sequence,
     "node_chip_softshare": compare_soft_share,
     "superpod": compare_superpod,
+    "superpod_rack": compare_rack,
     "superpod_validate": compare_validate,
     "switch": compare_switch,
     "switch_partial": compare_partial,

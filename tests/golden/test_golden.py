@@ -87,6 +87,8 @@ ALTERED = [
     ("superpod", "result.ok"),
     ("superpod", "canonical.by_phys"),
     ("superpod", "canonical.by_vid"),
+    ("superpod_rack", "result.ok"),
+    ("superpod_rack", "canonical.by_rack"),
     ("superpod_validate", "result.pass"),
     ("superpod_validate", "result.reason"),
     ("switch", "result.ok"),
