@@ -9,6 +9,7 @@ from tests.golden.harness import Compare
 from tests.golden.levels import compare_levels
 from tests.golden.partial_plans import compare_partial
 from tests.golden.racks import compare_rack
+from tests.golden.superpod_moves import compare_infer, compare_resched
 from tests.golden.superpods import compare_superpod, compare_validate
 from tests.golden.switches import compare_switch, compare_trace
 
@@ -21,6 +22,8 @@ FAMILIES: Final[Mapping[str, Compare]] = {
     "node_chip_softshare": compare_soft_share,
     "superpod": compare_superpod,
     "superpod_rack": compare_rack,
+    "superpod_infer": compare_infer,
+    "superpod_resched": compare_resched,
     "superpod_validate": compare_validate,
     "switch": compare_switch,
     "switch_partial": compare_partial,

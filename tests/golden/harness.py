@@ -42,6 +42,8 @@ DECISIONS: Final[Mapping[str, frozenset[str]]] = {
     "D-4": _BLOCKS,
     "D-5": _BLOCKS,
     "D-6": _BLOCKS,
+    "D-8": _BLOCKS,
+    "D-10": _BLOCKS,
 }
 """Documented decisions, and the compared fields that each may change."""
 

@@ -1,0 +1,148 @@
+"""Families ``superpod_infer`` and ``superpod_resched``: blocks of inference, and blocks after a fault."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from berth.core.superpod_held import Setback, Stay, Word, is_pod_level, restored
+from berth.core.superpod_infer import (
+    IDLEST,
+    SERVICE_LABEL,
+    SP_FIT,
+    Taste,
+    inference_of,
+    mindie_grants,
+    plan_mindie,
+    plan_service,
+)
+from berth.core.superpod_jobs import SOFT
+from berth.core.superpod_resched import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
+from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Want, Yard
+from berth.core.superpods import drawn
+from schemas.ledger import Settings
+from tests.golden.harness import Answer, Line
+from tests.golden.superpods import VARIANTS, differences_of, yard_of_line
+
+ON: Final = "on"
+
+
+class Scene(NamedTuple):
+    """SuperPoDs of a line, what its gang asks, and what its plan must heed."""
+
+    yard: Yard
+    want: Want
+    rules: Rules
+
+
+def scene_of(line: Line, settings: Settings) -> Scene:
+    """A line as production sees it."""
+    variant, _ = VARIANTS[line["policy"]]
+    return Scene(
+        yard_of_line(line),
+        Want(variant, line["sp_block"], line["tasks"], soft=line["affinity"] == SOFT),
+        Rules(line["reserve"], line["super_pod_size"], settings.reference_parity),
+    )
+
+
+def compare_infer(line: Line, settings: Settings) -> Answer:
+    """One arriving gang of inference."""
+    scene = scene_of(line, settings)
+    job = line["infer"]
+    labels = dict.fromkeys(job.get("mindie_labels", ()), "x") | {SERVICE_LABEL: job.get(SERVICE_LABEL, "")}
+    taste = Taste(idlest=job.get(SP_FIT) == IDLEST)
+    is_mindie = inference_of(labels, scene.want.variant) == "mindie"
+    found: BlockPlan | NoBlocks
+    if is_mindie:
+        found = plan_mindie(scene.yard, scene.want, scene.rules, taste)
+    else:
+        found = plan_service(scene.yard, scene.want, [str(name) for name in job["super_pods_already_hosting_service"]])
+    differences = differences_of(line, scene.yard, found)
+    if line["result"]["ok"] and not line["stable"]:
+        return Answer(differences, skipped=("unstable",))
+    if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, taste):
+        return Answer(skipped=("tie",))
+    return Answer(differences)
+
+
+def is_tie(line: Line, scene: Scene, taste: Taste) -> bool:
+    """The reference's own order of SuperPoDs is one that the rule allows, so that only the luck of its heap differs.
+
+    Block by block: were the SuperPoD that the reference took the first one, production would take it too; and the plan made
+    of these blocks is the expected one.
+    """
+    used = line["result"].get("super_pods_used", {})
+    left = scene.yard.counts.copy()
+    one = scene.want._replace(replicas=scene.want.block)
+    grants: list[Grant] = []
+    for vid in range(scene.want.blocks):
+        if str(vid) not in used:
+            return False
+        taken = scene.yard.ids.index(str(used[str(vid)]["physical"]))
+        order = [taken, *(pod for pod in range(len(left)) if pod != taken)]
+        found = mindie_grants([scene.yard.ids[pod] for pod in order], left[order], one, scene.rules, taste)
+        if isinstance(found, NoBlocks) or found[0].pod != 0:
+            return False
+        grants.append(found[0]._replace(vid=vid, pod=taken))
+        left[taken] -= one.block
+    return not differences_of(line, scene.yard, drawn(scene.yard, grants, scene.want.replicas))
+
+
+def compare_resched(line: Line, settings: Settings) -> Answer:
+    """One gang after a fault."""
+    scene = scene_of(line, settings)
+    setback = setback_of(line, scene)
+    found = plan_again(scene.yard, scene.want, scene.rules, setback)
+    differences = differences_of(line, scene.yard, by_id(found))
+    active = () if scene.rules.parity else decisions_after(scene.yard, scene.want, scene.rules, setback)
+    return Answer(differences, active=active)
+
+
+def by_id(found: BlockPlan | NoBlocks | Stuck) -> BlockPlan | NoBlocks:
+    """What a plan gives to each id: a reference plan may give to one id twice, which counts where its first node is."""
+    if not isinstance(found, BlockPlan):
+        return found.lack if isinstance(found, Stuck) else found
+    grants: dict[int, Grant] = {}
+    for grant in found.grants:
+        before = grants.get(grant.vid)
+        grants[grant.vid] = grant if before is None else before._replace(nodes=before.nodes + grant.nodes)
+    return found._replace(grants=tuple(grants.values()))
+
+
+def setback_of(line: Line, scene: Scene) -> Setback:
+    """What became of the gang of a line."""
+    job = line["reschedule"]
+    rows = rows_of(line)
+    home = {node: str(superpod["id"]) for superpod in line["super_pods"] for node in superpod["nodes"]}
+    vids = {node: int(vid) for vid, nodes in job["prior"].items() for node in nodes}
+    first = {int(vid): nodes[0] for vid, nodes in job["prior"].items()}
+    all_return = job["scheduling_tasks"] == line["tasks"]
+
+    def word(task: Mapping[str, Any]) -> Word:
+        node = task["node"]
+        stay = Stay.LOST if task["is_fault"] else Stay.RETURNS if all_return else Stay.RUNS
+        return Word(task["rank"], vids[node], home[first[vids[node]]], rows[node], stay)
+
+    return Setback(
+        restored([word(task) for task in job["fault_tasks"]], scene.want, parity=scene.rules.parity),
+        is_pod_level(
+            scene.want.variant,
+            job["scheduling_tasks"],
+            line["tasks"],
+            is_rescheduling=job["pod_rescheduling_label"] == ON,
+            is_recovering=False,
+            sessions=0,
+        ),
+        worn=frozenset(rows[node] for node in job["fault_nodes"]),
+        waited_ms=RELEASE_WAIT_MS if job["wait_over_10s"] else 0,
+    )
+
+
+def rows_of(line: Line) -> dict[str, int]:
+    """Rows of nodes: candidates as the yard has them, the others behind."""
+    candidates: list[str] = []
+    others: list[str] = []
+    for superpod in line["super_pods"]:
+        free = {*superpod["free_nodes"]}
+        free |= {node for node, chips in superpod.get("partial", {}).items() if chips >= line["chips_per_pod"]}
+        for node in superpod["nodes"]:
+            (candidates if node in free else others).append(node)
+    return {node: row for row, node in enumerate([*candidates, *others])}
