@@ -8,18 +8,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from berth.core import superpod_select
+from berth.core.errors import InvariantError
 from berth.core.superpod_select import Ask
 from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rows, Rules, Want, Yard, closest
 
 
 def plan_blocks(yard: Yard, want: Want, rules: Rules) -> BlockPlan | NoBlocks:
-    """Where each rank of a gang goes of which no pod has a node yet.
+    """Where each rank of a gang without racks goes of which no pod has a node yet.
 
     Args:
         yard: SuperPoDs with the candidates of the gang.
         want: What it asks; ``replicas`` is a multiple of ``block``.
         rules: Reserve, size and parity.
+
+    Raises:
+        InvariantError: The gang asks for racks, which :mod:`berth.core.superpod_rack` plans.
     """
+    if want.variant == "rack":
+        raise InvariantError("racks are no matter of the three queues", subject=f"a gang of {want.replicas}")
     ground = candidates(yard, want)
     counts = ground.counts
     if len(ground.rows) < want.replicas:
