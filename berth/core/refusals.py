@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.core.leaf_words import UNKNOWN, lack_words
+from berth.core import block_words, leaf_words
 from schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
@@ -56,10 +56,9 @@ def sentence(refusal: Refusal) -> str:
     """The refusal in one sentence."""
     if refusal.code == "no-room":
         return _no_room(refusal)
-    if refusal.code == "no-topology":
-        return f"{UNKNOWN}{_unfit(refusal)}"
-    if refusal.code in _BY_LEAF and refusal.switch is not None:
-        return f"{lack_words(refusal.switch)}{_unfit(refusal)}"
+    planned = _no_plan(refusal)
+    if planned:
+        return f"{planned}{_unfit(refusal)}"
     if refusal.code == "larger-than-cluster":
         return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
     if refusal.code == "bind-failed":
@@ -85,6 +84,17 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
     return words
 
 
+def _no_plan(refusal: Refusal) -> str:
+    """What is missing for the plan of a whole gang; empty for a gang without."""
+    if refusal.code == "no-topology":
+        return leaf_words.UNKNOWN
+    if refusal.code in _BY_LEAF and refusal.switch is not None:
+        return leaf_words.lack_words(refusal.switch)
+    if refusal.code == "no-blocks" and refusal.blocks is not None:
+        return block_words.lack_words(refusal.blocks)
+    return ""
+
+
 def _no_room(refusal: Refusal) -> str:
     if not refusal.nodes_total:
         return "no node is known yet"
@@ -96,7 +106,7 @@ def _no_room(refusal: Refusal) -> str:
 
 
 def _unfit(refusal: Refusal) -> str:
-    """Why nodes do not fit, behind what is missing below leaf switches; empty when all fit."""
+    """Why nodes do not fit, behind what is missing below leaf switches or in SuperPoDs; empty when all fit."""
     if not refusal.nodes_total:
         return "; no node is known yet"
     return "" if refusal.nodes_fit == refusal.nodes_total else f"; {_fitting(refusal)}{_counts(refusal)}"

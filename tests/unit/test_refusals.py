@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.refusals import reason_words, sentence
-from schemas.refusal import Code, NodeReason, ReasonCount, Refusal, SwitchLack
+from schemas.refusal import BlockLack, Code, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 
 R = NodeReason
 
@@ -67,6 +67,8 @@ def test_a_cell_without_nodes_says_so() -> None:
         (R.QUOTA, "has no chip with room for the quota", "have no chip with room for the quota"),
         (R.SHARD_MISSING, "belongs to a scorer that did not answer", "belong to a scorer that did not answer"),
         (R.UNKNOWN_PRODUCT, "is of an unknown product", "are of an unknown product"),
+        (R.NO_SUPERPOD, "is in no SuperPoD or rack that is known", "are in no SuperPoD or rack that is known"),
+        (R.NO_LEVEL, "lacks labels of the levels that the job needs", "lack labels of the levels that the job needs"),
     ],
 )
 def test_every_reason_has_words_for_one_node_and_for_many(reason: NodeReason, one: str, many: str) -> None:
@@ -238,3 +240,95 @@ def test_a_job_outside_what_its_policy_supports_is_told_the_setting() -> None:
         " not for MindSpore",
     )
     assert sentence(refusal).endswith("switch affinity 2.0 is meant for PyTorch, not for MindSpore")
+
+
+def without_blocks(lack: BlockLack, *, fit: int = 64, counts: dict[int, int] | None = None) -> str:
+    found = [ReasonCount(reason, nodes) for reason, nodes in (counts or {}).items()]
+    total = fit + sum(count.nodes for count in found)
+    return sentence(Refusal("no-blocks", nodes_total=total, nodes_fit=fit, counts=found, chips=16, blocks=lack))
+
+
+THREE = NearGroup("3", 15, 1)
+
+
+@pytest.mark.parametrize(
+    ("lack", "words"),
+    [
+        (
+            BlockLack("blocks", 4, 3, 8, 32, 38, [NearGroup("3", 16, 2), NearGroup("4", 15, 1), NearGroup("5", 7, 0)]),
+            "needs 4 logical SuperPoDs of 8 nodes; 3 can be placed: SuperPoD 3 has 16 usable nodes (2 blocks), SuperPoD 4 has 15"
+            " (1 block), SuperPoD 5 has 7",
+        ),
+        (
+            BlockLack("blocks", 1, 0, 8, 8, 1, [NearGroup("east", 1, 0)]),
+            "needs 1 logical SuperPoD of 8 nodes; none can be placed: SuperPoD east has 1 usable node",
+        ),
+        (
+            BlockLack("blocks", 9, 7, 1, 9, 7, [NearGroup("0", 1, 1), NearGroup("1", 1, 1), NearGroup("2", 1, 1)]),
+            "needs 9 logical SuperPoDs of 1 node; 7 can be placed, among others: SuperPoD 0 has 1 usable node (1 block),"
+            " SuperPoD 1 has 1 (1 block), SuperPoD 2 has 1 (1 block)",
+        ),
+        (
+            BlockLack("blocks", 2, 0, 8, 16, 15, [THREE]),  # in racks, nodes beside one another make no block
+            "needs 2 logical SuperPoDs of 8 nodes; none can be placed: SuperPoD 3 has 15 usable nodes",
+        ),
+        (BlockLack("nodes", 4, 3, 8, 32, 30, [THREE]), "needs 32 nodes, and 30 fit"),
+        (BlockLack("nodes", 2, 0, 1, 2, 1), "needs 2 nodes, and 1 fits"),
+        (BlockLack("nodes", 1, 0, 1, 1, 0), "needs 1 node, and none fits"),
+        (
+            BlockLack("incomplete", 2, 1, 8, 16, 14, []),
+            "needs 16 nodes in logical SuperPoDs of 8; the SuperPoDs give 14",
+        ),
+        (
+            BlockLack("size", 1, 6, 8, 8, 50, [NearGroup("7", 50, 6)]),
+            "a SuperPoD has more usable nodes than super_pod_size says: SuperPoD 7 has 50 usable nodes (6 blocks)",
+        ),
+        (BlockLack("size", 1, 6, 8), "a SuperPoD has more usable nodes than super_pod_size says"),
+        (
+            BlockLack("service", 2, 1, 8, 16, 15, [THREE]),
+            "needs 2 logical SuperPoDs of 8 nodes for its inference service; 1 can be placed: SuperPoD 3 has 15 usable nodes"
+            " (1 block)",
+        ),
+        (
+            BlockLack("affinity", 2, 1, 8, 16, 15, [THREE]),
+            "needs 2 logical SuperPoDs of 8 nodes near the pods that it prefers; 1 can be placed: SuperPoD 3 has 15 usable"
+            " nodes (1 block)",
+        ),
+        (
+            BlockLack("rack", 1, 1, 8, 8, 15, [THREE]),
+            "needs 8 nodes of one rack; no rack has as many usable ones: SuperPoD 3 has 15 usable nodes (1 block)",
+        ),
+        (
+            BlockLack("rack", 2, 1, 8, 16, 15, [THREE]),
+            "needs 16 nodes of racks that share memory; no such racks have as many usable ones: SuperPoD 3 has 15 usable nodes"
+            " (1 block)",
+        ),
+        (BlockLack("wait", 2, 0, 8, 16, 12), "waits for its own nodes: 12 of 16 nodes are free again"),
+        (
+            BlockLack("home", 1, 0, 8, 3, 1),
+            "needs 3 nodes in the SuperPoDs where its damaged blocks have to stay, and 1 fits",
+        ),
+        (
+            BlockLack("level", 4, 3, 8, 32, 30, [NearGroup("hall", 3, 3)]),
+            "needs 4 groups of 8 nodes; 3 can be placed in tree hall, which comes closest",
+        ),
+        (BlockLack("level", 1, 0, 1, 1, 0), "needs 1 group of 1 node; none can be placed"),
+        (BlockLack("level", 3, 2, 0), "needs a tree of 3 levels; the highest one has 2"),
+        (
+            BlockLack("by-moon", 2, 1, 8),
+            "needs 2 logical SuperPoDs of 8 nodes; 1 can be placed",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_in_superpods_is_told_with_numbers(lack: BlockLack, words: str) -> None:
+    assert without_blocks(lack) == words
+
+
+def test_nodes_that_do_not_fit_are_counted_behind_what_is_missing_in_superpods() -> None:
+    lack = BlockLack("nodes", 4, 3, 8, 32, 30)
+    assert without_blocks(lack, fit=30, counts={R.SHORTAGE: 33, R.NO_SUPERPOD: 1}) == (
+        "needs 32 nodes, and 30 fit; 30 of 64 nodes fit: 33 have fewer than 16 free chips, 1 is in no SuperPoD or rack that is"
+        " known"
+    )
+    assert without_blocks(lack, fit=0) == "needs 32 nodes, and 30 fit; no node is known yet"
+    assert sentence(Refusal("no-blocks", nodes_total=2, nodes_fit=2)) == "no-blocks"

@@ -1,0 +1,52 @@
+"""Words on SuperPoDs: every phase and every lack has some."""
+
+from typing import get_args
+
+import pytest
+
+from berth.core.block_words import blocks_words, group_words, lack_words, missing_blocks, phase_words, product_words
+from berth.core.superpod_terms import Lack, Phase, Variant
+from schemas.refusal import BlockLack
+
+
+@pytest.mark.parametrize("phase", get_args(Phase))
+def test_every_phase_has_words(phase: str) -> None:
+    found = phase_words(phase)
+    assert found.name
+    assert found.why
+    assert "{" not in found.why
+
+
+def test_the_queues_are_named_by_their_numbers() -> None:
+    names = [phase_words(phase).name for phase in ("fits", "larger", "reserve", "pieces")]
+    assert names == ["queue 1, fits", "queue 1, larger", "queue 2", "queue 3, pieces"]
+
+
+def test_preferred_affinity_says_whether_fuller_or_emptier_superpods_go_first() -> None:
+    assert phase_words("affinity").why.endswith("then fuller ones")
+    assert phase_words("affinity", idlest=True).why.endswith("then emptier ones")
+
+
+def test_a_phase_of_a_later_release_is_told_by_its_name() -> None:
+    assert phase_words("by-moon") == ("by-moon", "")
+
+
+@pytest.mark.parametrize("rule", get_args(Lack))
+def test_every_lack_has_words_of_its_own(rule: str) -> None:
+    words = {lack_words(BlockLack(other, 2, 1, 8, 16, 9)) for other in get_args(Lack)}
+    assert len(words) == len(get_args(Lack))
+    assert lack_words(BlockLack(rule, 2, 1, 8, 16, 9)) in words
+
+
+def test_blocks_are_missing_only_where_blocks_are_what_is_missing() -> None:
+    told = {rule: missing_blocks(BlockLack(rule, 4, 1, 8, 32, 9)) for rule in get_args(Lack)}
+    assert {rule for rule, blocks in told.items() if blocks} == {"blocks", "service", "affinity", "level"}
+    assert told["blocks"] == 3
+    assert missing_blocks(BlockLack("blocks", 1, 6, 8)) == 0
+
+
+def test_products_groups_and_ids_of_blocks() -> None:
+    assert [product_words(variant) for variant in get_args(Variant)] == ["A3", "Atlas 850", "Atlas 950"]
+    assert product_words("later") == "later"
+    assert [group_words(variant) for variant in ("a3", "levels")] == ["SuperPoD", "group"]
+    assert [blocks_words(ids) for ids in ([], [3], [2, 0, 1], [5, 1, 5])] == ["", "block 3", "blocks 0-2", "blocks 1,5"]
