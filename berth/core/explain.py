@@ -10,19 +10,18 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from berth.core.affinity import class_of
+from berth.core.board import Board, Standing
 from berth.core.explanation import Basis, Choice, Explanation, LostBy, NearNode, Rival
 from berth.core.gangs import Gang, gang_of
-from berth.core.leaf_explanation import LeafGround
-from berth.core.ledger import PodShare, pods_of
+from berth.core.ledger import pods_of
 from berth.core.products import FORMS
 from berth.core.refusals import reason_words, sentence
-from berth.core.scoring import Reasons, RowState, Scorer
+from berth.core.scoring import Reasons, RowState
 from berth.core.state import State
 from schemas.columns import unpack
 from schemas.ledger import Round, Settings, Verdict
 from schemas.offers import Shape
-from schemas.placement import Placement, Share
+from schemas.placement import Placement
 from schemas.refusal import NodeReason, Refusal
 
 NEAREST: Final = 3
@@ -47,6 +46,8 @@ _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.TAINT: 3,
     NodeReason.NODE_LABEL: 4,
     NodeReason.SELECTOR: 5,
+    NodeReason.NO_SUPERPOD: 5,
+    NodeReason.NO_LEVEL: 5,
 }
 """How far a node is from taking a pod; reasons that are not here: never."""
 
@@ -63,7 +64,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     Returns:
         None when the record has no verdict on the gang, or the state does not know its request.
     """
-    board = _Board(state, state.fold.settings)
+    board = Board(state, state.fold.settings)
     verdict: Verdict | None = None
     for verdict in record.verdicts:
         if verdict.uid == uid:
@@ -87,7 +88,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
         verdict: The last verdict that is known.
         ledger_seq: Record that held it.
     """
-    board = _Board(state, state.fold.settings)
+    board = Board(state, state.fold.settings)
     gang = _gang(state, verdict)
     if gang is None:
         return None
@@ -126,108 +127,6 @@ def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, 
     )
 
 
-class _Board:
-    """Nodes as they stood when a pod was about to be placed."""
-
-    def __init__(self, state: State, settings: Settings) -> None:
-        self.state = state
-        self.table = state.table
-        self.scorer = Scorer(state.table, state.shares, settings)
-        self.rows: dict[int, RowState] = {}
-        self.takers: dict[str, dict[str, None]] = {}
-        """Jobs that earlier verdicts of the record put on a node."""
-        self.ground = LeafGround(state, self.scorer)
-
-    def at(self, row: int) -> RowState:
-        """A node with all that was taken from it so far."""
-        known = self.rows.get(row)
-        return known if known is not None else self.scorer.row_state(row)
-
-    def take_all(self, verdict: Verdict, placement: Placement) -> None:
-        """Give the pods of an earlier verdict what they own."""
-        job = f"{verdict.namespace}/{verdict.name}"
-        self.ground.take(verdict, placement)
-        for pod in pods_of(placement):
-            self.take(pod, placement.share)
-            if pod.chips:
-                self.takers.setdefault(pod.node, {})[job] = None
-
-    def take(self, pod: PodShare, share: Share | None) -> int:
-        """Give a pod what it owns; returns the row."""
-        row = self.table.row(pod.node)
-        old = self.at(row)
-        shared = old.share.copy() if old.share is not None else None
-        if share is not None and pod.chips and shared is not None:
-            shared.add(pod.chips[0], share)
-        idle = old.idle - (old.free & pod.mask).bit_count()
-        self.rows[row] = RowState(
-            old.free & ~pod.mask, idle, old.cpu_free - pod.cpu_milli, old.memory_free - pod.memory_mib, shared
-        )
-        return row
-
-    def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
-        """Put back what a placement of whole chips holds."""
-        self.ground.give_back(verdict)
-        if placement.share is not None:
-            return
-        for pod in pods_of(placement):
-            row = self.table.row(pod.node)
-            old = self.at(row)
-            back = pod.mask & int(self.table.chips[row]) & ~int(self.table.unhealthy[row])
-            self.rows[row] = RowState(
-                old.free | back,
-                old.idle + (back & ~old.free).bit_count(),
-                old.cpu_free + pod.cpu_milli,
-                old.memory_free + pod.memory_mib,
-                old.share,
-            )
-
-    def usable(self, shape: Shape, row: int) -> int:
-        """Mask of the chips of a node that a pod of the shape could use."""
-        rule = self.scorer.rule(shape)
-        if rule is not None:
-            return rule.usable(self.at(row).free, int(self.table.network[row]))
-        return self.state.shares.free_mask(row) if shape.share is not None else 0
-
-    def affinity(self, shape: Shape, row: int) -> int:
-        """Affinity class of a node's usable chips."""
-        rule = self.scorer.rule(shape)
-        if rule is None:
-            return 0
-        return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
-
-
-class _Standing:
-    """Reason and score of every node for one shape."""
-
-    def __init__(self, board: _Board, shape: Shape) -> None:
-        self._board = board
-        self.shape = shape
-        reasons, scores = board.scorer.evaluate(shape)
-        self.reasons = reasons.copy()
-        self.scores = scores.astype(np.int64)
-        for row in board.rows:
-            self.refresh(row, None)
-
-    def refresh(self, row: int, base: RowState | None) -> None:
-        """Take in what was taken from a node; ``base`` is its state before the gang itself took anything."""
-        self.reasons[row], self.scores[row] = self._board.scorer.evaluate_one(
-            self.shape, row, self._board.at(row), base
-        )
-
-    def key(self, row: int) -> tuple[int, int]:
-        """Place of a node in the total order, the best lowest."""
-        return -int(self.scores[row]), int(self._board.table.ranks()[row])
-
-    def best_besides(self, row: int) -> int | None:
-        """The best node that fits, ``row`` apart."""
-        table = self._board.table
-        fits = (self.reasons == _FITS) & table.present[table.view()]
-        fits[row] = False
-        rows = np.flatnonzero(fits)
-        return min(map(int, rows), key=self.key) if len(rows) else None
-
-
 def _gang(state: State, verdict: Verdict) -> Gang | None:
     job = state.jobs.get((verdict.namespace, verdict.name))
     if job is None or job.uid != verdict.uid or job.request is None:
@@ -253,7 +152,7 @@ def _switches(settings: Settings) -> dict[str, bool]:
 
 
 def _explained(
-    board: _Board,
+    board: Board,
     gang: Gang,
     basis: Basis,
     placement: Placement | None,
@@ -280,7 +179,7 @@ def _explained(
     if placement is not None:
         is_same, part = True, placement.switch
         if part is not None and part.policy:
-            told.switch, is_same = board.ground.placed(
+            told.switch, is_same = board.leaves.placed(
                 gang, part, placement.names(), _reasons(board, gang), is_current=basis.is_current
             )
         told.choices, do_fit = _choices(board, gang, placement)
@@ -296,21 +195,21 @@ def _explained(
         told.nearest = _nearest(board, shape) if refusal.code == "no-room" else []
         if gang.tor_affinity:
             lack = refusal.switch if refusal.code != "larger-than-cluster" else None
-            told.switch = board.ground.waiting(gang, lack, shape, _reasons(board, gang))
+            told.switch = board.leaves.waiting(gang, lack, shape, _reasons(board, gang))
     return told
 
 
-def _reasons(board: _Board, gang: Gang) -> dict[Shape, Reasons]:
+def _reasons(board: Board, gang: Gang) -> dict[Shape, Reasons]:
     """Reason of every node for each shape of a gang that is placed by leaf."""
-    return {shape: _Standing(board, shape).reasons for shape, _ in gang.klass if shape.tor_affinity}
+    return {shape: Standing(board, shape).reasons for shape, _ in gang.klass if shape.tor_affinity}
 
 
-def _choices(board: _Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
+def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
     """Each rank's choice, and whether all of them fit.
 
     They are made in the order of the round: first the ranks that a plan of leaves gave their nodes, then the others.
     """
-    standings = {shape: _Standing(board, shape) for shape, _ in gang.klass}
+    standings = {shape: Standing(board, shape) for shape, _ in gang.klass}
     before: dict[int, RowState] = {}
     choices: list[Choice] = []
     do_fit = True
@@ -349,7 +248,7 @@ def _leaves_of(placement: Placement) -> list[str]:
     return [part.leaves[leaf - 1] if leaf else "" for leaf in unpack(part.leaf_index, 2)]
 
 
-def _rival(board: _Board, standing: _Standing, row: int) -> Rival | None:
+def _rival(board: Board, standing: Standing, row: int) -> Rival | None:
     best = standing.best_besides(row)
     if best is None:
         return None
@@ -366,9 +265,9 @@ def _rival(board: _Board, standing: _Standing, row: int) -> Rival | None:
     )
 
 
-def _nearest(board: _Board, shape: Shape) -> list[NearNode]:
+def _nearest(board: Board, shape: Shape) -> list[NearNode]:
     """Nodes that lack least, the nearest first."""
-    standing = _Standing(board, shape)
+    standing = Standing(board, shape)
     table = board.table
     ranked: list[tuple[int, int, str, int]] = []
     for row in np.flatnonzero(table.present[table.view()]).tolist():
@@ -391,7 +290,7 @@ def _nearest(board: _Board, shape: Shape) -> list[NearNode]:
     return found
 
 
-def _holders(board: _Board, node: str) -> list[str]:
+def _holders(board: Board, node: str) -> list[str]:
     """Jobs with chips on a node, by name."""
     fold = board.state.fold
     held = {

@@ -1,0 +1,119 @@
+"""Nodes as they stood when a pod was about to be placed: what an explanation decides on again."""
+
+from typing import Final
+
+import numpy as np
+
+from berth.core.affinity import class_of
+from berth.core.leaf_explanation import LeafGround
+from berth.core.ledger import PodShare, pods_of
+from berth.core.scoring import RowState, Scorer
+from berth.core.state import State
+from schemas.ledger import Settings, Verdict
+from schemas.offers import Shape
+from schemas.placement import Placement, Share
+from schemas.refusal import NodeReason
+
+_FITS: Final = int(NodeReason.FITS)
+
+
+class Board:
+    """Nodes as they stood when a pod was about to be placed."""
+
+    def __init__(self, state: State, settings: Settings) -> None:
+        self.state = state
+        self.table = state.table
+        self.scorer = Scorer(state.table, state.shares, settings)
+        self.rows: dict[int, RowState] = {}
+        self.takers: dict[str, dict[str, None]] = {}
+        """Jobs that earlier verdicts of the record put on a node."""
+        self.leaves = LeafGround(state, self.scorer)
+
+    def at(self, row: int) -> RowState:
+        """A node with all that was taken from it so far."""
+        known = self.rows.get(row)
+        return known if known is not None else self.scorer.row_state(row)
+
+    def take_all(self, verdict: Verdict, placement: Placement) -> None:
+        """Give the pods of an earlier verdict what they own."""
+        job = f"{verdict.namespace}/{verdict.name}"
+        self.leaves.take(verdict, placement)
+        for pod in pods_of(placement):
+            self.take(pod, placement.share)
+            if pod.chips:
+                self.takers.setdefault(pod.node, {})[job] = None
+
+    def take(self, pod: PodShare, share: Share | None) -> int:
+        """Give a pod what it owns; returns the row."""
+        row = self.table.row(pod.node)
+        old = self.at(row)
+        shared = old.share.copy() if old.share is not None else None
+        if share is not None and pod.chips and shared is not None:
+            shared.add(pod.chips[0], share)
+        idle = old.idle - (old.free & pod.mask).bit_count()
+        self.rows[row] = RowState(
+            old.free & ~pod.mask, idle, old.cpu_free - pod.cpu_milli, old.memory_free - pod.memory_mib, shared
+        )
+        return row
+
+    def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
+        """Put back what a placement of whole chips holds."""
+        self.leaves.give_back(verdict)
+        if placement.share is not None:
+            return
+        for pod in pods_of(placement):
+            row = self.table.row(pod.node)
+            old = self.at(row)
+            back = pod.mask & int(self.table.chips[row]) & ~int(self.table.unhealthy[row])
+            self.rows[row] = RowState(
+                old.free | back,
+                old.idle + (back & ~old.free).bit_count(),
+                old.cpu_free + pod.cpu_milli,
+                old.memory_free + pod.memory_mib,
+                old.share,
+            )
+
+    def usable(self, shape: Shape, row: int) -> int:
+        """Mask of the chips of a node that a pod of the shape could use."""
+        rule = self.scorer.rule(shape)
+        if rule is not None:
+            return rule.usable(self.at(row).free, int(self.table.network[row]))
+        return self.state.shares.free_mask(row) if shape.share is not None else 0
+
+    def affinity(self, shape: Shape, row: int) -> int:
+        """Affinity class of a node's usable chips."""
+        rule = self.scorer.rule(shape)
+        if rule is None:
+            return 0
+        return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
+
+
+class Standing:
+    """Reason and score of every node for one shape."""
+
+    def __init__(self, board: Board, shape: Shape) -> None:
+        self._board = board
+        self.shape = shape
+        reasons, scores = board.scorer.evaluate(shape)
+        self.reasons = reasons.copy()
+        self.scores = scores.astype(np.int64)
+        for row in board.rows:
+            self.refresh(row, None)
+
+    def refresh(self, row: int, base: RowState | None) -> None:
+        """Take in what was taken from a node; ``base`` is its state before the gang itself took anything."""
+        self.reasons[row], self.scores[row] = self._board.scorer.evaluate_one(
+            self.shape, row, self._board.at(row), base
+        )
+
+    def key(self, row: int) -> tuple[int, int]:
+        """Place of a node in the total order, the best lowest."""
+        return -int(self.scores[row]), int(self._board.table.ranks()[row])
+
+    def best_besides(self, row: int) -> int | None:
+        """The best node that fits, ``row`` apart."""
+        table = self._board.table
+        fits = (self.reasons == _FITS) & table.present[table.view()]
+        fits[row] = False
+        rows = np.flatnonzero(fits)
+        return min(map(int, rows), key=self.key) if len(rows) else None
