@@ -27,7 +27,7 @@ from schemas.facts import Leaf, TopologySeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
 from schemas.refusal import Refusal
-from tests.golden.harness import Answer, Line, differ
+from tests.golden.harness import DECISIONS, Answer, Line, differ
 
 NO_LEAVES: Final = "no-topology"
 VERSIONS: Final = {"v1": "1.0", "v2": "2.0"}
@@ -213,9 +213,18 @@ def compare_trace(line: Line, settings: Settings) -> Answer:
             busy = {node for other in scene.book.jobs().values() for node in other.nodes}
             free = [node for node in scene.table.cell_of if node not in down and node not in busy]
             answer = compare_job(scene, board_of(scene, free), job, expected)
-            differences += [(f"event {field}", f"event {number}: {words}") for field, words in answer.differences]
+            differences += event_differences(number, answer)
             active |= dict.fromkeys(answer.active)
             if expected["ok"]:
                 placed = leaf_job(job["type"], expected["chosen_nodes"], expected["pod_annotations"], "Running")
                 scene.book.put((job["name"], 0), placed)
     return Answer(tuple(differences), active=tuple(active))
+
+
+def event_differences(number: int, answer: Answer) -> list[tuple[str, str]]:
+    """Differences of one event; a decision pardons them only if it is active for this event, not for another of the line."""
+    open_to = frozenset().union(*(DECISIONS[name] for name in answer.active))
+    return [
+        (f"{'' if f'event {field}' in open_to else 'other '}event {field}", f"event {number}: {words}")
+        for field, words in answer.differences
+    ]

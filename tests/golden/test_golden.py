@@ -23,6 +23,7 @@ from tests.golden.harness import (
     run_lines,
     vector_files,
 )
+from tests.golden.switches import event_differences
 
 
 def built_files(folder: Path) -> list[Path]:
@@ -126,6 +127,22 @@ def test_a_decision_does_not_pardon_what_the_reference_run_gets_wrong_too() -> N
     line = next(line for line in read_lines(DATA / "node_chip.jsonl") if line["id"] == "310p-health")
     wrong = line | {"scores": {"a": 1}}
     tally = run_lines(iter([wrong]), FAMILIES["node_chip"], Tally("node_chip", "altered", "default"), DEFAULTS)
+    assert tally.differing == 1
+
+
+def test_a_decision_on_one_event_of_a_trace_does_not_pardon_another() -> None:
+    crossing = Answer(
+        (("ok", "words"), ("pod_annotations", "words")), active=("annotations-in-1.0", "fill-crosses-leaf")
+    )
+    other = crossing._replace(active=("annotations-in-1.0",))
+    assert [field for field, _ in event_differences(1, crossing)] == ["event ok", "event pod_annotations"]
+    assert [field for field, _ in event_differences(2, other)] == ["other event ok", "event pod_annotations"]
+    found = (*event_differences(1, crossing), *event_differences(2, other))
+
+    def trace(_line: Line, settings: Settings) -> Answer:
+        return Answer(() if settings.reference_parity else found, active=crossing.active)
+
+    tally = run_lines(iter([{}]), trace, Tally("any", "any", "default"), DEFAULTS)
     assert tally.differing == 1
 
 
