@@ -66,6 +66,11 @@ class Shape(Part, frozen=True, cache_hash=True):
     blocks: Blocks | None = None
     """For jobs with SuperPoD affinity."""
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether one plan says where all pods of the gang with chips go."""
+        return bool(self.tor_affinity) or self.blocks is not None
+
 
 class Ask(Part, frozen=True):
     """How many candidates of a shape the round may need."""

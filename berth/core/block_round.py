@@ -1,16 +1,20 @@
 """Gangs with SuperPoD affinity in one round: which nodes are left for them, and who gets them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from berth.core.gangs import Gang
 from berth.core.ledger import pods_of
+from berth.core.level_terms import NoLevels
+from berth.core.levels import plan_levels
 from berth.core.scoring import Fits, RowState, Scorer
-from berth.core.superpod_ground import Company, SuperpodMap
+from berth.core.superpod_ground import BlockGround
 from berth.core.superpod_infer import Taste, mindie_grants, service_grants
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rows, Rules, Want, Yard
+from berth.core.superpod_rack import plan_racks
+from berth.core.superpod_rack_service import plan_rack_service
+from berth.core.superpod_terms import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
 from berth.core.superpods import candidates, drawn, not_enough_nodes, plan_blocks
 from schemas.columns import pack
 from schemas.offers import Blocks, Shape
@@ -22,20 +26,30 @@ _ANNOTATED: Final = frozenset({"a3", "850"})
 _NONE: Final = -1
 
 
+_VARIANTS: Final[Mapping[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
+
+
+class BlockAnswer(NamedTuple):
+    """Row of each pod with chips by rank, and what the placement says of the plan."""
+
+    rows: list[int]
+    part: BlockPart
+
+
 class BlockRound:
     """SuperPoDs while a round goes on.
 
     Args:
         scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
-        ground: The SuperPoDs.
-        company: Jobs that were placed before the round.
+        ground: SuperPoDs and trees, and the jobs that were placed before the round.
     """
 
-    def __init__(self, scorer: Scorer, ground: SuperpodMap, company: Company) -> None:
+    def __init__(self, scorer: Scorer, ground: BlockGround) -> None:
         settings = scorer.settings
         self._scorer = scorer
-        self._ground = ground
-        self._company = company
+        self._ground = ground.superpods
+        self._levels = ground.levels
+        self._company = ground.company
         self._rules = Rules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
         self._marks: dict[Shape, tuple[Fits, int]] = {}
@@ -45,22 +59,26 @@ class BlockRound:
         """Note what the round has given a gang."""
         self._placed.append((gang, placement))
 
-    def usable(self, shape: Shape, offered: Fits, log: Sequence[int], state_of: Callable[[int], RowState]) -> Fits:
+    def usable(
+        self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
+    ) -> Fits:
         """Rows that can take a pod of a shape now.
 
         Args:
             shape: What is asked.
-            offered: Rows that could before the round.
+            offered: Rows that could before the round; None when nobody answered.
             log: Rows that the round has touched so far, in its order.
             state_of: State in which it left a row.
         """
+        if offered is None:
+            return np.zeros(len(self._scorer.table), np.bool_)
         marks, seen = self._marks.get(shape) or (offered.copy(), 0)
         for row in dict.fromkeys(log[seen:]):
             marks[row] = not self._scorer.evaluate_one(shape, row, state_of(row))[0]
         self._marks[shape] = (marks, len(log))
         return marks
 
-    def plan(self, gang: Gang, fits: Fits, states: Mapping[int, RowState]) -> BlockPlan | NoBlocks:
+    def plan(self, gang: Gang, fits: Fits, states: Mapping[int, RowState]) -> BlockAnswer | BlockLack:
         """Where the pods with chips of a gang go, every one of them, when these rows are usable for each.
 
         Args:
@@ -69,53 +87,53 @@ class BlockRound:
             states: Rows that the round has touched, as it left them.
         """
         blocks = blocks_of(gang)
-        want = want_of(gang)
+        if blocks.levels:
+            return self._by_levels(gang, blocks, fits)
+        want = want_of(gang, blocks)
         idle = self._idle(states) if want.replicas == 1 else None
         yard = self._ground.yard(fits, idle=idle)
         if blocks.service or blocks.mindie:
-            found = self._beside(blocks, want, candidates(yard, want))
+            found = self._beside(blocks, want, yard)
+        elif blocks.rack_size:
+            found = plan_racks(yard, want, self._rules, unlinked=self._unlinked(yard))
         else:
             found = plan_blocks(yard, want, self._rules)
-        if isinstance(found, BlockPlan) and not found.is_whole:
-            return NoBlocks(
-                lack="incomplete",
-                block=want.block,
-                blocks_need=want.blocks,
-                blocks_have=len({grant.vid for grant in found.grants if grant.nodes >= want.block}),
+        if isinstance(found, NoBlocks):
+            return _lack_of(found)
+        if not found.is_whole:
+            return BlockLack(
+                "incomplete",
+                want.blocks,
+                0,
+                want.block,
                 nodes_need=want.replicas,
                 nodes_have=int((found.rows >= 0).sum()),
             )
-        return found
-
-    def part(self, gang: Gang, found: BlockPlan) -> BlockPart:
-        """What a placement says of a plan."""
-        blocks = blocks_of(gang)
-        vids, pods = found.vids.tolist(), found.pods.tolist()
-        block_order = {vid: index for index, vid in enumerate(sorted(set(vids)), start=1)}
-        pod_order = {pod: index for index, pod in enumerate(dict.fromkeys(pods), start=1)}
         phases: dict[int, str] = {}
         for grant in found.grants:
             phases.setdefault(grant.vid, grant.phase)
-        block_index: list[int] = []
-        superpod_index: list[int] = []
-        ranks = iter(zip(vids, pods, strict=True))
-        for shape, count in gang.klass:
-            for _ in range(count):
-                vid, pod = next(ranks) if shape.blocks is not None else (_NONE, _NONE)
-                block_index.append(block_order.get(vid, 0))
-                superpod_index.append(pod_order.get(pod, 0))
-        ids = self._ground.ids
-        return BlockPart(
-            variant=blocks.variant,
-            size=blocks.size,
-            blocks=list(block_order),
-            phases=[phases[vid] for vid in block_order],
-            superpods=[ids[pod] for pod in pod_order],
-            block_index=pack(block_index, 2),
-            superpod_index=pack(superpod_index, 2),
-            annotated=blocks.variant in _ANNOTATED,
-            service=blocks.service,
-        )
+        names = [yard.ids[pod] for pod in found.pods.tolist()]
+        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.vids.tolist(), names, phases))
+
+    def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
+        """Plan of a gang in groups of several levels. Only nodes that it fills serve. Source: section 13, D-11."""
+        table = self._scorer.table
+        chips = max(shape.chips for shape, _ in gang.klass)
+        view = table.view()
+        kept = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
+        replicas = blocks.size * blocks.count
+        trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
+        found = plan_levels(trees, blocks.levels, replicas)
+        if isinstance(found, NoLevels):
+            size = blocks.levels[found.level - 1] if found.level else 1
+            near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
+            lack = "nodes" if found.gap == "nodes" else "level"
+            nodes = sum(len(tree.rows) for tree in trees)
+            return BlockLack(lack, found.need, found.have, size, nodes_need=replicas, nodes_have=nodes, near=near)
+        groups = trees[found.tree].groups[-1]
+        vids = found.blocks.tolist()
+        names = [groups[group] for group in found.groups[found.blocks].tolist()]
+        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, vids, names, dict.fromkeys(vids, "level")))
 
     def _idle(self, states: Mapping[int, RowState]) -> Rows:
         """Free chips of each row."""
@@ -127,16 +145,28 @@ class BlockRound:
 
     def _beside(self, blocks: Blocks, want: Want, yard: Yard) -> BlockPlan | NoBlocks:
         """Plan of an inference job."""
+        hosts: list[tuple[str, int]] = []
+        if blocks.service:
+            nodes = [*self._company.of_service(blocks.service), *self._new(blocks.service)]
+            hosts = sorted(set(self._ground.places_of(nodes)))
+        if blocks.rack_size:
+            return plan_rack_service(yard, want, hosts)
+        yard = candidates(yard, want)
         if len(yard.rows) < want.replicas:
             return not_enough_nodes(yard, want)
         counts = yard.counts
         if blocks.service:
-            hosts = self._superpods([*self._company.of_service(blocks.service), *self._new(blocks.service)])
-            grants = service_grants(yard.ids, counts, want, sorted(set(hosts)))
+            grants = service_grants(yard.ids, counts, want, [superpod for superpod, _ in hosts])
         else:
             taste = Taste(blocks.idlest, self._liked(blocks, yard) if blocks.near else None)
             grants = mindie_grants(yard.ids, counts, want, self._rules, taste)
         return grants if isinstance(grants, NoBlocks) else drawn(yard, grants, want.replicas)
+
+    def _unlinked(self, yard: Yard) -> Rows:
+        """Rows of a yard with chips that the network does not reach, or of which that is not known."""
+        table, rows = self._scorer.table, yard.rows
+        found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
+        return found
 
     def _liked(self, blocks: Blocks, yard: Yard) -> Rows:
         """Nodes of each SuperPoD that carry pods which the gang wants beside it, candidates left out."""
@@ -149,13 +179,10 @@ class BlockRound:
         nodes.difference_update(table.names[row] for row in yard.rows.tolist())
         place = {name: index for index, name in enumerate(yard.ids)}
         liked = np.zeros(len(yard.ids), np.int64)
-        for superpod in self._superpods(sorted(nodes)):
+        for superpod, _ in self._ground.places_of(sorted(nodes)):
             if superpod in place:
                 liked[place[superpod]] += 1
         return liked
-
-    def _superpods(self, nodes: Sequence[str]) -> list[str]:
-        return self._ground.superpods_of(nodes)
 
     def _new(self, service: str) -> list[str]:
         """Nodes that the round has given to jobs of a service."""
@@ -179,24 +206,54 @@ def blocks_of(gang: Gang) -> Blocks:
     raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
 
 
-def want_of(gang: Gang) -> Want:
+def want_of(gang: Gang, blocks: Blocks) -> Want:
     """What a gang with SuperPoD affinity asks of SuperPoDs."""
-    blocks = blocks_of(gang)
-    replicas = sum(pods for shape, pods in gang.klass if shape.blocks is not None)
-    variant = blocks.variant
-    if variant not in {"a3", "850", "rack"}:
-        raise ValueError(f"variant {variant} is not planned in SuperPoDs")
     return Want(
-        variant,
+        _VARIANTS[blocks.variant],
         blocks.size,
-        replicas,
+        sum(pods for shape, pods in gang.klass if shape.blocks is not None),
         soft=blocks.soft,
         rack_block=blocks.rack_size,
         ub_memory=blocks.memory,
     )
 
 
-def lack_of(found: NoBlocks) -> BlockLack:
+def _part(
+    gang: Gang, blocks: Blocks, vids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
+) -> BlockPart:
+    """What a placement says of a plan.
+
+    Args:
+        gang: The gang.
+        blocks: What it asked.
+        vids: Block of each pod with chips, by rank.
+        superpods: SuperPoD, or group of the lowest level, of each.
+        phases: What gave each block its nodes.
+    """
+    block_order = {vid: index for index, vid in enumerate(sorted(set(vids)), start=1)}
+    superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
+    block_index: list[int] = []
+    superpod_index: list[int] = []
+    ranks = iter(zip(vids, superpods, strict=True))
+    for shape, count in gang.klass:
+        for _ in range(count):
+            vid, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
+            block_index.append(block_order.get(vid, 0))
+            superpod_index.append(superpod_order.get(superpod, 0))
+    return BlockPart(
+        variant=blocks.variant,
+        size=blocks.size,
+        blocks=list(block_order),
+        phases=[phases[vid] for vid in block_order],
+        superpods=list(superpod_order),
+        block_index=pack(block_index, 2),
+        superpod_index=pack(superpod_index, 2),
+        annotated=blocks.variant in _ANNOTATED,
+        service=blocks.service,
+    )
+
+
+def _lack_of(found: NoBlocks) -> BlockLack:
     """What a refusal says of a plan that was not found."""
     return BlockLack(
         rule=found.lack,

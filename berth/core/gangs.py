@@ -8,7 +8,7 @@ from berth.core.jobs import ValidJob, shapes_of, validate
 from schemas.facts import JobSeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
-from schemas.offers import Shape
+from schemas.offers import Blocks, Shape
 from schemas.placement import Run
 from schemas.refusal import Refusal
 
@@ -49,6 +49,11 @@ class Gang(msgspec.Struct, gc=False):
     """The settings of this epoch do not allow the request."""
     fresh: bool = True
     """It has had no verdict in this epoch."""
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """How its pods with chips are to lie in SuperPoDs or in groups of levels; None where these play no part."""
+        return next((shape.blocks for shape, _ in self.klass if shape.blocks is not None), None)
 
     @property
     def order(self) -> tuple[int, int, str]:

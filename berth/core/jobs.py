@@ -9,13 +9,14 @@ from typing import Final
 
 import msgspec
 
+from berth.core.block_jobs import wanted_blocks
 from berth.core.forms import FormChoice, choose_form
 from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.products import FORMS, Form
 from berth.core.switch_terms import TOR_AFFINITY, UNINVOLVED
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
-from schemas.offers import Shape
+from schemas.offers import Blocks, Shape
 from schemas.placement import Share
 from schemas.refusal import Code, Refusal
 
@@ -55,6 +56,8 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
         share: Quota a pod, for soft share.
         sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
         tor_affinity: Label of that name; empty where switches play no part: without it, with ``null``, or without chips.
+        blocks: How its pods are to lie in SuperPoDs or in groups of several levels; None where they play no part. Switch
+            affinity goes before it.
     """
 
     form: str = ""
@@ -65,6 +68,7 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
     share: Share | None = None
     sub_health: str = "ignore"
     tor_affinity: str = ""
+    blocks: Blocks | None = None
 
 
 def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
@@ -92,6 +96,9 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
+    blocks = wanted_blocks(form, request, settings) if form.variant else None
+    if isinstance(blocks, Refusal):
+        return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
     chip_pods = _gang_pods(request)
     return ValidJob(
         form=form.name,
@@ -102,6 +109,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
         share=_share_of(request) if form.check == "share" else None,
         sub_health=sub_health,
         tor_affinity=_tor_affinity(request),
+        blocks=blocks,
     )
 
 
@@ -138,6 +146,7 @@ def _shape(valid: ValidJob, request: JobRequest, task: Task) -> Shape:
         share=valid.share if has_chips else None,
         sub_health=valid.sub_health,
         tor_affinity=valid.tor_affinity if has_chips else "",
+        blocks=valid.blocks if has_chips and not valid.tor_affinity else None,
     )
 
 
@@ -219,8 +228,6 @@ def _tor_affinity(request: JobRequest) -> str:
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
     """The rules of the form, in the order of the specification, then those of Berth."""
-    if not form.built:
-        return _refuse("unsupported-policy", "form", form.name, "a product form that is supported in this release")
     checks: list[Refusal | None] = []
     match form.check:
         case "sizes":
@@ -231,6 +238,8 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
             checks.append(_check_average(form, request))
         case "share":
             checks.append(_check_share(request))
+        case "blocks" | "levels":
+            pass  # what is asked for as a whole is checked where blocks are read
     checks.append(_check_one_pod(form, request))
     if form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
         checks.append(_check_shape(form, request))

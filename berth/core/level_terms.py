@@ -8,6 +8,7 @@ Source: specification, SuperPoD affinity, section 10.1.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 
@@ -166,6 +167,18 @@ def read_level_config(text: str) -> Config:
         raise LevelError(RESOURCE_LEVELS, text, "JSON text") from error
     trees = _mapping(told, RESOURCE_LEVELS, "an object with the levels of each tree")
     return {name: _levels(trees[name], name) for name in sorted(trees)}
+
+
+@lru_cache(maxsize=16)
+def levels_of(text: str) -> Config:
+    """Configuration of a setting ``resource_levels`` that is known to be sound; nothing for an empty one."""
+    return read_level_config(text) if text else {}
+
+
+def stands_in_tree(config: Config, labels: Mapping[str, str], levels: int) -> bool:
+    """Whether labels of a node name its group on every level of a tree that has as many levels as a job asks."""
+    tree = config.get(labels.get(TOPOTREE) or TREE_DEFAULT, ())
+    return len(tree) >= levels and all(labels.get(level.label) for level in tree)
 
 
 def _levels(told: object, tree: str) -> tuple[Level, ...]:

@@ -99,7 +99,7 @@ def _check_widths(kind: str, rows: int, **columns: tuple[bytes, int]) -> None:
             raise DecodeError(f"{field}: {len(column)} bytes, {rows} names need {rows * width}", kind=kind)
 
 
-Layout = tuple[bytes, bytes, bytes, bytes, bytes, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+Layout = tuple[object, ...]
 """Where the nodes of a domain stand."""
 
 
@@ -114,6 +114,8 @@ def layout_of(fact: NodesSeen) -> Layout:
         tuple(fact.superpods),
         tuple(fact.leaves),
         tuple(fact.racks),
+        fact.class_index,
+        tuple(tuple(sorted(kind.labels.items())) for kind in fact.classes),
     )
 
 

@@ -16,7 +16,7 @@ Rule = Literal["count", "group", "pairs", "mesh", "duo", "share"]
 """How chips must lie: any; in one group (or the whole node, or across two rings); in pairs; in meshes; in cards of two
 for a distributed inference pod; shared."""
 
-Check = Literal["sizes", "pairs", "average", "share"]
+Check = Literal["sizes", "pairs", "average", "share", "blocks", "levels"]
 """How a job's chip counts are checked: each pod's size; pairs; the average a pod; the labels of soft share."""
 
 Order = Literal["lowest", "fullest-card"]
@@ -66,7 +66,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         own_health_key: Unhealthy chips lower the score only outside ``reference_parity``; the reference looks at the
             list of another product.
         decisions: Documented decisions in which Berth departs from the reference for this form.
-        built: False: the form is known, and not placed by this release.
+        variant: SuperPoD affinity: how nodes are chosen (``a3``, ``850``, ``rack``, ``levels``); empty without.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     strict_shape: bool = False
     own_health_key: bool = False
     decisions: tuple[str, ...] = ()
-    built: bool = True
+    variant: str = ""
 
     def is_beyond(self, free: int) -> bool:
         """Whether a node with these free chips (a mask) is another product."""
@@ -198,7 +198,7 @@ def _entries() -> tuple[Form, ...]:
             rule="share",
             decisions=("softshare-self-compare",),
         ),
-        *_elsewhere(),
+        *_superpods(),
     )
 
 
@@ -282,18 +282,49 @@ def _inference() -> tuple[Form, ...]:
     )
 
 
-def _elsewhere() -> tuple[Form, ...]:
-    """Forms of SuperPoDs and of several levels: chosen by the same rules, placed by later releases."""
-    known = (
-        ("module910a3x16-sp", "A3 SuperPoD, 16 chips a node", 16, 2),
-        ("module910a3x8-sp", "A3 SuperPoD, 8 chips a node", 8, 2),
-        ("chip8-node8-sp", "850/950 SuperPoD", 8, 0),
-        ("chip8-node8-ra64-sp", "950 SuperPoD in racks of 64", 8, 0),
-        ("multilevel", "several network levels", 16, 0),
+def _superpods() -> tuple[Form, ...]:
+    """Forms of SuperPoDs and of several levels: chips as on the plain product, nodes in blocks.
+
+    Source: specification, SuperPoD affinity, section 2.
+    """
+    flat = Form(
+        name="chip8-node8-sp",
+        title="850/950 SuperPoD",
+        chips_max=8,
+        drops_network=True,
+        check="blocks",
+        weights=_fullness(8),
+        variant="850",
     )
-    return tuple(
-        Form(name=name, title=title, chips_max=chips, drops_network=True, group_size=group, built=False)
-        for name, title, chips, group in known
+    return (
+        _a3_superpod("module910a3x16-sp", 16),
+        _a3_superpod("module910a3x8-sp", 8),
+        flat,
+        msgspec.structs.replace(flat, name="chip8-node8-ra64-sp", title="950 SuperPoD in racks of 64", variant="rack"),
+        msgspec.structs.replace(
+            flat,
+            name="multilevel",
+            title="several network levels",
+            chips_max=16,
+            check="levels",
+            weights=_fullness(16),
+            variant="levels",
+        ),
+    )
+
+
+def _a3_superpod(name: str, chips: int) -> Form:
+    return Form(
+        name=name,
+        title=f"A3 SuperPoD, {chips} chips a node",
+        chips_max=chips,
+        chip_ids=16,
+        drops_network=True,
+        check="blocks",
+        rule="pairs",
+        group_size=2,
+        weights=_PAIRS,
+        variant="a3",
     )
 
 

@@ -2,27 +2,30 @@
 
 Each pod goes to the best node at that moment: the better of the best candidate that no earlier pod of the round has
 touched, and the best of the touched nodes, which are scored again here. So the answer is the same as if every node had
-been scored before every pod. A gang that does not fit whole leaves nothing behind. Pods with chips of a gang with switch
-affinity go where one plan for all of them says.
+been scored before every pod. A gang that does not fit whole leaves nothing behind. Pods with chips of a gang with switch or
+SuperPoD affinity go where one plan for all of them says.
 """
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from berth.core.block_round import BlockRound
 from berth.core.gangs import ClassKey, Gang
 from berth.core.leaf_book import LeafBook
 from berth.core.leaf_round import LeafRound, code_of
 from berth.core.leaves import LeafTable
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.sharing import pick_chip
+from berth.core.superpod_ground import BlockGround, ground_of
 from berth.core.switches import TOR_AFFINITY, Plan
 from schemas.ledger import Verdict
 from schemas.offers import Shape
-from schemas.placement import Placement, placement_of
-from schemas.refusal import Refusal
+from schemas.placement import BlockPart, Placement, SwitchPart, placement_of
+from schemas.refusal import BlockLack, Code, Refusal
 
 
 class NeedMoreError(Exception):
@@ -49,7 +52,7 @@ def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
     for gang in gangs:
         pods += gang.pods
         for shape, _ in gang.klass:
-            asks[shape] = 0 if shape.tor_affinity else pods  # places are offered in place of candidates
+            asks[shape] = 0 if shape.is_planned else pods  # places are offered in place of candidates
     return asks
 
 
@@ -67,6 +70,14 @@ class _View:
         self.heap: list[tuple[int, int, int, int]] = []
 
 
+class _Planned(NamedTuple):
+    """Rows of the pods with chips whose nodes follow from one plan, in the order of ranks, and what the placement says of it."""
+
+    rows: Sequence[int] = ()
+    switch: SwitchPart | None = None
+    block: BlockPart | None = None
+
+
 class Chooser:
     """One round.
 
@@ -75,6 +86,7 @@ class Chooser:
         views: Merged candidates of each shape of the round.
         asked: How many candidates were asked for each shape.
         leaves: Leaf switches and the jobs on them; without them nothing is known of switches.
+        blocks: SuperPoDs, trees, and who is where; without, they follow from the nodes, and nobody is anywhere.
     """
 
     def __init__(
@@ -84,6 +96,7 @@ class Chooser:
         asked: Mapping[Shape, int],
         *,
         leaves: tuple[LeafTable, LeafBook] | None = None,
+        blocks: BlockGround | None = None,
     ) -> None:
         self._scorer = scorer
         self._ranks = scorer.table.ranks()
@@ -95,6 +108,7 @@ class Chooser:
         self._failed_task: dict[ClassKey, int] = {}
         table = LeafTable()
         self._leaves = LeafRound(scorer, *(leaves or (table, LeafBook(table))))
+        self._blocks = BlockRound(scorer, blocks or ground_of(scorer.table))
 
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
         """Verdicts on the gangs, in their order; once a class is refused, only on those of it that had none before.
@@ -118,16 +132,16 @@ class Chooser:
         warning = self._leaves.warning(gang) if gang.tor_affinity and len(self._leaves.leaves) else ""
         if warning and self._scorer.settings.strict_product_support:
             return _verdict(gang, refusal=_outside(gang, warning), final=True)
-        found = self._plan(gang, missing) if gang.tor_affinity else None
-        if isinstance(found, Refusal):
-            return self._refuse(gang, _index_by_leaf(gang), found)
-        by_leaf = iter(self._leaves.rows(found) if found is not None else ())
+        planned = self._plan(gang, missing)
+        if isinstance(planned, Refusal):
+            return self._refuse(gang, _first_planned(gang), planned)
+        rows = iter(planned.rows)
         names: list[str] = [""] * gang.pods
         chips: list[tuple[int, ...]] = [()] * gang.pods
         undo: dict[int, RowState] = {}
         for placed, (index, rank) in enumerate(_seats(gang)):
             shape = gang.klass[index][0]
-            row = next(by_leaf) if shape.tor_affinity else self._best(shape, undo)
+            row = next(rows) if shape.is_planned else self._best(shape, undo)
             if row is None:
                 self._roll_back(undo)
                 return self._refuse(gang, index, self._refusal(gang, index, placed, missing))
@@ -137,9 +151,11 @@ class Chooser:
         if share is not None:  # now the gang's own pods count as others' do
             for row in undo:
                 self._set(row, self._rows[row])
-        part = self._leaves.part(gang, found) if found is not None else None
-        placement = placement_of(names, chips, gang.runs, resource=gang.resource, share=share, switch=part)
+        placement = placement_of(
+            names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
+        )
         self._leaves.note(gang, placement)
+        self._blocks.note(gang, placement)
         return _verdict(gang, placement=placement)
 
     def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
@@ -148,21 +164,38 @@ class Chooser:
         self._failed_task[gang.klass] = index
         return _verdict(gang, refusal=refusal)
 
-    def _plan(self, gang: Gang, missing: Sequence[int]) -> Plan | Refusal:
-        """Where the pods with chips of a gang with switch affinity go, all at once."""
-        index = _index_by_leaf(gang)
+    def _plan(self, gang: Gang, missing: Sequence[int]) -> _Planned | Refusal:
+        """Where the pods with chips of a gang with switch or SuperPoD affinity go, all at once; nothing for other gangs."""
+        if gang.tor_affinity:
+            return self._plan_by_leaf(gang, missing)
+        return self._plan_blocks(gang, missing) if gang.blocks is not None else _Planned()
+
+    def _plan_by_leaf(self, gang: Gang, missing: Sequence[int]) -> _Planned | Refusal:
+        index = _first_planned(gang)
         if not len(self._leaves.leaves):
             return msgspec.structs.replace(self._refusal(gang, index, 0, missing), code="no-topology")
         grids = [
             self._leaves.usable(shape, self._views[shape].found.usable, self._log, self._rows.__getitem__)
-            for shape in dict.fromkeys(shape for shape, _ in gang.klass if shape.tor_affinity)
+            for shape in _planned_shapes(gang)
         ]
         found = self._leaves.plan(gang, np.logical_and.reduce(grids))
         if isinstance(found, Plan):
-            return found
+            return _Planned(self._leaves.rows(found), switch=self._leaves.part(gang, found))
         refusal = self._refusal(gang, index, 0, missing)
         code = code_of(found.lack) if refusal.code == "no-room" else refusal.code
         return msgspec.structs.replace(refusal, code=code, switch=found.lack)
+
+    def _plan_blocks(self, gang: Gang, missing: Sequence[int]) -> _Planned | Refusal:
+        fits = [
+            self._blocks.usable(shape, self._views[shape].found.fits, self._log, self._rows.__getitem__)
+            for shape in _planned_shapes(gang)
+        ]
+        found = self._blocks.plan(gang, np.logical_and.reduce(fits), self._rows)
+        if isinstance(found, BlockLack):
+            refusal = self._refusal(gang, _first_planned(gang), 0, missing)
+            code: Code = "no-blocks" if refusal.code == "no-room" else refusal.code
+            return msgspec.structs.replace(refusal, code=code, blocks=found)
+        return _Planned(found.rows, block=found.part)
 
     def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
         """The refusal of a class, with the name that the task has in this gang."""
@@ -279,17 +312,23 @@ def _seats(gang: Gang) -> Iterator[tuple[int, int]]:
 
     Those whose nodes follow from one plan come first: the others must leave them their cpu and memory.
     """
-    for by_leaf in (True, False) if gang.tor_affinity else (False,):
+    has_plan = any(shape.is_planned for shape, _ in gang.klass)
+    for is_planned in (True, False) if has_plan else (False,):
         start = 0
         for index, (shape, pods) in enumerate(gang.klass):
-            if bool(shape.tor_affinity) == by_leaf:
+            if shape.is_planned == is_planned:
                 yield from ((index, rank) for rank in range(start, start + pods))
             start += pods
 
 
-def _index_by_leaf(gang: Gang) -> int:
-    """First task whose pods are placed by leaf."""
-    return next(index for index, (shape, _) in enumerate(gang.klass) if shape.tor_affinity)
+def _first_planned(gang: Gang) -> int:
+    """First task whose pods go where a plan says."""
+    return next(index for index, (shape, _) in enumerate(gang.klass) if shape.is_planned)
+
+
+def _planned_shapes(gang: Gang) -> list[Shape]:
+    """Distinct shapes of the pods that go where a plan says."""
+    return list(dict.fromkeys(shape for shape, _ in gang.klass if shape.is_planned))
 
 
 def _outside(gang: Gang, warning: str) -> Refusal:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.constraints import asks_name, class_reason, name_fits
+from berth.core.constraints import ClassKey, asks_name, class_reason, name_fits
 from berth.core.leaves import Grid, LeafTable
+from berth.core.level_terms import levels_of, stands_in_tree
 from berth.core.nodes import NodeTable
 from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
@@ -252,9 +253,18 @@ class Scorer:
         known = self._class_reasons.get(shape)
         classes = self.table.classes
         if known is None or len(known) != max(len(classes), 1):
-            known = np.array([class_reason(shape, key) for key in classes] or [NodeReason.FITS], np.uint8)
+            known = np.array([self._reason_of(shape, key) for key in classes] or [NodeReason.FITS], np.uint8)
             self._class_reasons[shape] = known
         return known
+
+    def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
+        """Reason of a class of nodes."""
+        reason = class_reason(shape, key)
+        if reason or shape.blocks is None or not shape.blocks.levels:
+            return reason
+        config = levels_of(self.settings.resource_levels)
+        found = stands_in_tree(config, dict(key.labels), len(shape.blocks.levels))
+        return NodeReason.FITS if found else NodeReason.NO_LEVEL
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
         if not compiled.by_name:

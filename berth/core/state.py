@@ -8,7 +8,7 @@ Longer than 400 lines because this is where facts and ledger meet, and each kind
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,10 +17,12 @@ from berth.core.leaf_book import LeafBook
 from berth.core.leaf_jobs import leaf_job
 from berth.core.leaves import LeafTable, check_topology, leaf_table
 from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, owned_by
+from berth.core.level_ground import LevelMap
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.nodes import NodeTable
 from berth.core.packing import SWITCHES
 from berth.core.shares import ShareBook
+from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
 from schemas.columns import unpack, unpack_names
 from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from schemas.facts import (
@@ -64,6 +66,9 @@ class State:
         self.shares = ShareBook(self.table)
         self.leaves = LeafTable()
         self.leaf_book = LeafBook(self.leaves)
+        self.blocks = BlockGround(
+            SuperpodMap(self.table), LevelMap(self.table), Company(self._nodes_of_service, self._nodes_of_labels)
+        )
         self.fold = LedgerFold()
         self.jobs: dict[JobKey, JobSeen] = {}
         self.name_of: dict[str, JobKey] = {}
@@ -219,6 +224,23 @@ class State:
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._owned.get(key, [])
+
+    def _nodes_of_service(self, service: str) -> list[str]:
+        """Nodes of the jobs of an inference service."""
+        parts = ((key, holding.placement.block) for key, holding in self.fold.holdings.items())
+        return self._nodes_of(key for key, part in parts if part is not None and part.service == service)
+
+    def _nodes_of_labels(self, labels: Mapping[str, str]) -> list[str]:
+        """Nodes of the jobs that carry all of some labels."""
+        held = self.fold.holdings.items()
+        jobs = ((key, self.jobs.get((holding.namespace, holding.name))) for key, holding in held)
+        return self._nodes_of(
+            key for key, job in jobs if job and job.request and labels.items() <= job.request.labels.items()
+        )
+
+    def _nodes_of(self, keys: Iterable[tuple[str, int]]) -> list[str]:
+        """Nodes on which attempts own chips, by name."""
+        return sorted({pod.node for key in keys for pod in self._owned.get(key, ()) if pod.mask})
 
     def held(self, node: str) -> int:
         """Mask of a node's chips that have an owner."""

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.level_ground import LevelMap
 from berth.core.nodes import NodeTable
 from berth.core.scoring import Fits
 from berth.core.superpod_terms import Rows, Yard, running, superpod_key, yard_of
@@ -56,11 +57,15 @@ class SuperpodMap:
             return yard_of(self._ids, pods, rows, racks=racks, ill=ill, idle=chips)
         return Yard(self._ids, running(np.bincount(pods, minlength=len(self._ids))), rows, racks, ill, chips)
 
-    def superpods_of(self, nodes: Iterable[str]) -> list[str]:
-        """SuperPoD of each node that is in one."""
+    def places_of(self, nodes: Iterable[str]) -> list[tuple[str, int]]:
+        """SuperPoD and rack (-1 where it is unknown) of each node that is in one."""
         table = self._table
-        found = (int(table.superpod[row]) for node in nodes if (row := table.row_of.get(node)) is not None)
-        return [table.superpods[superpod] for superpod in found if superpod >= 0]
+        rows = [row for node in nodes if (row := table.row_of.get(node)) is not None]
+        return [
+            (table.superpods[superpod], _rack_number(table.racks[rack]) if rack >= 0 else _NO_RACK)
+            for superpod, rack in zip(table.superpod[rows].tolist(), table.rack[rows].tolist(), strict=True)
+            if superpod >= 0
+        ]
 
     def _settle(self) -> None:
         table = self._table
@@ -93,9 +98,23 @@ class Company(NamedTuple):
     of_labels: Callable[[Mapping[str, str]], list[str]]
 
 
-def nobody() -> Company:
-    """No job is anywhere."""
-    return Company(lambda _: [], lambda _: [])
+class BlockGround(NamedTuple):
+    """On what blocks are planned.
+
+    Attributes:
+        superpods: SuperPoDs of the table.
+        levels: Trees of the table.
+        company: Who is where.
+    """
+
+    superpods: SuperpodMap
+    levels: LevelMap
+    company: Company
+
+
+def ground_of(table: NodeTable) -> BlockGround:
+    """Ground of a table on which no job is known to be anywhere."""
+    return BlockGround(SuperpodMap(table), LevelMap(table), Company(lambda _: [], lambda _: []))
 
 
 def _rack_number(name: str) -> int:

@@ -194,7 +194,7 @@ class Dispatcher:
             offers: Offers = await self.scatter.gather(self._scorer, asks, number=number)
             try:
                 leaves = (self.state.leaves, self.state.leaf_book)
-                chooser = Chooser(self._scorer, offers.views, asks, leaves=leaves)
+                chooser = Chooser(self._scorer, offers.views, asks, leaves=leaves, blocks=self.state.blocks)
                 return chooser.choose(gangs, missing=offers.missing), offers.missing
             except NeedMoreError as error:
                 asks[error.shape] = error.count

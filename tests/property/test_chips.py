@@ -10,7 +10,7 @@ from berth.core.picking import ids_of, mask_of
 from berth.core.products import FORMS, Form
 from schemas.ledger import Settings
 
-PLACED = [form for form in FORMS.values() if form.built and form.rule != "share"]
+PLACED = [form for form in FORMS.values() if form.rule != "share"]
 
 MASKS = st.one_of(
     st.integers(0, (1 << 8) - 1),

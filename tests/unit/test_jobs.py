@@ -80,8 +80,9 @@ def test_a_sound_job_says_what_follows_from_it() -> None:
         (a_job((1, 8), annotations={"huawei.com/schedule_minAvailable": str(1 << 63)}), "invalid-argument", "annotations.huawei.com/schedule_minAvailable", str(1 << 63)),
         (a_job((1, 1), resource="huawei.com/Ascend910-4c"), "unsupported-vnpu", "resource", "huawei.com/Ascend910-4c"),
         (a_job((1, 1), resource=""), "unsupported-policy", "resource", ""),
-        (a_job((1, 8), policy="multilevel"), "unsupported-policy", "form", "multilevel"),
-        (a_job((1, 8), annotations={"sp-block": "16"}), "unsupported-policy", "form", "module910a3x16-sp"),
+        (a_job((1, 8), policy="multilevel"), "invalid-argument", "annotations.huawei.com/affinity-config", ""),
+        (a_job((4, 8), policy="multilevel", annotations={"huawei.com/affinity-config": "level1=3"}), "invalid-argument", "annotations.huawei.com/affinity-config.level1", "3"),
+        (a_job((1, 8), annotations={"sp-block": "16"}), "invalid-request", "annotations.sp-block", "16"),
     ],
 )  # fmt: skip
 def test_refusals_name_field_and_value(job: JobRequest, code: str, field: str, value: str) -> None:

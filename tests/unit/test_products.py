@@ -17,8 +17,11 @@ def test_every_form_of_the_specification_is_there_under_its_own_name() -> None:
     assert all(form.name == name for name, form in FORMS.items())
 
 
-def test_forms_of_other_documents_are_known_and_not_built() -> None:
-    assert [name for name, form in FORMS.items() if not form.built] == NAMES[-5:]
+def test_forms_of_superpods_and_levels_say_how_nodes_are_chosen() -> None:
+    assert {name: form.variant for name, form in FORMS.items() if form.variant} == {
+        "module910a3x16-sp": "a3", "module910a3x8-sp": "a3", "chip8-node8-sp": "850", "chip8-node8-ra64-sp": "rack",
+        "multilevel": "levels",
+    }  # fmt: skip
 
 
 def test_network_unhealthy_chips_are_dropped_by_the_training_forms_only() -> None:

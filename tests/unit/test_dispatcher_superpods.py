@@ -1,0 +1,203 @@
+"""Jobs with SuperPoD affinity in the dispatcher's turns, on a whole cell in memory."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from schemas.columns import unpack
+from schemas.facts import PodPhase
+from schemas.intake import JobRequest
+from schemas.nodes import NodeDescription
+from schemas.placement import BlockPart, Placement
+from schemas.refusal import NodeReason, Refusal
+from schemas.status import JobStatus
+from tests.support.cells import Cell, a_job, a_node
+
+A3 = "superpod910a3x16"
+
+
+def nodes_of(pods: Mapping[str, int], product: str = A3) -> list[NodeDescription]:
+    return [
+        a_node(f"p{pod}-n{index:02}", product, superpod=pod, rack=str(index // 4))
+        for pod, count in pods.items()
+        for index in range(count)
+    ]
+
+
+async def a_cell(nodes: list[NodeDescription], *, shards: int = 0, **decisions: object) -> Cell:
+    cell = await Cell(shards=shards, **decisions).open()  # type: ignore[arg-type]  # fields of the settings
+    await cell.nodes(nodes)
+    await cell.turns()
+    return cell
+
+
+def in_blocks(name: str, replicas: int, block: int, *, soft: bool = False, **changes: object) -> JobRequest:
+    annotations = {"huawei.com/schedule_policy": "chip2-node16-sp", "sp-block": str(16 * block)}
+    labels = {"super-pod-affinity": "soft"} if soft else {}
+    fields: dict[str, object] = {"product": A3, "annotations": annotations, "labels": labels, **changes}
+    return a_job(name, chips=16, replicas=replicas, **fields)  # type: ignore[arg-type]  # fields of a request
+
+
+async def told(cell: Cell, name: str) -> JobStatus:
+    status = await cell.status(name)
+    assert status is not None
+    return status
+
+
+async def placement(cell: Cell, name: str) -> Placement:
+    found = (await told(cell, name)).placement
+    assert found is not None, (await told(cell, name)).sentence
+    return found
+
+
+async def part(cell: Cell, name: str) -> BlockPart:
+    found = (await placement(cell, name)).block
+    assert found is not None
+    return found
+
+
+async def refusal(cell: Cell, name: str) -> Refusal:
+    found = (await told(cell, name)).refusal
+    assert found is not None
+    return found
+
+
+async def superpods(cell: Cell, name: str) -> list[str]:
+    """SuperPoD of each block, by the ids of the blocks."""
+    found = await part(cell, name)
+    by_block = dict(zip(unpack(found.block_index, 2), unpack(found.superpod_index, 2), strict=True))
+    return [found.superpods[by_block[index + 1] - 1] for index in range(len(found.blocks))]
+
+
+@pytest.mark.parametrize("shards", [0, 3])
+async def test_blocks_lie_in_superpods_that_keep_their_reserve(shards: int) -> None:
+    cell = await a_cell(nodes_of({"0": 4, "1": 6, "2": 8, "10": 7}), shards=shards)
+    await cell.submit(in_blocks("j", 8, 4))
+    await cell.turns(2)
+    found = await part(cell, "j")
+    assert (found.variant, found.size, found.blocks, found.annotated) == ("a3", 4, [0, 1], True)
+    assert found.phases == ["fits", "fits"]
+    assert await superpods(cell, "j") == ["1", "10"]  # 6 = 4 + 2 fits, then 7; 4 has no reserve, 8 leaves more over
+    assert (await placement(cell, "j")).names()[:4] == [f"p1-n0{index}" for index in range(4)]
+    await cell.close()
+
+
+async def test_a_gang_waits_for_blocks_and_is_told_which_superpods_come_closest() -> None:
+    cell = await a_cell(nodes_of({"0": 7, "1": 3}))
+    await cell.submit(in_blocks("j", 8, 4))
+    await cell.turns(2)
+    lack = (await refusal(cell, "j")).blocks
+    assert (await refusal(cell, "j")).code == "no-blocks"
+    assert lack is not None
+    assert (lack.need, lack.have, lack.size) == (2, 1, 4)
+    assert [(near.name, near.nodes, near.blocks) for near in lack.near] == [("0", 7, 1), ("1", 3, 0)]
+    await cell.nodes(nodes_of({"0": 7, "1": 4}))
+    await cell.turns(2)
+    assert (await told(cell, "j")).phase == "placed"
+    await cell.close()
+
+
+async def test_a_soft_gang_goes_in_pieces_where_whole_blocks_find_no_room() -> None:
+    cell = await a_cell(nodes_of({"0": 6, "1": 3}), reserve_nodes=0)
+    await cell.submit(in_blocks("j", 8, 4, soft=True))
+    await cell.turns(2)
+    found = await part(cell, "j")
+    assert found.phases[0] != "pieces"
+    assert found.phases[1:] == ["pieces"] * (len(found.phases) - 1)
+    assert len(set((await placement(cell, "j")).names())) == 8
+    await cell.close()
+
+
+async def test_nodes_outside_superpods_do_not_serve() -> None:
+    nodes = [*nodes_of({"0": 4}), *(a_node(f"x{index}", A3) for index in range(4))]
+    cell = await a_cell(nodes)
+    await cell.submit(in_blocks("j", 8, 4))
+    await cell.turns(2)
+    counts = {count.reason: count.nodes for count in (await refusal(cell, "j")).counts}
+    assert counts == {NodeReason.NO_SUPERPOD: 4}
+    await cell.close()
+
+
+async def test_a_later_gang_of_the_round_finds_what_is_left() -> None:
+    cell = await a_cell(nodes_of({"0": 8, "1": 8}), reserve_nodes=0)
+    await cell.submit(in_blocks("one", 8, 8), in_blocks("two", 8, 8), in_blocks("three", 8, 8))
+    await cell.turns(2)
+    assert [await superpods(cell, name) for name in ("one", "two")] == [["0"], ["1"]]
+    assert (await told(cell, "three")).phase == "waiting"
+    await cell.pods("one", PodPhase.SUCCEEDED)
+    await cell.turns(2)
+    assert await superpods(cell, "three") == ["0"]
+    await cell.close()
+
+
+async def test_a_service_goes_beside_its_siblings() -> None:
+    cell = await a_cell(nodes_of({"0": 8, "1": 9, "2": 4}))
+    chat = {"inferserviceid": "chat"}
+    await cell.submit(in_blocks("one", 2, 2, labels=chat))
+    await cell.turns(2)
+    assert await superpods(cell, "one") == ["1"]  # the most free
+    await cell.submit(in_blocks("two", 2, 2, labels=chat), in_blocks("other", 2, 2, labels={"inferserviceid": "x"}))
+    await cell.turns(2)
+    assert (await superpods(cell, "two"), (await part(cell, "two")).phases) == (["1"], ["service"])
+    assert await superpods(cell, "other") == ["0"]
+    await cell.close()
+
+
+async def test_levels_of_labels() -> None:
+    labels = {"huawei.com/topotree": "t"}
+    nodes = [
+        a_node(f"n{index}", labels=labels | {"rack": f"r{index // 2}", "row": f"w{index // 4}"}) for index in range(8)
+    ]
+    config = '{"t": {"level1": {"label": "rack", "reservedNode": 0}, "level2": {"label": "row"}}}'
+    cell = await a_cell(nodes, resource_levels=config)
+    annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": "level1=2,level2=4"}
+    await cell.submit(a_job("j", chips=8, replicas=4, annotations=annotations, node_selector={}))
+    await cell.turns(2)
+    found = await part(cell, "j")
+    assert (found.variant, found.phases, found.superpods) == ("levels", ["level", "level"], ["r0", "r1"])
+    assert (await placement(cell, "j")).names() == ["n0", "n1", "n2", "n3"]
+    await cell.nodes([a_node(f"n{index}") for index in range(8)])
+    await cell.submit(a_job("k", chips=8, replicas=4, annotations=annotations, node_selector={}))
+    await cell.turns(2)
+    assert {count.reason for count in (await refusal(cell, "k")).counts} == {NodeReason.NO_LEVEL}
+    await cell.close()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field", "value"),
+    [
+        ({"sp-block": "-16"}, "annotations.sp-block", "-16"),
+        ({"sp-block": "99999999999999999999"}, "annotations.sp-block", "99999999999999999999"),
+        ({"sp-block": "17"}, "annotations.sp-block", "17"),
+        ({"sp-block": str(16 * 49)}, "annotations.sp-block", str(16 * 49)),
+    ],
+)
+async def test_a_bad_block_is_refused_and_other_jobs_go_on(annotations: dict[str, str], field: str, value: str) -> None:
+    cell = await a_cell(nodes_of({"0": 8}))
+    policy = {"huawei.com/schedule_policy": "chip2-node16-sp"}
+    await cell.submit(in_blocks("bad", 2, 1, annotations=policy | annotations), in_blocks("good", 2, 2))
+    await cell.turns(2)
+    found = await refusal(cell, "bad")
+    assert (found.field, found.value, (await told(cell, "bad")).phase) == (field, value, "rejected")
+    assert (await told(cell, "good")).phase == "placed"
+    await cell.close()
+
+
+async def test_a_superpod_larger_than_said_serves() -> None:
+    cell = await a_cell(nodes_of({"0": 12}), super_pod_size=8)
+    await cell.submit(in_blocks("j", 12, 4))
+    await cell.turns(2)
+    assert await superpods(cell, "j") == ["0", "0", "0"]
+    await cell.close()
+
+
+async def test_a_restarted_dispatcher_knows_services() -> None:
+    cell = await a_cell(nodes_of({"0": 8, "1": 9}))
+    await cell.submit(in_blocks("one", 2, 2, labels={"inferserviceid": "chat"}))
+    await cell.turns(2)
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+    await cell.submit(in_blocks("two", 2, 2, labels={"inferserviceid": "chat"}))
+    await cell.turns(2)
+    assert await superpods(cell, "two") == await superpods(cell, "one") == ["1"]
+    await cell.close()
