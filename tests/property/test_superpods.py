@@ -1,0 +1,262 @@
+"""Plans of blocks: what holds for every yard and every gang."""
+
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from berth.core.superpod_select import select
+from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.superpods import ask_of, decisions_of, plan_blocks
+
+
+@st.composite
+def yards(draw: st.DrawFn) -> Yard:
+    counts = draw(st.lists(st.integers(0, draw(st.sampled_from([4, 12, 30]))), max_size=8))
+    total = sum(counts)
+    step = draw(st.sampled_from([1, -1]))
+    ill = draw(st.sampled_from([0, (1 << total) - 1]) | st.integers(0, (1 << total) - 1))
+    yard = yard_of(
+        [str(pod) for pod in range(len(counts))],
+        np.repeat(np.arange(len(counts)), counts),
+        np.arange(total)[::step].copy(),
+        racks=np.arange(total) // 4,
+        ill=np.array([ill >> node & 1 for node in range(total)], np.bool_),
+    )
+    for array in (yard.starts, yard.rows, yard.racks, yard.ill):
+        array.flags.writeable = False
+    return yard
+
+
+@st.composite
+def wants(draw: st.DrawFn) -> Want:
+    block, blocks = draw(st.integers(1, 9)), draw(st.integers(1, 6))
+    return Want(draw(st.sampled_from(["a3", "850"])), block, block * blocks, soft=draw(st.booleans()))
+
+
+RULES = st.builds(Rules, st.integers(0, 12), st.integers(9, 40), parity=st.just(value=False))
+
+
+def left_before(yard: Yard, grants: tuple[Grant, ...]) -> list[list[int]]:
+    """What each SuperPoD has left before each grant."""
+    left = yard.counts.tolist()
+    history = []
+    for grant in grants:
+        history.append(list(left))
+        left[grant.pod] -= grant.nodes
+        assert left[grant.pod] >= 0
+    return history
+
+
+@given(yards(), wants(), RULES)
+@settings(max_examples=200)
+def test_a_gang_is_whole_and_no_node_is_used_twice(yard: Yard, want: Want, rules: Rules) -> None:
+    plan = plan_blocks(yard, want, rules)
+    counts = yard.counts
+    if isinstance(plan, NoBlocks):
+        capacity = int((counts // want.block).sum())
+        assert len(yard.rows) < want.replicas or (not want.soft and capacity < want.blocks)
+        assert (plan.blocks_need, plan.nodes_need) == (want.blocks, want.replicas)
+        assert (plan.blocks_have, plan.nodes_have) == (capacity, len(yard.rows))
+        return
+    rows, owner = plan.rows.tolist(), np.empty(len(yard.rows), np.int64)
+    owner[yard.rows] = np.repeat(np.arange(len(counts)), counts)
+    assert plan.is_whole
+    assert len(set(rows)) == len(rows) == want.replicas == sum(grant.nodes for grant in plan.grants)
+    assert owner[rows].tolist() == plan.pods.tolist()
+    assert sorted(plan.vids.tolist()) == plan.vids.tolist()
+    assert {grant.vid: (grant.pod, grant.nodes) for grant in plan.grants} == {
+        vid: (int(plan.pods[plan.vids == vid][0]), count) for vid, count in Counter(plan.vids.tolist()).items()
+    }
+
+
+@given(yards(), wants(), RULES)
+@settings(max_examples=200)
+def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room_for_it(
+    yard: Yard, want: Want, rules: Rules
+) -> None:
+    plan = plan_blocks(yard, want, rules)
+    if isinstance(plan, NoBlocks):
+        return
+    whole = [grant for grant in plan.grants if grant.phase != "pieces"]
+    assert all(grant.nodes == want.block for grant in whole)
+    assert len(whole) == min(want.blocks, int((yard.counts // want.block).sum()))
+    assert [grant.vid for grant in plan.grants] == list(range(len(plan.grants)))
+    for grant, left in zip(plan.grants, left_before(yard, plan.grants), strict=True):
+        assert 0 < grant.nodes <= want.block
+        if grant.phase == "pieces":
+            assert want.soft
+            assert max(left) < want.block
+            assert left[grant.pod] == max(left)
+
+
+@given(yards(), wants(), RULES)
+@settings(max_examples=200)
+def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(yard: Yard, want: Want, rules: Rules) -> None:
+    plan = plan_blocks(yard, want, rules)
+    if isinstance(plan, NoBlocks):
+        return
+    for grant, left in zip(plan.grants, left_before(yard, plan.grants), strict=True):
+        can_keep = [pod for pod, free in enumerate(left) if free - rules.reserve >= want.block]
+        if grant.phase in {"fits", "larger"}:
+            assert grant.pod in can_keep
+        else:
+            assert not can_keep
+
+
+@given(yards(), wants(), RULES, st.booleans())
+@settings(max_examples=200)
+def test_healthy_nodes_of_a_superpod_go_first(yard: Yard, want: Want, rules: Rules, parity: bool) -> None:  # noqa: FBT001 - given by hypothesis
+    plan = plan_blocks(yard, want, rules._replace(parity=parity))
+    if isinstance(plan, NoBlocks):
+        return
+    used = np.isin(yard.rows, plan.rows)
+    for pod in range(len(yard.ids)):
+        own = slice(int(yard.starts[pod]), int(yard.starts[pod + 1]))
+        if (used[own] & yard.ill[own]).any():
+            assert (used[own] | yard.ill[own]).all()
+
+
+def answer(found: BlockPlan | NoBlocks) -> object:
+    """A plan as values that compare."""
+    if isinstance(found, NoBlocks):
+        return found
+    return found.rows.tolist(), found.vids.tolist(), found.pods.tolist(), found.grants
+
+
+@given(yards(), wants(), RULES, st.booleans(), st.integers(1, 9))
+def test_other_names_in_the_same_order_only_rename_the_answer(
+    yard: Yard,
+    want: Want,
+    rules: Rules,
+    parity: bool,  # noqa: FBT001 - given by hypothesis
+    step: int,
+) -> None:
+    rules = rules._replace(parity=parity)
+    found = plan_blocks(yard, want, rules)
+    assert answer(found) == answer(plan_blocks(yard, want, rules))
+    new = np.cumsum(np.arange(len(yard.rows)) % step + 1)
+    renamed = plan_blocks(
+        yard._replace(ids=[f"9{name}x" for name in yard.ids], rows=new[yard.rows], racks=yard.racks + 7), want, rules
+    )
+    if isinstance(found, NoBlocks):
+        assert isinstance(renamed, NoBlocks)
+        assert [near.superpod for near in renamed.closest] == [f"9{near.superpod}x" for near in found.closest]
+        return
+    kept = found.rows >= 0
+    assert isinstance(renamed, BlockPlan)
+    assert renamed.grants == found.grants
+    assert renamed.rows[kept].tolist() == new[found.rows[kept]].tolist()
+
+
+@given(yards(), wants(), RULES, st.integers(0, 8))
+def test_a_superpod_without_candidates_changes_nothing(yard: Yard, want: Want, rules: Rules, place: int) -> None:
+    place = min(place, len(yard.ids))
+    starts = np.insert(yard.starts, place, yard.starts[place])
+    larger = yard._replace(ids=[*yard.ids[:place], "empty", *yard.ids[place:]], starts=starts)
+    found, again = plan_blocks(yard, want, rules), plan_blocks(larger, want, rules)
+    if isinstance(found, BlockPlan):
+        assert isinstance(again, BlockPlan)
+        assert again.rows.tolist() == found.rows.tolist()
+        assert again.vids.tolist() == found.vids.tolist()
+    else:
+        assert again == found
+
+
+@given(yards(), wants(), RULES)
+@settings(max_examples=200)
+def test_without_a_decision_in_force_the_answer_is_the_references(yard: Yard, want: Want, rules: Rules) -> None:
+    if not decisions_of(yard, want, rules):
+        assert answer(plan_blocks(yard, want, rules)) == answer(plan_blocks(yard, want, rules._replace(parity=True)))
+
+
+class Literal:
+    """The reference's way as the specification writes it down: a table of cells, visited one by one."""
+
+    def __init__(self, counts: list[int], want: Want, rules: Rules) -> None:
+        self.left, self.want, self.reserve = list(counts), want, rules.reserve
+        self.need, self.next_id = list(range(want.blocks)), want.blocks
+        self.given: list[tuple[int, int, int]] = []
+        block = want.block
+        self.columns = rules.size // block + 1
+        self.table: dict[tuple[int, int], list[int]] = {}
+        for pod, free in enumerate(counts):
+            if free < block and not want.soft:
+                continue
+            beside = free - rules.reserve
+            cell = (beside % block, beside // block) if beside >= 0 else (free % block, 0)
+            assert cell[1] < self.columns
+            self.table.setdefault(cell, []).append(pod)
+
+    def cell(self, remainder: int, column: int, *, by_left: bool = False) -> list[int]:
+        pods = self.table.get((remainder, column), [])
+        return sorted(pods, key=lambda pod: -self.left[pod]) if by_left else pods
+
+    def give(self, pod: int, nodes: int) -> None:
+        self.given.append((self.pop(), pod, nodes))
+        self.left[pod] -= nodes
+
+    def pop(self) -> int:
+        if self.need:
+            return self.need.pop(0)
+        self.next_id += 1
+        return self.next_id - 1
+
+    def drain(self, remainder: int, column: int) -> None:
+        for pod in self.cell(remainder, column):
+            while self.need and self.left[pod] - self.reserve >= self.want.block:
+                self.give(pod, self.want.block)
+
+    def run(self) -> list[tuple[int, int, int]]:
+        block = self.want.block
+        for remainder in range(block):
+            column = 1
+            while column < self.columns and column <= len(self.need):
+                self.drain(remainder, column)
+                column += 1
+        for column in range(len(self.need) + 1, self.columns):
+            for remainder in range(block):
+                self.drain(remainder, column)
+        for remainder in reversed(range(block)):
+            for column in range(self.columns):
+                for pod in self.cell(remainder, column, by_left=True):
+                    if self.need and self.left[pod] >= block:
+                        self.give(pod, block)
+        self.pieces()
+        return self.given
+
+    def pieces(self) -> None:
+        block = self.want.block
+        missing = self.want.replicas - sum(nodes for _, _, nodes in self.given)
+        for remainder in [*range(block - 1, self.reserve - 1, -1), *range(min(block, self.reserve))]:
+            for column in range(self.columns):
+                for pod in self.cell(remainder, column, by_left=True):
+                    if missing <= 0 or not self.left[pod]:
+                        continue
+                    nodes = min(block, self.left[pod])
+                    if self.want.variant == "850" and not self.want.soft and nodes < block:
+                        self.pop()
+                        continue
+                    self.give(pod, nodes)
+                    missing -= nodes
+
+
+def counts_up_to(most: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, most), max_size=14)
+
+
+@given(st.integers(6, 40).flatmap(counts_up_to), wants(), st.integers(0, 14))
+@settings(max_examples=400)
+@example([17, 9], Want("850", 8, 24), 10)
+@example([26, 8, 17], Want("a3", 8, 40, soft=True), 20)
+def test_parity_is_the_specifications_text_word_for_word(counts: list[int], want: Want, reserve: int) -> None:
+    rules = Rules(reserve, max([*counts, want.block]), parity=True)
+    array: npt.NDArray[np.int64] = np.array(counts, np.int64)
+    found = select([str(pod) for pod in range(len(counts))], array, ask_of(want), rules)
+    if sum(count // want.block for count in counts) < want.blocks and not want.soft:
+        assert isinstance(found, NoBlocks)
+        return
+    assert isinstance(found, tuple)
+    assert [tuple(grant)[:3] for grant in found] == Literal(counts, want, rules).run()
