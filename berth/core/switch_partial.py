@@ -121,9 +121,13 @@ def plan_partial(board: Board, demand: Demand, rules: Rules, torn: Torn, node_na
     return _PLANS[rules.policy](board, demand, rules, torn, node_names)
 
 
-def decisions_of(rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that may make the answer differ from the reference's. Source: section 14."""
-    return (_DECISIONS[rules.policy],)
+def decisions_of(demand: Demand, rules: Rules) -> tuple[str, ...]:
+    """Documented decisions that may make the answer differ from the reference's. Source: section 14.
+
+    1.0 places a padding job only as a whole, whatever was decided on positions.
+    """
+    is_whole = rules.policy == "1.0" and demand.kind == "padding"
+    return () if is_whole else (_DECISIONS[rules.policy],)
 
 
 def _no_plan(board: Board, demand: Demand, policy: Policy, rule: str) -> NoPlan:

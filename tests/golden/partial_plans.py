@@ -49,10 +49,11 @@ def compare_partial(line: Line, settings: Settings) -> Answer:
     expected = line["result_stable_sort"] if line["sort_sensitive"] else line["result"]
     torn = torn_of(scene.table, own)
     torn = torn._replace(ranks=[rank for rank in range(job["replicas"]) if str(rank) not in job["bound"]])
-    got = answer_of(scene.table, board, Demand(len(torn.ranks), job["replicas"], job["type"]), scene.rules, torn)
+    demand = Demand(len(torn.ranks), job["replicas"], job["type"])
+    got = answer_of(scene.table, board, demand, scene.rules, torn)
     got["rejected"] |= {node: "unknown" for node in line["candidates"] if node not in scene.table.cell_of}
     outcomes = [differences_of(line, outcome, got) for outcome in (expected, *line.get("alternatives", []))]
-    active = (*decisions_of(scene.rules), *book_decisions(line, settings, without=job["name"]))
+    active = (*decisions_of(demand, scene.rules), *book_decisions(line, settings, without=job["name"]))
     if all(outcomes) and not line["stable"]:
         return Answer(skipped=("unstable",), active=active)
     leaves = {scene.table.leaf_of(node) for node in own["nodes"]}

@@ -169,5 +169,7 @@ def test_ranks_and_replicas_must_agree() -> None:
 
 
 def test_each_policy_has_its_decision() -> None:
-    found = [decisions_of(rules) for rules in (ONE, TWO, SINGLE)]
+    found = [decisions_of(Demand(1, 4, LARGE), rules) for rules in (ONE, TWO, SINGLE)]
+    assert decisions_of(Demand(1, 3, LARGE), ONE) == ()
+    assert decisions_of(Demand(1, 3, NORMAL), ONE) == found[0]
     assert found == [("slice-of-lost-pod",), ("deterministic-scores",), ("survivors-leaf",)]
