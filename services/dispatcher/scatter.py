@@ -77,24 +77,19 @@ class Scatter:
         )
         subjects = {shard: self._bus.subjects.score(shard) for shard in range(self._shards)}
         gathered = await self._bus.gather(subjects, encode(request), timeout_s=self._timeout_s)
-        parts: list[list[Candidates]] = []
-        missing = list(gathered.missing)
-        for shard in sorted(gathered.replies):
-            found = self._read(shard, gathered.replies[shard], request)
-            if found is None:
-                missing.append(shard)
-            else:
-                parts.append(found)
-        missing.sort()
-        lost = self._nodes_of(missing)
-        table = self._state.table
-        views = {
-            shape: merge(table, [part[index] for part in parts], missing_nodes=lost) for index, shape in enumerate(asks)
-        }
-        return Offers(views, missing)
+        answers = {shard: self._read(shard, gathered.replies[shard], request) for shard in sorted(gathered.replies)}
+        views: dict[Shape, Candidates] = {}
+        missing = dict.fromkeys(gathered.missing)
+        for index, shape in enumerate(asks):
+            parts = {shard: found[index] for shard, found in answers.items() if found is not None}
+            lost = [shard for shard in range(self._shards) if parts.get(shard) is None]
+            missing.update(dict.fromkeys(lost))
+            sound = [part for part in parts.values() if part is not None]
+            views[shape] = merge(self._state.table, sound, missing_nodes=self._nodes_of(lost))
+        return Offers(views, sorted(missing))
 
-    def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates] | None:
-        """A shard's answer, or None when it does not count."""
+    def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
+        """A shard's answer by shape, or None when it does not count; what it says of leaves may not count by itself."""
         try:
             offer = decode(data, Offer)
             fits = (offer.shard, offer.round, offer.facts_seq, offer.ledger_seq) == (
@@ -105,10 +100,10 @@ class Scatter:
             )
             if not offer.ready or not fits or len(offer.shapes) != len(request.asks):
                 return None
-            if any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer):
-                return None
+            doubted = any(ask.shape.tor_affinity for ask in request.asks) and self._contradicts(offer)
             return [
-                self._candidates(shard, ask.shape, found) for ask, found in zip(request.asks, offer.shapes, strict=True)
+                None if doubted and ask.shape.tor_affinity else self._candidates(shard, ask.shape, found)
+                for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
             _LOG.warning("offer does not count", shard=shard, reason=str(error))

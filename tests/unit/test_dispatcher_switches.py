@@ -260,9 +260,13 @@ async def test_a_shard_that_has_other_leaf_states_is_not_believed() -> None:
     cell = await a_cell(shards=2)
     for shard in cell.shards:
         shard.state.leaf_book.put(("somebody", 1), LeafJob("", 2, ["n00", "n10"]))
-    await cell.submit(by_leaf("j", 2))
-    await cell.turns(2)
+    await cell.submit(by_leaf("j", 2), a_job("plain", chips=8, replicas=3))
+    await cell.settle()
+    await cell.dispatcher.intake.step(cell.dispatcher.state.fold.settings, batch_max=10)
+    await cell.turns()
+    assert cell.dispatcher.state.fold.rounds == 1
     assert (await refusal(cell, "j")).missing_shards == [0, 1]
+    assert len((await placement(cell, "plain")).names()) == 3, "what it says of chips counts all the same"
     await cell.close()
 
 
