@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from berth.core.level_terms import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
 from schemas.ledger import Settings
 
@@ -45,6 +46,22 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How long a gang refused while a shard was missing waits for the next try."""
     tombstone_after_ms: Annotated[int, Meta(ge=0, le=30 * 86_400_000)] = 600_000
     """How long a job that is over keeps its name in the facts."""
+
+    def __post_init__(self) -> None:
+        """See that settings go together.
+
+        Raises:
+            ValueError: They do not.
+        """
+        if self.reserve_nodes >= self.super_pod_size:
+            raise ValueError(
+                f"reserve_nodes is {self.reserve_nodes}: expected fewer than super_pod_size, which is {self.super_pod_size}"
+            )
+        if self.resource_levels:
+            try:
+                read_level_config(self.resource_levels)
+            except LevelError as error:
+                raise ValueError(f"resource_levels: {error}") from error
 
     def to_settings(self) -> Settings:
         """As an epoch record carries them."""

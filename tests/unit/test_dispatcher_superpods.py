@@ -1,5 +1,6 @@
 """Jobs with SuperPoD affinity in the dispatcher's turns, on a whole cell in memory."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -11,6 +12,7 @@ from schemas.nodes import NodeDescription
 from schemas.placement import BlockPart, Placement
 from schemas.refusal import NodeReason, Refusal
 from schemas.status import JobStatus
+from services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
 
 A3 = "superpod910a3x16"
@@ -201,3 +203,17 @@ async def test_a_restarted_dispatcher_knows_services() -> None:
     await cell.turns(2)
     assert await superpods(cell, "two") == await superpods(cell, "one") == ["1"]
     await cell.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"reserve_nodes": 48}, "reserve_nodes is 48: expected fewer than super_pod_size, which is 48"),
+        ({"super_pod_size": 1, "reserve_nodes": 1}, "reserve_nodes is 1"),
+        ({"resource_levels": '{"a": {"level2": {}}}'}, "resource_levels: resource-level-config.a.level1 is missing"),
+        ({"resource_levels": "no json"}, "resource_levels: "),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        DecisionConfig(**changes)  # type: ignore[arg-type]  # fields of the settings
