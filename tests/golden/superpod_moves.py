@@ -56,7 +56,7 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
     else:
         found = plan_service(scene.yard, scene.want, [str(name) for name in job["super_pods_already_hosting_service"]])
     differences = differences_of(line, scene.yard, found)
-    if line["result"]["ok"] and not line["stable"]:
+    if unstable(line):
         return Answer(differences, skipped=("unstable",))
     if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, taste):
         return Answer(skipped=("tie",))
@@ -93,7 +93,12 @@ def compare_resched(line: Line, settings: Settings) -> Answer:
     found = plan_again(scene.yard, scene.want, scene.rules, setback)
     differences = differences_of(line, scene.yard, by_id(found))
     active = () if scene.rules.parity else decisions_after(scene.yard, scene.want, scene.rules, setback)
-    return Answer(differences, active=active)
+    return Answer(differences, skipped=("unstable",) if unstable(line) else (), active=active)
+
+
+def unstable(line: Line) -> bool:
+    """Of the plan of a line, only that there is one can be compared."""
+    return bool(line["result"]["ok"] and not line["stable"])
 
 
 def by_id(found: BlockPlan | NoBlocks | Stuck) -> BlockPlan | NoBlocks:
