@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-from bench import bind, gang, kube_gang, score, spine, switch, watch
+from bench import bind, gang, kube_gang, score, spine, superpod, switch, watch
 from bench.report import show
 
 _BENCHES = {
@@ -12,6 +12,7 @@ _BENCHES = {
     "spine": spine.run,
     "gang": gang.run,
     "switch": switch.run,
+    "superpod": superpod.run,
     "bind": bind.run,
     "watch": watch.run,
     "kube-gang": kube_gang.run,

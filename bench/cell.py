@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +69,10 @@ class Client:
             )
             for name, index in described.items()
         ]
+        await self.give(nodes)
+
+    async def give(self, nodes: Sequence[NodeDescription]) -> None:
+        """Publish the facts of nodes and of the leaf switches above them."""
         by_name = {node.name: node for node in nodes}
         for domain, names in domains(nodes).items():
             fact = pack_nodes(domain, [by_name[name] for name in names])
@@ -89,7 +93,12 @@ class Client:
             node_selector=dict(PRODUCT.selector),
             labels=dict(labels or {}),
         )
-        future = await self.bus.submit_wait(self.bus.subjects.intake_request("bench", name), encode(request))
+        await self.ask(request)
+
+    async def ask(self, request: JobRequest) -> None:
+        """Publish a request without waiting for its acknowledgement."""
+        subject = self.bus.subjects.intake_request(request.namespace, request.name)
+        future = await self.bus.submit_wait(subject, encode(request))
         future.add_done_callback(_look)
 
     async def until_placed(self, count: int) -> None:
