@@ -119,8 +119,8 @@ class Chooser:
         verdicts: list[Verdict] = []
         for gang in gangs:
             known = self._refused.get(gang.klass)
-            if gang.invalid is not None:
-                verdicts.append(_verdict(gang, refusal=gang.invalid, final=True))
+            if (away := self._turned_away(gang)) is not None:
+                verdicts.append(_verdict(gang, refusal=away, final=True))
             elif known is not None:
                 if gang.fresh:
                     verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
@@ -128,10 +128,14 @@ class Chooser:
                 verdicts.append(self._decide(gang, missing))
         return verdicts
 
+    def _turned_away(self, gang: Gang) -> Refusal | None:
+        """Why a gang is never placed, whatever becomes of its class."""
+        if gang.invalid is not None or not gang.tor_affinity or not self._scorer.settings.strict_product_support:
+            return gang.invalid
+        warning = self._leaves.warning(gang) if len(self._leaves.leaves) else ""
+        return _outside(gang, warning) if warning else None
+
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
-        warning = self._leaves.warning(gang) if gang.tor_affinity and len(self._leaves.leaves) else ""
-        if warning and self._scorer.settings.strict_product_support:
-            return _verdict(gang, refusal=_outside(gang, warning), final=True)
         planned = self._plan(gang, missing)
         if isinstance(planned, Refusal):
             return self._refuse(gang, _first_planned(gang), planned)

@@ -256,6 +256,19 @@ async def test_a_product_that_the_policy_does_not_support(*, strict: bool, phase
     await cell.close()
 
 
+async def test_a_job_that_its_policy_does_not_support_is_turned_away_though_one_of_its_class_waits() -> None:
+    cell = await a_cell(topology=a_topology(0), strict_product_support=True)
+    other = by_leaf("other", 17, labels={"tor-affinity": LARGE, "framework": "tensorflow"})
+    await cell.submit(by_leaf("job", 17), other)
+    await cell.turns(3)
+    assert [(await refusal(cell, name)).code for name in ("job", "other")] == ["no-topology"] * 2
+    await say(cell, a_topology())
+    await cell.turns(2)
+    assert [(await told(cell, name)).phase for name in ("job", "other")] == ["waiting", "failed"]
+    assert (await refusal(cell, "other")).code == "product-support"
+    await cell.close()
+
+
 async def test_a_shard_that_has_other_leaf_states_is_not_believed() -> None:
     cell = await a_cell(shards=2)
     for shard in cell.shards:
