@@ -6,7 +6,7 @@ then holds what is sure. A node whose chips cannot be read is one without chips:
 Source: specification, Kubernetes contracts, section B.1; node and chip, section 5.1.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple, get_args
@@ -15,14 +15,13 @@ import msgspec
 
 from berth.formats.device_list import chip_mask, resource_of
 from berth.formats.kube_objects import Node
+from berth.formats.node_place import POSITION_MAX, NodePlace, told_place
 from berth.formats.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
-from berth.formats.pod_annotations import BASE_DEVICE_INFOS, SUPERPOD_ID
+from berth.formats.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from schemas.constraints import Effect, Taint
 from schemas.nodes import NodeDescription
 
-SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"
-"""Label that names the SuperPoD of a node whose annotation does not."""
 ALLOCATABLE_MAX: Final = (1 << 15) - 1
 """Most chips of a node that its column holds."""
 _EFFECTS: Final = frozenset(get_args(Effect))
@@ -35,10 +34,32 @@ _NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
 
 
 class NodeReading(NamedTuple):
-    """A node as its object tells it, and what is wrong with the object, in order of the fields read."""
+    """A node as its object tells it, and what is wrong with the object, in order of the fields read.
+
+    ``told`` is the place in a SuperPoD as the object tells it; the description has it already.
+    """
 
     node: NodeDescription
     reasons: tuple[str, ...] = ()
+    told: NodePlace = NodePlace()
+
+    def at(self, place: NodePlace, *wrong: str) -> "NodeReading":
+        """The same node at another place.
+
+        Args:
+            place: The place.
+            wrong: What is wrong with the place, as words that follow the node's name; empty ones do not count.
+        """
+        node, inside = self.node, place.is_inside
+        moved = msgspec.structs.replace(
+            node,
+            product=_product(node.labels, node.resource, node.chips.bit_count(), in_superpod=inside),
+            superpod=str(place.superpod) if inside else "",
+            rack=str(place.rack) if inside and place.rack is not None and place.rack >= 0 else "",
+            position=min(max(place.server or 0, 0), POSITION_MAX) if inside else 0,
+        )
+        found = (f"node {node.name}: {words}" for words in wrong if words)
+        return self._replace(node=moved, reasons=(*self.reasons, *found))
 
 
 class _ChipsError(ValueError):
@@ -67,33 +88,33 @@ class _Complaints:
 
 
 def read_node(node: Node) -> NodeReading:
-    """Description of a node; leaf and position stay empty, for they stand elsewhere.
+    """Description of a node; its leaf stays empty, for it stands elsewhere. The position is the one in the SuperPoD.
 
     cpu, memory and chips are what the node gives in all (``status.allocatable``), rounded down.
     """
     complaints = _Complaints(node.metadata.name)
     allocatable = node.status.allocatable or {}
     resource, chips = _chips(node, allocatable, complaints)
-    labels = dict(node.metadata.labels or {})
-    superpod = _superpod(node, complaints)
-    return NodeReading(
+    meta = node.metadata
+    told = told_place(meta.annotation, meta.label, complaints.add)
+    reading = NodeReading(
         NodeDescription(
-            name=node.metadata.name,
-            product=_product(labels, resource, chips.bit_count(), in_superpod=bool(superpod)),
+            name=meta.name,
             resource=resource,
             chips=chips,
             allocatable=_amount(allocatable, resource, 1, ALLOCATABLE_MAX, complaints) if resource else 0,
             cpu_milli=_amount(allocatable, "cpu", _MILLI, NUMBER_MAX, complaints),
             memory_mib=_amount(allocatable, "memory", _MIB, NUMBER_MAX, complaints),
-            labels=labels,
+            labels=dict(meta.labels or {}),
             taints=_taints(node, complaints),
             cordoned=node.spec.unschedulable,
             ready=node.is_ready,
-            superpod=superpod,
             address=node.internal_ip,
         ),
         tuple(complaints.found),
+        told,
     )
+    return reading.at(told)
 
 
 def _chips(node: Node, allocatable: Mapping[str, str], complaints: _Complaints) -> tuple[str, int]:
@@ -169,23 +190,6 @@ def _whole(value: str, unit: Fraction | int) -> int:
     """
     parts = quantity(value) / unit
     return parts.numerator // parts.denominator
-
-
-def _superpod(node: Node, complaints: _Complaints) -> str:
-    """SuperPoD of a node, the number as text; empty without one."""
-    places: list[tuple[str, Callable[[str], str], str]] = [
-        ("annotation", node.metadata.annotation, SUPERPOD_ID),
-        ("label", node.metadata.label, SUPERPOD_LABEL),
-    ]
-    for place, text_of, key in places:
-        text = text_of(key).strip()
-        if not text:
-            continue
-        digits = text.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) <= len(str(NUMBER_MAX)):
-            return "" if text.startswith("-") else str(int(text))
-        complaints.add(f"{place} {key}", text, "the number of a SuperPoD, or a negative one for none")
-    return ""
 
 
 def _taints(node: Node, complaints: _Complaints) -> list[Taint]:

@@ -162,12 +162,14 @@ async def _serve(api: Api, config: InventoryConfig, loop: Loop, stop: asyncio.Ev
         api.reflect("/api/v1/pods", Pod, _Taking(loop.replace_pods, loop.change_pods)),
         api.reflect(PATH, ConfigMap, _Taking(loop.replace_switches, loop.change_switches), params=SELECTOR),
     ]
-    groups_known = asyncio.Event()
+    groups_known, devices_known = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one.run(), name="reflect") for one in always]
         tasks.append(group.create_task(_reflect_groups(api, config, loop, groups_known), name="reflect PodGroups"))
+        reports = loop.devices.reflect(api, always[0].synced, devices_known)
+        tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.chores.run(stop), name="calls")
-        events = [groups_known, *(one.synced for one in always)]
+        events = [groups_known, devices_known, *(one.synced for one in always)]
         if await all_set(events, stop):
             readiness.ready()
             logger().info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))

@@ -28,6 +28,7 @@ from services.inventory import metrics
 from services.inventory.chores import Chore, Chores
 from services.inventory.complaints import Complaints
 from services.inventory.config import InventoryConfig
+from services.inventory.device_reports import DeviceReports
 from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
 from services.inventory.gangs import Gangs
 from services.inventory.group_notes import GroupNotes
@@ -70,6 +71,7 @@ class Loop:
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
+        self.devices = DeviceReports(self.nodes, self._changed.set)
         self._logged: set[str] = set()
         self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeInvalid")
         self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsInvalid")
@@ -91,6 +93,7 @@ class Loop:
     def replace_nodes(self, nodes: list[Node]) -> None:
         """Take all nodes."""
         self.pods.touch_nodes(sorted(self.nodes.replace(nodes)))
+        self.devices.look()
         self._changed.set()
 
     def change_nodes(self, changes: list[tuple[Change, Node]]) -> None:
@@ -100,6 +103,7 @@ class Loop:
             differs = self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node)
             if differs:
                 self.pods.touch_nodes([name])
+        self.devices.look()
         if self.nodes.is_changed:
             self._changed.set()
 

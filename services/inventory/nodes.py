@@ -21,6 +21,7 @@ from schemas.facts import HealthSeen, NodeHealth, NodesSeen
 from schemas.nodes import NodeCondition, NodeDescription
 from schemas.units import UnixMs
 from services.inventory.conditions import Conditions
+from services.inventory.device_places import DevicePlaces
 
 _NOTHING: Final = (0, 0, 0)
 _SHARES: Final = 100
@@ -81,6 +82,7 @@ class Nodes:
         self._ids: dict[str, dict[int, int]] = {}
         """Physical ids by ids of devices, of nodes where these differ. A node that goes leaves its own behind: its pods may
         still be there."""
+        self._devices = DevicePlaces()
         self._conditions = Conditions()
         self._used: dict[str, _Amounts] = {}
         self._load: dict[str, _Amounts] = {}
@@ -105,6 +107,18 @@ class Nodes:
     def count(self) -> int:
         """How many nodes there are."""
         return len(self._plain)
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether the reports of device plug-ins are needed: only they tell where some node stands."""
+        return self._devices.is_needed
+
+    def hear_device(self, name: str, text: str | None) -> None:
+        """Take the report of a node's device plug-in, also before the node itself; None: it was deleted."""
+        if text is None:
+            self._devices.drop(name)
+        elif (reading := self._devices.hear(name, text)) is not None:
+            self._take(name, reading)
 
     def mask(self, name: str) -> int | None:
         """Chips of a node; None when the node is not known."""
@@ -149,7 +163,7 @@ class Nodes:
 
     def put(self, node: Node) -> bool:
         """Take a node as it is now; whether its chips differ from before."""
-        reading = read_node(node)
+        reading = self._devices.complete(read_node(node))
         is_renumbered = self._renumber(node, reading.node)
         return self._take(node.metadata.name, reading) or is_renumbered
 
@@ -187,6 +201,7 @@ class Nodes:
     def remove(self, name: str) -> bool:
         """Forget a node; whether it was known."""
         self.reasons.pop(name, None)
+        self._devices.leave(name)
         self._dirty.add(name)
         return self._plain.pop(name, None) is not None
 
@@ -316,7 +331,7 @@ class Nodes:
         return msgspec.structs.replace(
             plain,
             leaf=slot.leaf if slot is not None else "",
-            position=slot.position if slot is not None else 0,
+            position=slot.position if slot is not None else plain.position,
             cpu_milli=max(plain.cpu_milli - cpu, 0),
             memory_mib=max(plain.memory_mib - memory, 0),
         )

@@ -227,7 +227,7 @@ NEEDED: Final[dict[str, Needs]] = {
     "inventory": {
         ("", "nodes"): "list watch",
         ("", "pods"): "list watch",
-        ("", "configmaps kube-system basic-tor-node-cm"): "list watch",
+        ("", "configmaps kube-system"): "list watch",
         ("scheduling.volcano.sh", "podgroups"): "list watch patch",
         ("apps", "replicasets"): "get",
         ("apps", "statefulsets"): "get",
@@ -278,9 +278,10 @@ REFUSED: Final = [
 ]
 REFUSED_OF: Final = {
     "inventory": [
-        Right("list", "", "configmaps", "kube-system"),
-        Right("list", "", "configmaps", "kube-system", "mindx-dl-deviceinfo-n1"),
+        Right("list", "", "configmaps", "mindx-dl"),
         Right("list", "", "configmaps", "default", "basic-tor-node-cm"),
+        Right("get", "", "configmaps", "kube-system", "basic-tor-node-cm"),
+        Right("update", "", "configmaps", "kube-system", "mindx-dl-deviceinfo-n1"),
         Right("patch", "", "pods", "default", "p"),
         Right("create", "", "pods/binding", "default", "p"),
         Right("list", "apps", "replicasets", "default"),
@@ -343,7 +344,7 @@ async def test_rights_are_granted_to_users_of_the_tests(kube_server: KubeServer,
         asked = [
             ("GET", "/api/v1/pods"),
             ("GET", f"{tor}?fieldSelector=metadata.name%3Dbasic-tor-node-cm"),
-            ("GET", tor),
+            ("GET", "/api/v1/namespaces/mindx-dl/configmaps"),
         ]
         assert await statuses(inventory, *asked) == [403, 403, 403]
         await grant(kube_api, "inventory", "inventory")

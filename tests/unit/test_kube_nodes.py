@@ -123,6 +123,8 @@ def test_a_chip_that_the_plug_in_lost_still_belongs_to_the_node() -> None:
         ("-2", "", "", 0),
         ("-2", "5", "", 0),
         ("", "5", "5", 0),
+        ("-1", "", "", 0),
+        ("-3", "", "", 1),
         ("03", "", "3", 0),
         ("x", "", "", 1),
         ("x", "5", "5", 1),
@@ -135,6 +137,40 @@ def test_superpods(annotation: str, label: str, superpod: str, complaints: int) 
     labels = {"huawei.com/topotree.superpodid": label}
     reading = read_node(node(metadata__annotations=annotations, metadata__labels=labels))
     assert (reading.node.superpod, len(reading.reasons)) == (superpod, complaints)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "superpod", "rack", "position"),
+    [
+        ({"superPodID": "1", "rackID": "0", "serverIndex": "9"}, {}, "1", "0", 9),
+        ({"superPodID": "0", "rackID": "-2"}, {}, "0", "", 0),
+        ({"superPodID": "-2", "rackID": "3", "serverIndex": "4"}, {}, "", "", 0),
+        ({"rackID": "3", "serverIndex": "4"}, {}, "", "", 0),
+        ({"superPodID": "1"}, {"rackid": "5", "serverid": "6"}, "1", "5", 6),
+        ({"superPodID": "1", "rackID": "2", "serverIndex": "3"}, {"rackid": "5", "serverid": "6"}, "1", "2", 3),
+        ({"superPodID": "1", "serverIndex": "40000"}, {}, "1", "", 32767),
+    ],
+)
+def test_racks_and_indexes_count_inside_a_superpod(
+    annotations: dict[str, str], labels: dict[str, str], superpod: str, rack: str, position: int
+) -> None:
+    found = read_node(
+        node(
+            metadata__annotations={"baseDeviceInfos": INFOS, **annotations},
+            metadata__labels={f"huawei.com/topotree.{key}": value for key, value in labels.items()},
+        )
+    )
+    assert (found.node.superpod, found.node.rack, found.node.position) == (superpod, rack, position)
+    assert found.reasons == ()
+
+
+def test_a_rack_that_is_no_number_is_none_and_told_with_its_value() -> None:
+    found = read_node(node(metadata__annotations={"baseDeviceInfos": INFOS, "superPodID": "1", "rackID": "top"}))
+    assert (found.node.superpod, found.node.rack) == ("1", "")
+    assert found.reasons == (
+        "node n1: annotation rackID is 'top': expected the number of a rack, 0 or more, or a negative number (-1 or -2) for "
+        "none",
+    )
 
 
 def test_what_is_wrong_beside_the_chips_is_told_and_the_rest_counts() -> None:

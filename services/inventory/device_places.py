@@ -1,0 +1,56 @@
+"""Places of nodes in SuperPoDs that only the reports of their device plug-ins tell. Pure.
+
+What a node's own object says counts; a report fills what is left open there. A report that cannot be read leaves the last
+good one in force, and one that is deleted leaves what it said: a node does not leave its SuperPoD because an agent stops.
+"""
+
+from berth.formats.kube_nodes import NodeReading
+from berth.formats.node_place import NodePlace, homeless, needs_report, reported_place
+from berth.formats.report_error import ReportError
+
+_UNTOLD = NodePlace()
+
+
+class DevicePlaces:
+    """What reports tell of places, and the nodes that need it."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, NodeReading] = {}
+        """Nodes whose objects leave something open."""
+        self._places: dict[str, NodePlace] = {}
+        self._wrong: dict[str, str] = {}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether some node needs its report."""
+        return bool(self._open)
+
+    def complete(self, reading: NodeReading) -> NodeReading:
+        """A node that was just read, with what its report tells."""
+        name = reading.node.name
+        if needs_report(reading.node, reading.told):
+            self._open[name] = reading
+            place = reading.told.filled(self._places.get(name, _UNTOLD))
+            return reading.at(place, self._wrong.get(name, ""), homeless(reading.node, place))
+        self._open.pop(name, None)
+        return reading.at(reading.told, homeless(reading.node, reading.told))
+
+    def hear(self, name: str, text: str) -> NodeReading | None:
+        """Take a report of a node; the node as it is now, where it needs the report."""
+        try:
+            self._places[name] = reported_place(text)
+            self._wrong.pop(name, None)
+        except ReportError as error:
+            self._wrong[name] = f"{error}; the report before counts" if name in self._places else str(error)
+        reading = self._open.get(name)
+        return self.complete(reading) if reading is not None else None
+
+    def leave(self, name: str) -> None:
+        """Take that a node is gone; its report is kept, for it may outlast the node's object."""
+        self._open.pop(name, None)
+
+    def drop(self, name: str) -> None:
+        """Take that a report was deleted: what it said of a node that needs it is kept."""
+        if name not in self._open:
+            self._places.pop(name, None)
+            self._wrong.pop(name, None)

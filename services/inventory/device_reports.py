@@ -1,0 +1,66 @@
+"""Reports of device plug-ins, read for the places of nodes in SuperPoDs, and only once some node needs them.
+
+Most clusters never need them, and in a large one they are many.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from berth.formats.device_info import NAME_PREFIX, NAMESPACE
+from berth.formats.node_place import DeviceMap
+from berth.runtime.kube_port import Api, Change
+from services.inventory.nodes import Nodes
+
+_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
+
+
+class DeviceReports:
+    """Handler of the reports.
+
+    Args:
+        nodes: The nodes.
+        on_change: Called when something is new.
+    """
+
+    def __init__(self, nodes: Nodes, on_change: Callable[[], None]) -> None:
+        self._nodes = nodes
+        self._on_change = on_change
+        self._needed = asyncio.Event()
+
+    def look(self) -> None:
+        """See whether some node needs its report, after nodes have changed."""
+        if self._nodes.needs_devices:
+            self._needed.set()
+
+    def replace(self, objects: list[DeviceMap]) -> None:
+        """Take all reports; of those that are missing, what they said counts."""
+        self.change([("MODIFIED", one) for one in objects])
+
+    def change(self, changes: list[tuple[Change, DeviceMap]]) -> None:
+        """Take changes of reports."""
+        for change, one in changes:
+            name = one.metadata.name.removeprefix(NAME_PREFIX)
+            if name != one.metadata.name:
+                self._nodes.hear_device(name, None if change == "DELETED" else one.text)
+        if self._nodes.is_changed:
+            self._on_change()
+
+    async def reflect(self, api: Api, nodes_listed: asyncio.Event, known: asyncio.Event) -> None:
+        """Reflect reports from when some node needs them, for ever.
+
+        Args:
+            api: The API server.
+            nodes_listed: Set once all nodes are known.
+            known: Is set once all reports are that those nodes need.
+        """
+        await nodes_listed.wait()
+        if not self._needed.is_set():
+            known.set()
+            await self._needed.wait()
+        reflection = api.reflect(_PATH, DeviceMap, self, params=_LABEL)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflection.run(), name="reflect")
+            await reflection.synced.wait()
+            known.set()

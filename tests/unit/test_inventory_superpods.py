@@ -1,0 +1,147 @@
+"""SuperPoDs of nodes as the inventory tells them: from reports where nodes are silent, and when they move under pods."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, TypeVar
+
+import pytest
+
+from berth.core.invariants import check
+from berth.core.packing import unpack_nodes
+from berth.runtime.kube_port import Handler
+from schemas.facts import NodesSeen, PodPhase, PodsSeen
+from services.inventory.nodes import Nodes
+from tests.support.fake_kube import FakeKube
+from tests.support.fake_reflection import FakeReflection
+from tests.support.lives import Life
+from tests.unit.test_device_places import a_node as a_read_node
+from tests.unit.test_device_places import report
+from tests.unit.test_inventory_service import RESOURCE, World, a_node, a_pod
+
+T = TypeVar("T")
+MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
+FOR_CLUSTERD: Final = {"mx-consumer-cim": "true"}
+
+
+class Watched(FakeKube):
+    """An API server that notes what is reflected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.selectors: list[Mapping[str, str]] = []
+
+    def reflect(
+        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+    ) -> FakeReflection[T]:
+        self.selectors.append(params or {})
+        return super().reflect(path, kind, handler, params=params)
+
+    @property
+    def reads_reports(self) -> bool:
+        return {"labelSelector": "mx-consumer-cim=true"} in self.selectors
+
+    def report(self, node: str, text: str) -> None:
+        meta = {"name": f"mindx-dl-deviceinfo-{node}", "labels": FOR_CLUSTERD}
+        self.put(MAPS, {"metadata": meta, "data": {"DeviceInfoCfg": text}})
+
+
+class Told(World):
+    """A world of which is asked where nodes stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kube: Watched = Watched()
+
+    def node(self, name: str, **annotations: str) -> None:
+        infos = json.dumps({f"Ascend910-{chip}": {} for chip in range(8)})
+        self.kube.put("/api/v1/nodes", a_node(name, annotations={"baseDeviceInfos": infos, **annotations}))
+
+    def places(self) -> dict[str, tuple[str, str, int]]:
+        last = {fact.domain: fact for fact in self.facts("node", NodesSeen)}
+        found = [node for fact in last.values() for node in unpack_nodes(fact)]
+        assert len(found) == len({node.name for node in found})
+        return {node.name: (node.superpod, node.rack, node.position) for node in found}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[Told]:
+    found = Told()
+    await found.bus.ensure_streams()
+    yield found
+    await found.bus.close()
+
+
+async def test_reports_are_only_read_once_a_node_needs_its_own(world: Told) -> None:
+    world.node("a", superPodID="1", serverIndex="5")
+    world.node("b", superPodID="-2")
+    world.kube.report("c", report(SuperPodID=4, ServerIndex=2, RackID=1))
+    async with world.inventory():
+        await world.has(lambda: world.places() == {"a": ("1", "", 5), "b": ("", "", 0)}, "the nodes")
+        await world.quiet()
+        assert not world.kube.reads_reports
+        world.node("c")
+        await world.has(lambda: world.places().get("c") == ("4", "1", 2), "the node in its SuperPoD")
+        assert world.kube.reads_reports
+
+
+async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(world: Told) -> None:
+    world.node("a")
+    world.node("b")
+    world.kube.report("a", report(SuperPodID=4, ServerIndex=2))
+    async with world.inventory():
+        await world.has(lambda: world.places() == {"a": ("4", "", 2), "b": ("", "", 0)}, "the nodes")
+        await world.quiet()
+        assert sorted(fact.domain for fact in world.facts("node", NodesSeen)) == ["bucket-all", "superpod-4"]
+        world.kube.report("a", "{")
+        path = "/api/v1/namespaces/default/events"
+        await world.has(lambda: world.kube.objects(path), "an event")
+        (event,) = world.kube.objects(path)
+        assert event["message"].startswith("node a: DeviceInfoCfg is '{', expected JSON")
+        world.kube.report("a", report(SuperPodID=5))
+        await world.has(lambda: world.places()["a"] == ("5", "", 0), "the other SuperPoD")
+
+
+async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(world: Told) -> None:
+    world.node("a", superPodID="1")
+    world.node("b", superPodID="1")
+    pod = a_pod("f", node="a", phase="Running", scheduler="volcano")
+    pod["metadata"]["annotations"] = {RESOURCE: "Ascend910-0,Ascend910-1"}
+    world.kube.put("/api/v1/namespaces/team/pods", pod)
+    async with world.inventory():
+        await world.has(lambda: world.facts("pod", PodsSeen), "the pod")
+        world.node("a", superPodID="2")
+        await world.has(lambda: world.places() == {"a": ("2", "", 0), "b": ("1", "", 0)}, "the move")
+        await world.quiet()
+    domains = [(fact.domain, [node.name for node in unpack_nodes(fact)]) for fact in world.facts("node", NodesSeen)]
+    assert domains == [("superpod-1", ["a", "b"]), ("superpod-1", ["b"]), ("superpod-2", ["a"])]
+    (fact,) = world.facts("pod", PodsSeen)
+    assert (fact.foreign, list(fact.phase)) == (True, [PodPhase.RUNNING])
+
+
+def test_readers_keep_what_is_held_on_a_node_that_moves_to_another_superpod_or_rack() -> None:
+    life = Life()  # a gang holds chip 0 of nodes a and b
+    nodes = Nodes()
+
+    def told() -> tuple[str, str]:
+        found = nodes.due(1)
+        for fact in (*found.leaving, *found.rest):
+            life.fact(fact, f"node.{fact.domain}")
+            nodes.say(fact)
+            check(life.state)
+            assert life.state.held("a") == 1
+        table = life.state.table
+        row = table.row_of["a"]
+        rack = table.rack[row]
+        return table.superpods[table.superpod[row]], table.racks[rack] if rack >= 0 else ""
+
+    nodes.replace([a_read_node("a", superPodID="1", rackID="3"), a_read_node("b", superPodID="1")])
+    assert told() == ("1", "3")
+    nodes.put(a_read_node("a", superPodID="1", rackID="4"))
+    assert told() == ("1", "4")
+    nodes.put(a_read_node("a", superPodID="2", rackID="4"))
+    assert told() == ("2", "4")
+    nodes.put(a_read_node("a", superPodID="2", rackID="-1"))
+    assert told() == ("2", "")
+    assert not life.due()
+    assert life.state.fold.holdings["uid-j", 1].placement.names() == ["a", "b"]
+    assert life.state.held("a") == life.state.held("b") == 1
