@@ -27,7 +27,7 @@ class NodeDescription(Part, frozen=True):
     superpod: str = ""
     leaf: str = ""
     position: int = 0
-    """Place below the leaf switch, 0..32767."""
+    """Place below the leaf switch, or in the SuperPoD of a node below none, 0..32767."""
     address: str = ""
     rack: str = ""
     """Rack inside the SuperPoD; empty when unknown."""

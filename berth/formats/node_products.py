@@ -36,6 +36,7 @@ class NodeProduct(msgspec.Struct, frozen=True, kw_only=True):
         policy: Value of the annotation ``huawei.com/schedule_policy`` by which a job asks for it; empty for none.
         job_labels: Labels by which a job asks for it.
         in_superpod: Its nodes belong to a SuperPoD.
+        rack_nodes: Nodes of a rack inside a SuperPoD; 0 for a form without racks.
     """
 
     name: str
@@ -47,6 +48,7 @@ class NodeProduct(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     job_labels: dict[str, str] = {}
     in_superpod: bool = False
+    rack_nodes: int = 0
 
 
 def _by_type(
@@ -66,7 +68,14 @@ def _by_type(
 
 
 def _by_policy(
-    name: str, about: str, chips: int, policy: str, *, labels: dict[str, str] | None = None, in_superpod: bool = False
+    name: str,
+    about: str,
+    chips: int,
+    policy: str,
+    *,
+    labels: dict[str, str] | None = None,
+    in_superpod: bool = False,
+    rack_nodes: int = 0,
 ) -> NodeProduct:
     """Form of the ``huawei.com/npu`` family, where a job must name the policy."""
     return NodeProduct(
@@ -77,6 +86,7 @@ def _by_policy(
         labels={LABEL_FAMILY: "huawei-npu", **(labels or {})},
         policy=policy,
         in_superpod=in_superpod,
+        rack_nodes=rack_nodes,
     )
 
 
@@ -99,7 +109,9 @@ _PRODUCTS: Final = (
     _by_type("superpod910a3x16", "Atlas 900 A3 SuperPoD", 16, "module-a3-16-super-pod", in_superpod=True),
     _by_type("superpod910a3x8", "Atlas 9000 A3 SuperPoD", 8, "module-a3-8-super-pod", in_superpod=True),
     _by_policy("superpod850x8", "Atlas 850 SuperPoD", 8, "chip8-node8-sp", in_superpod=True),
-    _by_policy("superpod950x8", "Atlas 950 SuperPoD with racks", 8, "chip8-node8-ra64-sp", in_superpod=True),
+    _by_policy(
+        "superpod950x8", "Atlas 950 SuperPoD with racks", 8, "chip8-node8-ra64-sp", in_superpod=True, rack_nodes=8
+    ),
     _by_policy("module850x8", "Atlas 850", 8, "chip8-node8", labels={LABEL_TYPE: "850-Atlas-8p-8"}),
     _by_policy("chip4-node8", "Atlas 350, meshes of four", 8, "chip4-node8"),
     _by_policy("chip4-node16", "Atlas 350, meshes of four", 16, "chip4-node16"),

@@ -7,6 +7,7 @@ Example::
     nodes:
       - {product: module910bx8, count: 16, name: "a2-{index:03}", leaf: {size: 4}}
       - {product: superpod910a3x16, count: 8, name: "a3-{index}", superpod: {size: 4}}
+      - {product: superpod950x8, count: 32, name: "a5-{index}", superpod: {size: 16}, rack: {size: 4}}
       - {product: "310p", name: infer, cpu: 64, memory: 256Gi, labels: {zone: b}, cordoned: true}
     switches: {level: double_layer, places: 4}
     faults:
@@ -15,19 +16,23 @@ Example::
 
 ``{index}`` in a name counts from ``first`` (0); ``{index:03}`` fills up with zeros. ``leaf`` and ``superpod`` are the name of one,
 or ``size`` nodes each, with a ``name`` that holds ``{index}``; without a name the file's groups are numbered through. The
-position below a leaf switch is the order in the file. ``switches`` says whether there is a spine above the leaves
+position below a leaf switch, or in the SuperPoD of a node below none, is the order in the file. ``rack`` is the number of
+one inside the node's SuperPoD, or ``size`` nodes each, numbered from 0 in each SuperPoD; forms that have racks have them
+without it. ``switches`` says whether there is a spine above the leaves
 (``double_layer``, the default) or not (``single_layer``), and how many nodes a leaf has room for: as many as the fullest has,
 unless ``places`` says more.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, get_args
+from typing import Final, NamedTuple, get_args
 
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.formats.node_place import SUPERPOD_LABEL
+from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
 from berth.formats.pod_template import read_quantity
-from berth.formats.quantities import QuantityError, duration_ms, rounded_up
+from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
 from berth.formats.tor_config import DOUBLE_LAYER, PLACES_MAX, SINGLE_LAYER
 from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
 from schemas.constraints import Effect, Taint
@@ -42,7 +47,6 @@ CPU_DEFAULT_MILLI: Final = 192_000
 MEMORY_DEFAULT_MIB: Final = 1_536 * 1024
 LABELS: Final = {"host-arch": "huawei-arm"}
 """Labels that every node has unless its entry says otherwise."""
-SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"
 CHIP_FAULTS: Final = ("unhealthy", "network-unhealthy", "recovering")
 LEVELS: Final = {
     "sub-healthy": NodeHealth.SUB_HEALTHY,
@@ -53,6 +57,7 @@ _MIB: Final = 1 << 20
 _INDEX: Final = re.compile(r"\{index(?::0?([1-9]))?\}")
 _NODE_FIELDS: Final = (
     "product", "count", "name", "first", "chips", "cpu", "memory", "labels", "taints", "cordoned", "ready", "leaf", "superpod",
+    "rack",
 )  # fmt: skip
 _FAULT_FIELDS: Final = ("node", "chips", "kind", "level", "from", "for")
 
@@ -128,6 +133,15 @@ def parse_cluster(text: str) -> Cluster:
     return Cluster(list(builder.nodes.values()), faults, _switches(document.find("switches"), builder.below))
 
 
+class _Group(NamedTuple):
+    """Where a node stands: its leaf switch, its SuperPoD, its rack in there, and its number in there."""
+
+    leaf: str
+    superpod: str
+    rack: str
+    number: int
+
+
 class _Builder:
     """Nodes read so far, and how many groups and positions they use."""
 
@@ -135,6 +149,8 @@ class _Builder:
         self.nodes: dict[str, NodeDescription] = {}
         self.below: dict[str, int] = {}
         """How many nodes each leaf has."""
+        self._inside: dict[str, int] = {}
+        """How many nodes each SuperPoD has."""
         self._numbered = {"leaf": 0, "superpod": 0}
 
     def add(self, entry: Tree) -> None:
@@ -150,13 +166,18 @@ class _Builder:
         superpods = self._groups(entry, "superpod", total, "{index}")
         if NODE_PRODUCTS[pattern.product].in_superpod and not superpods[0]:
             entry.need("superpod", f"a SuperPoD, to which nodes of {pattern.product} belong")
+        rack_of = _racks(entry, NODE_PRODUCTS[pattern.product], has_superpod=bool(superpods[0]))
         for name, leaf, superpod in zip(names, leaves, superpods, strict=True):
             if name in self.nodes:
                 raise (entry.find("name") or entry).wrong(f"another name: node {name!r} is given twice")
-            self.nodes[name] = self._placed(entry, pattern, name, leaf, superpod)
+            index = self._inside.get(superpod, 0)
+            if superpod:
+                self._inside[superpod] = index + 1
+            group = _Group(leaf, superpod, rack_of(index) if superpod else "", min(index, POSITION_MAX))
+            self.nodes[name] = self._placed(entry, pattern, name, group)
 
-    def _placed(self, entry: Tree, pattern: NodeDescription, name: str, leaf: str, superpod: str) -> NodeDescription:
-        position = 0
+    def _placed(self, entry: Tree, pattern: NodeDescription, name: str, group: _Group) -> NodeDescription:
+        leaf, superpod, position = group.leaf, group.superpod, group.number
         if leaf:
             position = self.below.get(leaf, 0)
             if position > POSITION_MAX:
@@ -176,6 +197,7 @@ class _Builder:
             cordoned=pattern.cordoned,
             ready=pattern.ready,
             superpod=superpod,
+            rack=group.rack,
             leaf=leaf,
             position=position,
             address=f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
@@ -199,6 +221,21 @@ class _Builder:
         else:
             names = _numbered_names(name, _first(place), count)
         return [names[index // size] for index in range(total)]
+
+
+def _racks(entry: Tree, product: NodeProduct, *, has_superpod: bool) -> Callable[[int], str]:
+    """Rack of a node by its index in its SuperPoD; empty names without racks."""
+    place = entry.find("rack")
+    size = product.rack_nodes
+    if place is not None:
+        if not has_superpod:
+            raise place.wrong("nothing here, or a superpod: racks are parts of SuperPoDs")
+        if not isinstance(place.value, dict):
+            number = str(place.whole(least=0, most=NUMBER_MAX))
+            return lambda _: number
+        place.only(("size",))
+        size = place.need("size", "the number of nodes of each rack").whole(least=1, most=NODES_MAX)
+    return lambda index: str(index // size) if size else ""
 
 
 def _node(entry: Tree) -> NodeDescription:

@@ -26,7 +26,6 @@ from services.nodesim.stamps import micro_stamp, stamp
 
 SERVER_TYPE: Final = "serverType"
 PODS_MAX: Final = 250
-RACK_NODES: Final = 8
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_LASTS_S: Final = 40
 NO_SUPER_DEVICE: Final = 4_294_967_295
@@ -34,7 +33,6 @@ NO_SUPER_DEVICE: Final = 4_294_967_295
 _CHIP_NAME_LABEL: Final = "node.kubernetes.io/npu.chip.name"
 _CHIP_NAMES: Final = {RESOURCE_NPU: "Ascend950PR", RESOURCE_310P: "310P3", RESOURCE_310: "310"}
 _SERVER_TYPES: Final = {RESOURCE_NPU: "npu-64", RESOURCE_310P: "Ascend310P-8", RESOURCE_310: "Ascend310-2"}
-_WITH_RACKS: Final = "superpod950x8"
 _CHIPS_BITS: Final = 6
 
 
@@ -55,7 +53,7 @@ def places_of(nodes: Iterable[NodeDescription]) -> dict[str, Place]:
             continue
         index = counted.get(node.superpod, 0)
         counted[node.superpod] = index + 1
-        rack = index // RACK_NODES if node.product == _WITH_RACKS else None
+        rack = int(node.rack) if node.rack else None
         places[node.name] = Place(numbers[node.superpod], index, rack)
     return places
 

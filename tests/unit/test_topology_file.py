@@ -76,6 +76,32 @@ def test_groups_without_a_name_are_numbered_through_the_file() -> None:
     assert named[0].labels["huawei.com/topotree.superpodid"] == "pod-07"
 
 
+def test_racks_are_numbered_in_each_superpod_in_the_order_of_the_file() -> None:
+    entry = "product: superpod910a3x16"
+    text = (
+        f'[{{{entry}, count: 5, name: "a{{index}}", superpod: {{size: 4}}, rack: {{size: 2}}}}, '
+        f'{{{entry}, count: 2, name: "b{{index}}", superpod: "1", rack: {{size: 2}}}}, '
+        f'{{{entry}, name: c, superpod: "0", rack: 7}}, {{{entry}, name: d, superpod: "0", leaf: sw}}]'
+    )
+    assert [(node.name, node.superpod, node.rack, node.position) for node in parsed(text).nodes] == [
+        ("a0", "0", "0", 0),
+        ("a1", "0", "0", 1),
+        ("a2", "0", "1", 2),
+        ("a3", "0", "1", 3),
+        ("a4", "1", "0", 0),
+        ("b0", "1", "0", 1),
+        ("b1", "1", "1", 2),
+        ("c", "0", "7", 4),
+        ("d", "0", "", 0),
+    ]
+
+
+def test_forms_that_have_racks_have_them_of_eight_nodes_unless_told_otherwise() -> None:
+    entry = '{product: superpod950x8, count: 18, name: "n{index}", superpod: {size: 17}'
+    assert [node.rack for node in parsed(f"[{entry}}}]").nodes] == ["0"] * 8 + ["1"] * 8 + ["2", "0"]
+    assert {node.rack for node in parsed(f"[{entry}, rack: 3}}]").nodes} == {"3"}
+
+
 def test_what_an_entry_says_outranks_the_product() -> None:
     (node,) = parsed(
         "[{product: module910bx8, name: n, chips: 4, cpu: 64500m, memory: 1.5Gi, labels: {accelerator-type: x, zone: b}, "
@@ -97,6 +123,24 @@ def test_what_leaf_switches_have_in_common() -> None:
         ("{places: 32768}", Switches("double_layer", 32_768)),
     ):
         assert parse_cluster(f"{cluster(nodes)}switches: {text}\n").switches == found
+
+
+@pytest.mark.parametrize(
+    ("entry", "path", "expected"),
+    [
+        ('{product: "310", rack: 1}', "nodes[0].rack", "nothing here, or a superpod"),
+        ("{product: superpod950x8, superpod: p, rack: {size: 0}}", "nodes[0].rack.size", "from 1 to 200000"),
+        ("{product: superpod950x8, superpod: p, rack: {name: r, size: 8}}", "nodes[0].rack.name", "size"),
+        ("{product: superpod950x8, superpod: p, rack: {}}", "nodes[0].rack.size", "the number of nodes of each rack"),
+        ("{product: superpod950x8, superpod: p, rack: top}", "nodes[0].rack", "a whole number from 0"),
+        ("{product: superpod950x8, superpod: p, rack: -1}", "nodes[0].rack", "a whole number from 0"),
+    ],
+)
+def test_a_rack_that_cannot_be_is_told(entry: str, path: str, expected: str) -> None:
+    with pytest.raises(TopologyError) as error:
+        parsed(f"[{entry}]")
+    assert error.value.path == path
+    assert expected in error.value.expected
 
 
 @pytest.mark.parametrize(
