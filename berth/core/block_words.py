@@ -28,45 +28,58 @@ class PhaseWords(NamedTuple):
 
 
 _PHASES: Final[Mapping[str, PhaseWords]] = {
-    "fits": PhaseWords("queue 1, fits", "SuperPoDs that the open blocks use up, and that keep their reserve"),
+    "fits": PhaseWords(
+        "queue 1, fits", "SuperPoDs with room for no more blocks than are open, which keep their reserve"
+    ),
     "larger": PhaseWords(
-        "queue 1, larger", "SuperPoDs with room for more blocks than are open, and that keep their reserve"
+        "queue 1, larger", "SuperPoDs with room for more blocks than are open, which keep their reserve"
     ),
     "reserve": PhaseWords("queue 2", "SuperPoDs that give up nodes of their reserve, as no other can give a block"),
-    "pieces": PhaseWords("queue 3, pieces", "what SuperPoDs have left, as its blocks may be split"),
+    "pieces": PhaseWords("queue 3", "what SuperPoDs have left, in pieces, as blocks may be split"),
     "kept": PhaseWords("what it had", "the nodes that the block had before"),
     "rebuilt": PhaseWords("rebuilding", "other nodes of the SuperPoD in which the block was before"),
-    "replaced": PhaseWords("replacement", "other nodes for lost positions alone, in the same SuperPoD"),
+    "replaced": PhaseWords("replacement", "other nodes of the same SuperPoD for lost pods alone"),
     "service": PhaseWords(
         "inference service", "SuperPoDs with jobs of its service go first, then those with the most usable nodes"
     ),
     "affinity": PhaseWords(
         "preferred affinity",
-        "SuperPoDs that keep their reserve go first, then those with the most nodes of the pods beside which it wants to be,"
-        " then {fit} ones",
+        "SuperPoDs that keep their reserve go first, then {near}{fit} ones",
     ),
-    "rack": PhaseWords("one rack", "the rack that it fills best"),
-    "ub-memory": PhaseWords("shared memory", "racks that share memory"),
-    "superpod": PhaseWords("one SuperPoD", "the smallest SuperPoD that holds all of it, its smallest racks first"),
-    "multi-superpod": PhaseWords("several SuperPoDs", "SuperPoDs with the most usable nodes go first"),
-    "multi-superpod-pieces": PhaseWords(
-        "pieces of several SuperPoDs", "what racks have left, as its blocks may be split"
+    "rack": PhaseWords(
+        "one rack", "the smallest that holds all of it, in the SuperPoD with the fewest usable nodes that can"
     ),
-    "level": PhaseWords("levels", "groups of one tree, those that are left with the least fragments first"),
+    "ub-memory": PhaseWords(
+        "shared memory", "racks that share memory, in the SuperPoD with the fewest usable nodes that can"
+    ),
+    "superpod": PhaseWords(
+        "one SuperPoD", "the one with the fewest usable nodes that holds all of it, small racks first"
+    ),
+    "multi-superpod": PhaseWords("several SuperPoDs", "those with the most usable nodes go first, small racks first"),
+    "multi-superpod-pieces": PhaseWords("pieces", "what racks have left, a piece a rack, as blocks may be split"),
+    "level": PhaseWords("levels", "groups of one tree, those first that are used up with the least left over"),
 }
+_NEAR: Final = "those with more nodes of the pods beside which it wants to be, then "
+_RACK_SERVICE: Final = PhaseWords(
+    "inference service", "racks with jobs of its service go first, then other racks of their SuperPoDs, then any"
+)
 
 
-def phase_words(phase: str, *, idlest: bool = False) -> PhaseWords:
+def phase_words(phase: str, variant: str, *, idlest: bool = False, has_near: bool = False) -> PhaseWords:
     """What gave a block its nodes, by the name of the phase; the name itself where it is unknown.
 
     Args:
         phase: As the placement has it.
+        variant: Of the gang.
         idlest: By preferred affinity: the SuperPoDs with more usable nodes go first.
+        has_near: By preferred affinity: it names pods beside which it wants to be.
     """
+    if (phase, variant) == ("service", "rack"):
+        return _RACK_SERVICE
     found = _PHASES.get(phase)
     if found is None:
         return PhaseWords(phase, "")
-    return found._replace(why=found.why.format(fit="emptier" if idlest else "fuller"))
+    return found._replace(why=found.why.format(fit="emptier" if idlest else "fuller", near=_NEAR if has_near else ""))
 
 
 def product_words(variant: str) -> str:

@@ -5,6 +5,8 @@ from typing import Final
 import numpy as np
 
 from berth.core.affinity import class_of
+from berth.core.block_explanation import BlockStanding
+from berth.core.gangs import Gang, gang_of
 from berth.core.leaf_explanation import LeafGround
 from berth.core.ledger import PodShare, pods_of
 from berth.core.scoring import RowState, Scorer
@@ -28,6 +30,14 @@ class Board:
         self.takers: dict[str, dict[str, None]] = {}
         """Jobs that earlier verdicts of the record put on a node."""
         self.leaves = LeafGround(state, self.scorer)
+        self.blocks = BlockStanding(state, self.scorer)
+
+    def gang(self, verdict: Verdict) -> Gang | None:
+        """What a verdict is on; None when the state does not know its request."""
+        job = self.state.jobs.get((verdict.namespace, verdict.name))
+        if job is None or job.uid != verdict.uid or job.request is None:
+            return None
+        return gang_of(job, job.request, attempt=verdict.attempt, settings=self.state.fold.settings)
 
     def at(self, row: int) -> RowState:
         """A node with all that was taken from it so far."""
@@ -38,6 +48,7 @@ class Board:
         """Give the pods of an earlier verdict what they own."""
         job = f"{verdict.namespace}/{verdict.name}"
         self.leaves.take(verdict, placement)
+        self.blocks.take(verdict, self.gang(verdict), placement)
         for pod in pods_of(placement):
             self.take(pod, placement.share)
             if pod.chips:

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from berth.core.block_explanation import seats_of
 from berth.core.board import Board, Standing
 from berth.core.explanation import Basis, Choice, Explanation, LostBy, NearNode, Rival
-from berth.core.gangs import Gang, gang_of
+from berth.core.gangs import Gang
 from berth.core.ledger import pods_of
 from berth.core.products import FORMS
 from berth.core.refusals import reason_words, sentence
@@ -73,7 +74,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
             board.take_all(verdict, verdict.placement)
     else:
         return None
-    gang = _gang(state, verdict)
+    gang = board.gang(verdict)
     if gang is None:
         return None
     basis = _basis(state.fold.settings, record, ledger_seq)
@@ -89,7 +90,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
         ledger_seq: Record that held it.
     """
     board = Board(state, state.fold.settings)
-    gang = _gang(state, verdict)
+    gang = board.gang(verdict)
     if gang is None:
         return None
     if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
@@ -125,13 +126,6 @@ def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, 
         expected=refusal.expected,
         setting=f"decisions.{asked[1]}" if (asked := _SETTING.search(refusal.expected)) else "",
     )
-
-
-def _gang(state: State, verdict: Verdict) -> Gang | None:
-    job = state.jobs.get((verdict.namespace, verdict.name))
-    if job is None or job.uid != verdict.uid or job.request is None:
-        return None
-    return gang_of(job, job.request, attempt=verdict.attempt, settings=state.fold.settings)
 
 
 def _basis(settings: Settings, record: Round, ledger_seq: int) -> Basis:
@@ -177,11 +171,7 @@ def _explained(
         since_ms=basis.at_ms,
     )
     if placement is not None:
-        is_same, part = True, placement.switch
-        if part is not None and part.policy:
-            told.switch, is_same = board.leaves.placed(
-                gang, part, placement.names(), _reasons(board, gang), is_current=basis.is_current
-            )
+        is_same = _planned(board, gang, placement, told)
         told.choices, do_fit = _choices(board, gang, placement)
         beaten = any(choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in told.choices)
         is_best = (is_same and not beaten) or bool(basis.missing_shards)
@@ -196,27 +186,43 @@ def _explained(
         if gang.tor_affinity:
             lack = refusal.switch if refusal.code != "larger-than-cluster" else None
             told.switch = board.leaves.waiting(gang, lack, shape, _reasons(board, gang))
+        elif gang.blocks is not None:
+            blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
+            told.blocks = board.blocks.waiting(gang, blocks, shape, _reasons(board, gang))
     return told
 
 
+def _planned(board: Board, gang: Gang, placement: Placement, told: Explanation) -> bool:
+    """Tell the plan of a whole gang, if there was one; false if planning again gives another one."""
+    by_leaf, by_block, names = placement.switch, placement.block, placement.names()
+    is_current = told.basis.is_current
+    if by_leaf is not None and by_leaf.policy:
+        told.switch, is_same = board.leaves.placed(gang, by_leaf, names, _reasons(board, gang), is_current=is_current)
+        return is_same
+    if by_block is None or gang.blocks is None:
+        return True
+    told.blocks = board.blocks.placed(gang, by_block)
+    return is_current or board.blocks.is_same(gang, by_block, names, _reasons(board, gang), board.rows)
+
+
 def _reasons(board: Board, gang: Gang) -> dict[Shape, Reasons]:
-    """Reason of every node for each shape of a gang that is placed by leaf."""
-    return {shape: Standing(board, shape).reasons for shape, _ in gang.klass if shape.tor_affinity}
+    """Reason of every node for each shape of a gang of whose pods one plan says where they go."""
+    return {shape: Standing(board, shape).reasons for shape, _ in gang.klass if shape.is_planned}
 
 
 def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
     """Each rank's choice, and whether all of them fit.
 
-    They are made in the order of the round: first the ranks that a plan of leaves gave their nodes, then the others.
+    They are made in the order of the round: first the ranks that a plan gave their nodes, then the others.
     """
     standings = {shape: Standing(board, shape) for shape, _ in gang.klass}
     before: dict[int, RowState] = {}
     choices: list[Choice] = []
     do_fit = True
-    pods, leaves = pods_of(placement), _leaves_of(placement)
+    pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
     tasks = [index for index, (_, count) in enumerate(gang.klass) for _ in range(count)]
-    for rank in sorted(range(len(tasks)), key=lambda rank: not leaves[rank]):
-        pod, shape = pods[rank], gang.klass[tasks[rank]][0]
+    for rank in sorted(range(len(tasks)), key=lambda rank: not (leaves[rank] or seats[rank])):
+        pod, shape, seat = pods[rank], gang.klass[tasks[rank]][0], seats[rank]
         standing = standings[shape]
         row = board.table.row(pod.node)
         do_fit = do_fit and standing.reasons[row] == _FITS
@@ -229,8 +235,10 @@ def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choic
                 score=int(standing.scores[row]),
                 free=board.usable(shape, row).bit_count(),
                 affinity=board.affinity(shape, row),
-                runner_up=None if leaves[rank] else _rival(board, standing, row),
+                runner_up=None if leaves[rank] or seat else _rival(board, standing, row),
                 leaf=leaves[rank],
+                superpod=seat.superpod if seat is not None else "",
+                block=seat.block if seat is not None else -1,
             )
         )
         before.setdefault(row, board.at(row))

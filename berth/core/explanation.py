@@ -4,10 +4,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from berth.core.block_account import BlockLayout, placed_lines, seat_words, waiting_lines
 from berth.core.leaf_words import counted, ranges
 from berth.core.products import FORMS
-from berth.core.refusals import reason_words
-from schemas.refusal import NodeReason
+from berth.core.refusals import unfit_words
 
 Outcome = Literal["placed", "waiting", "rejected"]
 LostBy = Literal["score", "name", "better"]
@@ -58,6 +58,10 @@ class Choice(msgspec.Struct, frozen=True):
     runner_up: Rival | None = None
     leaf: str = ""
     """Leaf switch by whose plan the pod got its node; empty where score and name decided."""
+    superpod: str = ""
+    """SuperPoD, or group of level 1, of the block by whose plan it got its node; empty likewise."""
+    block: int = -1
+    """That block; -1 for none."""
 
 
 class NearNode(msgspec.Struct, frozen=True):
@@ -162,6 +166,8 @@ class Explanation(msgspec.Struct):
     """Setting of the dispatcher without which the request would have been taken."""
     switch: LeafPlan | None = None
     """For gangs with switch affinity, unless another scheduler placed them."""
+    blocks: BlockLayout | None = None
+    """For gangs with SuperPoD affinity, unless another scheduler placed them."""
 
 
 def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
@@ -177,6 +183,7 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
     match told.outcome:
         case "placed":
             lines += _leaf_lines(told.switch) if told.switch is not None else []
+            lines += placed_lines(told.blocks) if told.blocks is not None else []
             lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
             if len(told.choices) > _RANKS_TOLD:
                 lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")
@@ -186,6 +193,7 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
             lines.append(f"It {'waited' if is_over else 'waits'}: {told.sentence}.")
             lines += [_near_words(near, told) for near in told.nearest]
             lines += [_near_leaf_words(near, told) for near in told.switch.nearest] if told.switch is not None else []
+            lines += waiting_lines(told.blocks, chips=told.chips, form=told.form) if told.blocks is not None else []
         case "rejected":
             lines.append(f"It was turned away: {told.sentence}.")
             if told.setting:
@@ -222,11 +230,8 @@ def _near_leaf_words(near: NearLeaf, told: Explanation) -> str:
     state = f" ({near.state})" if near.state else ""
     lacks = f", {near.lacks} too few" if near.lacks else ""
     words = f"Near: leaf {near.leaf}{state}, {near.usable} of {counted(near.places, 'node')} usable{lacks}"
-    unfit = [
-        f"{nodes} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=told.chips, form=told.form)}"
-        for reason, nodes in near.unfit.items()
-    ]
-    words += f"; {', '.join(unfit)}" if unfit else ""
+    unfit = unfit_words(near.unfit, chips=told.chips, form=told.form)
+    words += f"; {unfit}" if unfit else ""
     if near.jobs:
         more = len(near.jobs) - _JOBS_TOLD
         jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_TOLD])
@@ -241,10 +246,15 @@ def _choice_words(rank: int, told: Explanation) -> str:
         if choice.chips
         else "no chips"
     )
+    head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}"
+    free = f"{counted(choice.free, 'usable chip')} free before"
     if choice.leaf:
-        free = f"{counted(choice.free, 'usable chip')} free before"
-        return f"Rank {choice.rank} ({choice.task}) is on {choice.node} below {choice.leaf}, {chips}, by leaf plan: {free}."
-    head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}, {chips}: {_standing_words(choice, told)}."
+        return f"{head} below {choice.leaf}, {chips}, by leaf plan: {free}."
+    if choice.superpod:
+        variant = told.blocks.variant if told.blocks is not None else ""
+        seat = seat_words(choice.block, choice.superpod, variant)
+        return f"{head} ({seat}), {chips}, by block plan: {free}."
+    head += f", {chips}: {_standing_words(choice, told)}."
     rival = choice.runner_up
     if rival is None:
         return f"{head} No other node fits."

@@ -1,5 +1,6 @@
 """Sentences of refusals: why a job waits, in one sentence with numbers."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from berth.core import block_words, leaf_words
@@ -82,6 +83,14 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
             words = singular + words.removeprefix(plural) if words.startswith(plural) else words
         words = words.replace(" or take ", " or takes ")
     return words
+
+
+def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
+    """Nodes that do not fit, by the name of the reason, as a list; empty without any."""
+    return ", ".join(
+        f"{nodes} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=chips, form=form)}"
+        for reason, nodes in unfit.items()
+    )
 
 
 def _no_plan(refusal: Refusal) -> str:

@@ -11,24 +11,30 @@ from schemas.refusal import BlockLack
 
 @pytest.mark.parametrize("phase", get_args(Phase))
 def test_every_phase_has_words(phase: str) -> None:
-    found = phase_words(phase)
-    assert found.name
-    assert found.why
-    assert "{" not in found.why
+    for variant in get_args(Variant):
+        found = phase_words(phase, variant)
+        assert found.name
+        assert found.why
+        assert "{" not in found.why
 
 
 def test_the_queues_are_named_by_their_numbers() -> None:
-    names = [phase_words(phase).name for phase in ("fits", "larger", "reserve", "pieces")]
-    assert names == ["queue 1, fits", "queue 1, larger", "queue 2", "queue 3, pieces"]
+    names = [phase_words(phase, "a3").name for phase in ("fits", "larger", "reserve", "pieces")]
+    assert names == ["queue 1, fits", "queue 1, larger", "queue 2", "queue 3"]
 
 
 def test_preferred_affinity_says_whether_fuller_or_emptier_superpods_go_first() -> None:
-    assert phase_words("affinity").why.endswith("then fuller ones")
-    assert phase_words("affinity", idlest=True).why.endswith("then emptier ones")
+    assert phase_words("affinity", "a3").why.endswith("then fuller ones")
+    assert phase_words("affinity", "a3", idlest=True).why.endswith("then emptier ones")
+
+
+def test_an_inference_service_goes_by_racks_where_there_are_some() -> None:
+    racks = {variant: phase_words("service", variant).why.startswith("racks") for variant in get_args(Variant)}
+    assert racks == {"a3": False, "850": False, "rack": True}
 
 
 def test_a_phase_of_a_later_release_is_told_by_its_name() -> None:
-    assert phase_words("by-moon") == ("by-moon", "")
+    assert phase_words("by-moon", "a3") == ("by-moon", "")
 
 
 @pytest.mark.parametrize("rule", get_args(Lack))
