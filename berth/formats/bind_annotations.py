@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from berth.formats.block_annotations import SUPER_POD_ID, SUPER_POD_RANK
 from berth.formats.job_file import SHARE_LABEL
 from berth.formats.pod_annotations import (
     ASCEND_REAL,
@@ -53,6 +54,8 @@ STALE: Final = (
     IS_SHARED,
     IS_HEALTHY,
     SHARED_IP,
+    SUPER_POD_ID,
+    SUPER_POD_RANK,
 )
 """What an attempt that was rolled back may have left on a pod: chips and marks of the decision, nothing of the user's."""
 

@@ -22,6 +22,7 @@ from berth.runtime.kube_port import Api
 from schemas.facts import MembersSeen, PodsSeen, RankFailure
 from schemas.simulation import GangBound
 from services.binder import metrics
+from services.binder.block_notes import block_notes
 from services.binder.cluster import Gang, NotYetError
 from services.binder.config import BinderConfig
 from services.binder.kube_eviction import KubeEviction
@@ -51,7 +52,7 @@ class _Progress:
         began_s: When it was first taken up.
         nodes: Node of each rank.
         chips: Chips of each rank, in the order of picking.
-        notes: Annotations of each rank that tell of its leaf switch.
+        notes: Annotations of each rank that tell of its leaf switch and its SuperPoD.
         turns: When each rank that waits for its turn began to.
         lost: Uid of the pod that stood for a rank and is gone, until another one comes.
         unclear: Ranks of which it is not known whether they are bound.
@@ -181,9 +182,8 @@ class KubeCluster:
         found = self._progress.get(gang.key)
         if found is None:
             placement = gang.placement
-            found = _Progress(
-                self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), leaf_notes(placement)
-            )
+            notes = [leaf | block for leaf, block in zip(leaf_notes(placement), block_notes(placement), strict=True)]
+            found = _Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), notes)
             found.unclear |= self._bound_before.pop(gang.key, set())
             self._progress[gang.key] = found
         return found

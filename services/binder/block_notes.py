@@ -1,0 +1,38 @@
+"""Annotations that say on each pod of a gang in which block and in which SuperPoD it lies. Pure.
+
+Source: specification, SuperPoD affinity, sections 5.4 and 11.
+"""
+
+from typing import Final
+
+from berth.formats.block_annotations import block_annotations
+from schemas.columns import unpack
+from schemas.placement import Placement
+
+_INDEX_BYTES: Final = 2
+
+
+def block_notes(placement: Placement) -> list[dict[str, str]]:
+    """Annotations of each rank; none for pods without chips or a block, and where the placement says that none are written.
+
+    Raises:
+        ValueError: The columns do not have one entry a rank, or name a block or SuperPoD that is not listed.
+    """
+    part = placement.block
+    ranks = placement.pods()
+    if part is None or not part.annotated:
+        return [{}] * ranks
+    blocks, superpods = unpack(part.block_index, _INDEX_BYTES), unpack(part.superpod_index, _INDEX_BYTES)
+    if len(blocks) != ranks or len(superpods) != ranks:
+        raise ValueError(
+            f"placement has blocks of {len(blocks)} ranks and SuperPoDs of {len(superpods)}: expected {ranks}"
+        )
+    if max(blocks, default=0) > len(part.blocks):
+        raise ValueError(f"placement names block {max(blocks)} of {len(part.blocks)}")
+    if max(superpods, default=0) > len(part.superpods):
+        raise ValueError(f"placement names SuperPoD {max(superpods)} of {len(part.superpods)}")
+    chips = [run.chips for run in placement.runs for _ in range(run.pods)]
+    return [
+        block_annotations(part.blocks[block - 1], part.superpods[superpod - 1]) if block and superpod and picked else {}
+        for block, superpod, picked in zip(blocks, superpods, chips, strict=True)
+    ]
