@@ -2,8 +2,9 @@
 
 A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
 
-Pods that are adopted keep what their annotations say of leaf switches: so the states of leaves are known again where the
-ledger does not tell them. Source: specification, switch affinity, section 9.
+Pods that are adopted keep what their annotations say of leaf switches and of blocks, and their inference service: so the
+states of leaves, and who is whose sibling, are known again where the ledger does not tell them. Source: specification,
+switch affinity, section 9; SuperPoD affinity, sections 7 and 8.2.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,13 +16,15 @@ from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.ledger import Holding, PodShare, pods_of
 from berth.core.picking import ids_of
 from berth.core.state import State
-from schemas.columns import pack_names, unpack, unpack_names
+from berth.core.superpod_terms import superpod_key
+from schemas.columns import pack, pack_names, unpack, unpack_names
 from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from schemas.ledger import Adoption, Eviction, Release, ReleaseReason
-from schemas.placement import Placement, Run, SwitchPart
+from schemas.placement import BlockPart, Placement, Run, SwitchPart
 
 _ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
+_INDEX_BYTES: Final = 2
 _SIZE_MAX: Final = 20_000
 """Adopted pods, evictions and releases of one record, unless one adoption alone has more."""
 
@@ -179,31 +182,42 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
 def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:
     """Adopt pods of another scheduler once more when they hold other chips now, as far as nobody else owns those.
 
-    Likewise when they say something else of their leaf switches.
+    Likewise when they say something else of their leaf switches, their blocks or their inference service.
     """
     owned = state.owned(holding.key)
     placement = _placement_of(state, fact, found, owned)
     pods = pods_of(placement)
     _note_short(state, fact, pods)
-    before, now = holding.placement.switch, placement.switch
-    if _held_by(pods, now) == _held_by(owned, before) and _tor_affinity(before) == _tor_affinity(now):
+    if _said_by(pods, placement) == _said_by(owned, holding.placement):
         return False
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
     return True
 
 
-def _held_by(pods: Sequence[PodShare], part: SwitchPart | None) -> list[tuple[str, int, int, int, int]]:
-    states = (part.states if part is not None else b"") or bytes(len(pods))
-    return [
-        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, state if pod.mask else 0)
-        for pod, state in zip(pods, states, strict=True)
+def _said_by(
+    pods: Sequence[PodShare], placement: Placement
+) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
+    """What adopted pods say: label of switches, inference service, and what each has; without those that have nothing.
+
+    Where their SuperPoDs are is not among it: nodes say that, now and later.
+    """
+    switch, block = placement.switch, placement.block
+    states = (switch.states if switch is not None else b"") or bytes(len(pods))
+    blocks = _blocks(block, len(pods))
+    rows = [
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, vid) if pod.mask else (0, -1)))
+        for pod, state, vid in zip(pods, states, blocks, strict=True)
         if pod.mask or pod.cpu_milli or pod.memory_mib
     ]
+    return (switch.tor_affinity if switch is not None else "", block.service if block is not None else "", rows)
 
 
-def _tor_affinity(part: SwitchPart | None) -> str:
-    return part.tor_affinity if part is not None else ""
+def _blocks(part: BlockPart | None, count: int) -> list[int]:
+    """Block of each rank; -1 without one."""
+    if part is None or not part.block_index:
+        return [-1] * count
+    return [part.blocks[index - 1] if index else -1 for index in unpack(part.block_index, _INDEX_BYTES)]
 
 
 def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
@@ -254,6 +268,7 @@ def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodS
         chips=bytes(taken),
         resource=fact.resource,
         switch=_switch_of(fact, runs),
+        block=_block_of(state, fact, [names[index] for index in unpack(fact.node_index, 4)], runs),
     )
 
 
@@ -269,3 +284,37 @@ def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
     if not pods or not (label or any(states)):
         return None
     return SwitchPart(label, pods, states=states)
+
+
+def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
+    """What adopted pods say of blocks and of their inference service; None when nothing.
+
+    The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its variant
+    and the size of a block, stays open.
+    """
+    told = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
+    told = [number if run.chips else 0 for run, number in zip(runs, told, strict=True)]
+    if not any(run.chips for run in runs) or not (fact.service or any(told)):
+        return None
+    homes = [_superpod(state, node) if number else "" for node, number in zip(nodes, told, strict=True)]
+    blocks = sorted({number - 1 for number in told if number})
+    block_at = {block: place for place, block in enumerate(blocks, start=1)}
+    superpods = sorted({home for home in homes if home}, key=superpod_key)
+    superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
+    return BlockPart(
+        variant="",
+        size=0,
+        blocks=blocks,
+        phases=[""] * len(blocks),
+        superpods=superpods,
+        block_index=pack([block_at.get(number - 1, 0) for number in told], _INDEX_BYTES),
+        superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
+        service=fact.service,
+    )
+
+
+def _superpod(state: State, node: str) -> str:
+    """SuperPoD of a node as it is known now; empty without one."""
+    row = state.table.row_of.get(node)
+    index = -1 if row is None else int(state.table.superpod[row])
+    return state.table.superpods[index] if index >= 0 else ""

@@ -350,6 +350,8 @@ class State:
             if column or width > 1
         ):
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
+        if len(fact.blocks) not in {0, 2 * rows}:
+            raise DecodeError(f"blocks: {len(fact.blocks)} bytes, expected {2 * rows} or none", kind=envelope.kind)
         if fact.cpu_milli < 0 or fact.memory_mib < 0:
             raise DecodeError("cpu_milli, memory_mib: less than nothing", kind=envelope.kind)
         try:

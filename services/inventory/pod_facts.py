@@ -12,8 +12,8 @@ from services.inventory.rows import ENDED, Row
 class Told(NamedTuple):
     """A rank as it was last seen.
 
-    ``taken``: 1 once the device plug-in has given the pod its chips, or needs not; ``leaf_state``: of the pod's
-    annotations.
+    ``taken``: 1 once the device plug-in has given the pod its chips, or needs not; ``leaf_state`` and ``block``, plus one:
+    of the pod's annotations.
     """
 
     node: str
@@ -21,6 +21,7 @@ class Told(NamedTuple):
     chips: int
     taken: int = 1
     leaf_state: int = 0
+    block: int = 0
 
     @property
     def once_gone(self) -> "Told":
@@ -35,6 +36,7 @@ class Alike(NamedTuple):
     cpu_milli: int = 0
     memory_mib: int = 0
     tor_affinity: str = ""
+    service: str = ""
 
 
 def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
@@ -45,12 +47,15 @@ def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
         said: What was said last of the same attempt.
     """
     known = [rows[rank] for rank in sorted(rows)]
-    before = Alike(said.resource, said.cpu_milli, said.memory_mib, said.tor_affinity) if said is not None else Alike()
+    before = Alike()
+    if said is not None:
+        before = Alike(said.resource, said.cpu_milli, said.memory_mib, said.tor_affinity, said.service)
     return Alike(
         next((row.resource for row in known if row.resource), before.resource),
         known[0].cpu_milli if known else before.cpu_milli,
         known[0].memory_mib if known else before.memory_mib,
         next((row.tor_affinity for row in known if row.tor_affinity), before.tor_affinity),
+        next((row.service for row in known if row.service), before.service),
     )
 
 
@@ -77,6 +82,7 @@ def pods_fact(
     table = sorted({told[rank].node for rank in ranks})
     index = {name: place for place, name in enumerate(table)}
     states = bytes(told[rank].leaf_state for rank in ranks)
+    blocks = [told[rank].block for rank in ranks]
     return PodsSeen(
         namespace=gang[0],
         gang=gang[1],
@@ -95,6 +101,8 @@ def pods_fact(
         consumed=bytes(told[rank].taken for rank in ranks),
         tor_affinity=common.tor_affinity,
         leaf_states=states if any(states) else b"",
+        service=common.service,
+        blocks=pack(blocks, 2) if any(blocks) else b"",
     )
 
 
@@ -102,9 +110,17 @@ def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
     """Ranks of a fact, in its order."""
     table = unpack_names(seen.nodes)
     states = seen.leaf_states or bytes(len(seen.phase))
+    blocks = unpack(seen.blocks or bytes(2 * len(seen.phase)), 2)
+    rows = zip(
+        unpack(seen.rank, 4),
+        unpack(seen.node_index, 4),
+        seen.phase,
+        unpack(seen.chips, 8),
+        states,
+        blocks,
+        strict=True,
+    )
     return [
-        (rank, Told(table[index], PodPhase(phase), chips, leaf_state=state))
-        for rank, index, phase, chips, state in zip(
-            unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), states, strict=True
-        )
+        (rank, Told(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
+        for rank, index, phase, chips, state, block in rows
     ]

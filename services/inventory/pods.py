@@ -184,7 +184,7 @@ class Pods:
         if not of_rank:
             del attempt.pods[claim.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[claim.rank] = Told(row.node, phase, self._good_chips(row), leaf_state=row.leaf_state)
+            attempt.gone[claim.rank] = self._as_told(row)._replace(phase=phase, taken=1)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
@@ -289,7 +289,7 @@ class Pods:
         return pods_fact(key, chosen, told, alike(rows, said), at_ms=now_ms)
 
     def _as_told(self, row: Row) -> Told:
-        return Told(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state)
+        return Told(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
 
     def _has_taken(self, row: Row) -> int:
         """1 unless the device plug-in has yet to give a pod its chips. Source: contracts, section B.4, steps 10 and 11."""

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.formats.block_annotations import INFER_SERVICE, block_of
 from berth.formats.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
 from berth.formats.kube_objects import Pod
 from berth.formats.kube_pods import PodAsks
@@ -49,6 +50,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         reason: What is wrong with its annotations; empty when nothing is.
         tor_affinity: Value of its label of that name; empty without.
         leaf_state: What its annotations say of the leaf switch above its node.
+        service: Value of its label ``inferserviceid``; empty without.
+        block: Number of its block plus one, as its annotations say it; 0 without.
     """
 
     namespace: str
@@ -68,6 +71,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     physical: bool = True
     tor_affinity: str = ""
     leaf_state: int = 0
+    service: str = ""
+    block: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -86,6 +91,7 @@ def read_row(pod: Pod, asks: PodAsks) -> Row | None:
     phase = phase_of(pod)
     resource, chips = _chips(pod, ask.resource, wrong)
     meta = pod.metadata
+    block = block_of(meta.annotations or {})
     has_taken = phase != PodPhase.PENDING or meta.annotation(PREDICATE_TIME) == CONSUMED or not ask.chips
     return Row(
         namespace=meta.namespace,
@@ -105,6 +111,8 @@ def read_row(pod: Pod, asks: PodAsks) -> Row | None:
         physical=bool(meta.annotation(ASCEND_REAL)),
         tor_affinity=meta.label(TOR_AFFINITY),
         leaf_state=state_of(meta.annotations or {}),
+        service=meta.label(INFER_SERVICE),
+        block=0 if block is None else block + 1,
     )
 
 

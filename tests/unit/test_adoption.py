@@ -1,16 +1,20 @@
 """Pods of other schedulers: adopted, adopted anew, released."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from berth.core.invariants import check
 from berth.core.lifecycle import Due, due
+from berth.core.packing import pack_nodes
 from berth.core.state import State
 from schemas.columns import pack, pack_names
 from schemas.envelope import decode, encode
 from schemas.facts import PodPhase, PodsSeen
 from schemas.ledger import Release, Round
-from schemas.placement import SwitchPart
+from schemas.nodes import NodeDescription
+from schemas.placement import BlockPart, SwitchPart
 from schemas.status import SnapshotBody
 from tests.support.lives import Life
 
@@ -18,7 +22,13 @@ P = PodPhase
 
 
 def foreign(
-    uid: str, *pods: tuple[str, int, PodPhase], attempt: int = 0, tor_affinity: str = "", states: bytes = b""
+    uid: str,
+    *pods: tuple[str, int, PodPhase],
+    attempt: int = 0,
+    tor_affinity: str = "",
+    states: bytes = b"",
+    service: str = "",
+    blocks: Sequence[int] = (),
 ) -> PodsSeen:
     nodes = sorted({node for node, _, _ in pods})
     return PodsSeen(
@@ -36,7 +46,13 @@ def foreign(
         foreign=True,
         tor_affinity=tor_affinity,
         leaf_states=states,
+        service=service,
+        blocks=pack(blocks, 2),
     )
+
+
+def block_of(life: Life, uid: str) -> BlockPart | None:
+    return life.state.fold.holdings[uid, 0].placement.block
 
 
 def switches_of(life: Life, uid: str) -> SwitchPart | None:
@@ -209,4 +225,94 @@ def test_a_fact_whose_column_of_states_is_cut_is_not_applied() -> None:
     fact = foreign("alien", ("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING), states=bytes([1]))
     reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact))
     assert reason == "columns do not have 2 rows each"
+    assert not life.due()
+
+
+def in_superpods(life: Life, **nodes: str) -> None:
+    """Tell of nodes and the SuperPoD of each."""
+    for superpod in sorted(set(nodes.values())):
+        found = [NodeDescription(name=name, superpod=superpod) for name, home in nodes.items() if home == superpod]
+        domain = f"superpod-{superpod}" if superpod else "bucket-all"
+        life.fact(pack_nodes(domain, found), f"node.{domain}")
+
+
+def test_adopted_pods_keep_their_blocks_in_the_superpods_of_their_nodes_and_their_inference_service() -> None:
+    life = Life()
+    in_superpods(life, c="10", d="9", e="")
+    pods = [
+        ("c", 0b1, P.RUNNING),
+        ("d", 0b1, P.PENDING),
+        ("d", 0b10, P.SUCCEEDED),
+        ("d", 0, P.RUNNING),
+        ("e", 1, P.RUNNING),
+        ("x", 1, P.RUNNING),
+        ("c", 0b10, P.RUNNING),
+    ]
+    life.fact(foreign("alien", *pods, service="llama", blocks=[8, 1, 1, 2, 1, 1, 0]), "pod.other.alien")
+    life.carry_out()
+    assert block_of(life, "alien") == BlockPart(
+        variant="",
+        size=0,
+        blocks=[0, 7],
+        phases=["", ""],
+        superpods=["9", "10"],
+        block_index=pack([2, 1, 0, 0, 1, 1, 0], 2),
+        superpod_index=pack([2, 1, 0, 0, 0, 0, 0], 2),
+        service="llama",
+    )
+    assert life.state.blocks.company.of_service("llama") == ["c", "d", "e", "x"]
+    assert life.carry_out() == Due(releases=[Release("alien", 0, "succeeded", ranks=[2])])
+    assert not life.due()
+    check(life.state)
+
+
+def test_pods_without_word_of_blocks_or_service_have_no_such_part() -> None:
+    life = Life()
+    life.fact(foreign("plain", ("c", 0b1, P.RUNNING)), "pod.other.plain")
+    life.fact(foreign("served", ("c", 0b10, P.RUNNING), service="llama"), "pod.other.served")
+    life.fact(foreign("short", ("a", 0b1, P.RUNNING), service="llama", blocks=[1]), "pod.other.short")
+    life.carry_out()
+    assert block_of(life, "plain") is None
+    assert block_of(life, "served") == BlockPart(
+        "", 0, block_index=pack([0], 2), superpod_index=pack([0], 2), service="llama"
+    )
+    assert block_of(life, "short") is None, "its chip is somebody else's"
+
+
+def test_pods_that_say_something_else_of_their_block_or_service_are_adopted_anew_in_one_record() -> None:
+    life = Life()
+    in_superpods(life, c="1")
+    life.fact(foreign("alien", ("c", 0b1, P.RUNNING)), "pod.other.alien")
+    life.carry_out()
+    for service, blocks in (("s", [3]), ("s", [4]), ("t", [4]), ("t", [])):
+        life.fact(foreign("alien", ("c", 0b1, P.RUNNING), service=service, blocks=blocks), "pod.other.alien")
+        found = life.carry_out()
+        assert (len(found.releases), len(found.adoptions)) == (1, 1)
+        part = block_of(life, "alien")
+        assert part is not None
+        assert (part.service, part.blocks) == (service, [number - 1 for number in blocks])
+        assert not life.due()
+    check(life.state)
+
+
+def test_a_node_that_moves_is_no_reason_to_adopt_its_pods_anew() -> None:
+    life = Life()
+    in_superpods(life, c="1", d="1")
+    fact = foreign("alien", ("c", 0b1, P.RUNNING), service="s", blocks=[1])
+    life.fact(fact, "pod.other.alien")
+    life.carry_out()
+    in_superpods(life, d="1")
+    in_superpods(life, c="2")
+    life.fact(msgspec.structs.replace(fact, at_ms=7), "pod.other.alien")
+    assert not life.due()
+    part = block_of(life, "alien")
+    assert part is not None
+    assert part.superpods == ["1"]
+
+
+def test_a_fact_whose_column_of_blocks_is_cut_is_not_applied() -> None:
+    life = Life()
+    fact = foreign("alien", ("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING), blocks=[1])
+    reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact))
+    assert reason == "blocks: 2 bytes, expected 4 or none"
     assert not life.due()
