@@ -17,6 +17,7 @@ from berth.cli.jobs import cancel, jobs
 from berth.cli.nodes import nodes
 from berth.cli.output import WRONG_USE, complain, results, talk
 from berth.cli.submit import submit
+from berth.cli.superpods import superpods
 from berth.cli.switches import switches
 from berth.cli.up import up
 
@@ -37,6 +38,7 @@ NODES.command(break_node, name="break")
 NODES.command(mend_node, name="mend")
 APP.command(NODES)
 APP.command(switches)
+APP.command(superpods)
 APP.command(explain_job, name="explain")
 APP.command(check_config)
 

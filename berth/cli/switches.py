@@ -104,7 +104,9 @@ def _leaf(state: State, leaf: int, bits: int, jobs: list[LeafUser], policy: str)
     at = leaf * leaves.width
     places = [
         PlaceRow(
-            leaves.node_names[at + place], int(leaves.slices[leaf, place]), _kind(state, leaves.node_names[at + place])
+            leaves.node_names[at + place],
+            int(leaves.slices[leaf, place]),
+            kind_of(state, leaves.node_names[at + place]),
         )
         for place in range(leaves.width)
         if leaves.listed[leaf, place]
@@ -124,8 +126,8 @@ def _leaf(state: State, leaf: int, bits: int, jobs: list[LeafUser], policy: str)
     )
 
 
-def _kind(state: State, node: str) -> Kind:
-    """What is at a place."""
+def kind_of(state: State, node: str) -> Kind:
+    """What is at a place: its node, by name, or none."""
     table = state.table
     row = table.row_of.get(node, -1) if node else -1
     if row < 0 or not table.present[row]:

@@ -55,7 +55,7 @@ class Taken(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """Where a rank is: its block, and the SuperPoD or group of level 1."""
+    """Where a rank is: its block, and the SuperPoD or group of level 1, which only adopted pods may lack."""
 
     block: int
     superpod: str
@@ -71,7 +71,7 @@ def seats_of(part: BlockPart | None, ranks: int) -> list[Seat | None]:
     if part is None:
         return [None] * ranks
     return [
-        Seat(part.blocks[block - 1], part.superpods[superpod - 1]) if block and superpod else None
+        Seat(part.blocks[block - 1], part.superpods[superpod - 1] if superpod else "") if block else None
         for block, superpod in zip(unpack(part.block_index, 2), unpack(part.superpod_index, 2), strict=True)
     ]
 

@@ -34,7 +34,9 @@ _PHASES: Final[Mapping[str, PhaseWords]] = {
     "larger": PhaseWords(
         "queue 1, larger", "SuperPoDs with room for more blocks than are open, which keep their reserve"
     ),
-    "reserve": PhaseWords("queue 2", "SuperPoDs that give up nodes of their reserve, as no other can give a block"),
+    "reserve": PhaseWords(
+        "queue 2", "SuperPoDs that give up nodes of their reserve, as none can give a block and keep it"
+    ),
     "pieces": PhaseWords("queue 3", "what SuperPoDs have left, in pieces, as blocks may be split"),
     "kept": PhaseWords("what it had", "the nodes that the block had before"),
     "rebuilt": PhaseWords("rebuilding", "other nodes of the SuperPoD in which the block was before"),

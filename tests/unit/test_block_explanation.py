@@ -7,8 +7,9 @@ from berth.core.block_account import SuperpodUser
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation, sentences
 from berth.runtime.history import state_at, verdict_on
-from schemas.columns import pack
-from schemas.facts import NodeHealth
+from schemas.columns import pack, pack_names
+from schemas.envelope import encode
+from schemas.facts import NodeHealth, PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
 from schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
@@ -81,7 +82,7 @@ async def test_blocks_are_told_with_superpod_ranks_and_the_queue_that_gave_them(
     assert lines(two)[1:3] == [
         "By queue 1, fits (SuperPoDs with room for no more blocks than are open, which keep their reserve): block 0 in SuperPoD"
         " 2 (ranks 0-3).",
-        "By queue 2 (SuperPoDs that give up nodes of their reserve, as no other can give a block): block 1 in SuperPoD 0"
+        "By queue 2 (SuperPoDs that give up nodes of their reserve, as none can give a block and keep it): block 1 in SuperPoD 0"
         " (ranks 4-7).",
     ]
     await cell.close()
@@ -372,4 +373,22 @@ async def test_plans_are_confirmed_whatever_the_shards(shards: int) -> None:
         assert found.is_confirmed
         outcomes.append(found.outcome)
     assert outcomes == ["placed"] * 5 + ["waiting"]
+    await cell.close()
+
+
+async def test_adopted_pods_are_told_with_the_blocks_that_they_name() -> None:
+    cell = await a_cell([*nodes_of({"0": 3}), a_node("outside", A3)])
+    names = ["outside", "p0-n00", "p0-n01"]
+    fact = PodsSeen(
+        namespace="default", gang="adopted", uid="uid-adopted", attempt=1, rank=pack(range(3), 4), nodes=pack_names(names),
+        node_index=pack(range(3), 4), phase=pack([PodPhase.RUNNING] * 3, 1), chips=pack([0xFFFF] * 3, 8),
+        resource="huawei.com/Ascend910", foreign=True, blocks=pack([5, 5, 0], 2),
+    )  # fmt: skip
+    await cell.user.publish(cell.user.subjects.fact_pod("default", "adopted"), encode(fact))
+    await cell.turns(2)
+    await cell.submit(in_blocks("job", 3, 3))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.blocks is not None
+    assert found.blocks.nearest[0].jobs == [SuperpodUser("default/adopted", 2, 3, [4])]
     await cell.close()

@@ -1,5 +1,6 @@
 """Words on SuperPoDs: every phase and every lack has some."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -8,14 +9,17 @@ from berth.core.block_words import blocks_words, group_words, lack_words, missin
 from berth.core.superpod_terms import Lack, Phase, Variant
 from schemas.refusal import BlockLack
 
+PAGE = (Path(__file__).parents[2] / "docs" / "superpods.md").read_text("utf-8")
+
 
 @pytest.mark.parametrize("phase", get_args(Phase))
-def test_every_phase_has_words(phase: str) -> None:
+def test_every_phase_has_words_and_a_row_on_the_page(phase: str) -> None:
     for variant in get_args(Variant):
         found = phase_words(phase, variant)
         assert found.name
         assert found.why
         assert "{" not in found.why
+        assert f"\n| {found.name} | " in PAGE
 
 
 def test_the_queues_are_named_by_their_numbers() -> None:

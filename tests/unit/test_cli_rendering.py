@@ -14,6 +14,7 @@ from berth.cli.output import age, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
 from berth.cli.story import Tale
 from berth.cli.submit import Fault, Submitted, stamped
+from berth.cli.superpods import SuperpodRow
 from berth.cli.switches import LeafRow
 from berth.core.explanation import Explanation
 from berth.core.leaf_words import ranges
@@ -193,7 +194,7 @@ async def test_a_child_with_wrong_settings_is_not_started_again(tmp_path: Path) 
     ("name", "struct"),
     [
         ("job", JobRow), ("fault", Fault), ("submitted", Submitted), ("node", NodeRow), ("jobs of the demo", Tale),
-        ("explanation", Explanation), ("leaf", LeafRow),
+        ("explanation", Explanation), ("leaf", LeafRow), ("superpod", SuperpodRow),
     ],
 )  # fmt: skip
 def test_the_page_names_every_field_of_the_json(name: str, struct: type[msgspec.Struct]) -> None:
