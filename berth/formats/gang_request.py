@@ -24,12 +24,13 @@ LIFTED: Final[tuple[str, ...]] = (
     "huawei.com/recover_policy_path",
     "huawei.com/infer_service_schedule",
     "huawei.com/affinity-config",
+    "huawei.com/schedule_ubmemory",
     "huawei.com/skip-ascend-plugin",
     RUN_FOR,
 )
 """Annotations taken from the first pod template that has them when the job has none.
 
-Source: specification, node and chip, section 3; Kubernetes contracts, section B.2.
+Source: specification, node and chip, section 3; SuperPoD affinity, section 11; Kubernetes contracts, section B.2.
 """
 REPLICAS_MAX: Final = 1_000_000
 
@@ -149,7 +150,7 @@ def gang_request(
 ) -> JobRequest:
     """Job request of a Kubernetes object, with labels, annotations, selectors and priority copied by the rules.
 
-    The job's own labels and annotations outrank those of its templates. What all tasks select is the job's selector, the
+    The job's own labels and annotations outrank those of its templates; the first preferred neighbours count. What all tasks select is the job's selector, the
     rest stays with the task. Tasks without pods are left out. The priority is that of a system class, else the highest
     number in a template; the name of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
 
@@ -181,6 +182,7 @@ def gang_request(
         min_available=min_available,
         run_ms=read_run_for(annotations, document),
         origin=origin,
+        near=next((pod.near for pod in pods if pod.near), {}),
     )
 
 

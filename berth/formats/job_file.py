@@ -16,7 +16,8 @@ Example::
 ``product`` is a form of :mod:`berth.formats.node_products`; it sets the resource, and the selector, policy and labels by
 which a job asks for that form. ``resource``, ``policy`` and ``nodeSelector`` say the same by hand. Several kinds of pods
 stand under ``tasks``, each with ``name``, ``replicas``, ``chips``, ``cpu``, ``memory``, ``nodeSelector``, ``affinity`` and
-``tolerations``; with one kind these stand in ``spec`` itself. ``softShare`` asks for a part of a chip.
+``tolerations``; with one kind these stand in ``spec`` itself. ``softShare`` asks for a part of a chip. ``near`` are labels of
+pods beside which the job prefers to be.
 """
 
 from collections.abc import Mapping
@@ -52,6 +53,7 @@ SHARE_SCHEDULE_POLICY: Final = "chip1-softShareDev"
 _POD_FIELDS: Final = ("replicas", "chips", "cpu", "memory", "affinity", "tolerations")
 _JOB_FIELDS: Final = (
     "product", "resource", "policy", "queue", "priority", "minAvailable", "runFor", "nodeSelector", "softShare", "tasks",
+    "near",
 )  # fmt: skip
 _MIB: Final = 1 << 20
 _PERCENT: Final = 100
@@ -94,6 +96,7 @@ def read_job_file(document: Tree) -> JobRequest:
         min_available=_min_available(spec, tasks),
         run_ms=_run_ms(spec, document, metadata),
         origin="berth",
+        near=spec.strings_of("near"),
     )
 
 

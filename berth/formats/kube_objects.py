@@ -110,10 +110,35 @@ class NodeAffinity(Lean, frozen=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
+class LabelSelector(Lean, frozen=True):
+    """Which objects are meant; expressions are not read."""
+
+    match_labels: dict[str, str] | None = None
+
+
+class PodAffinityTerm(Lean, frozen=True):
+    """Pods that are meant; topology and namespaces are not read."""
+
+    label_selector: LabelSelector | None = None
+
+
+class WeightedPodAffinityTerm(Lean, frozen=True):
+    """Pods that are preferred as neighbours; the weight is not read."""
+
+    pod_affinity_term: PodAffinityTerm | None = None
+
+
+class PodAffinity(Lean, frozen=True):
+    """Affinity to pods; what is required is not read."""
+
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
+
+
 class Affinity(Lean, frozen=True):
     """Affinity of a pod, as far as it is read."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
 
 
 class PodToleration(Lean, frozen=True):

@@ -1,7 +1,8 @@
 """What a pod asks of a node, read from the pod itself.
 
 A pod that asks for what cannot be has the reason in words: the one pod is refused, the others go on. Not read are
-preferred affinity, affinity between pods and topology spread: placement by topology takes their part.
+preferred affinity, affinity between pods and topology spread: placement by topology takes their part. What is preferred
+first as a neighbour is told apart (:func:`near_of`): some inference jobs are placed by it.
 
 Source: Kubernetes, Pod; specification, Kubernetes contracts, sections B.2 and B.6; node and chip, section 2.
 """
@@ -158,6 +159,18 @@ def pod_ask(spec: PodSpec) -> PodAsk:
         tolerations=tolerations,
         wrong=reading.wrong,
     )
+
+
+def near_of(spec: PodSpec) -> dict[str, str]:
+    """Labels of the pods beside which a pod prefers to be: ``matchLabels`` of the first term; empty without.
+
+    Source: specification, SuperPoD affinity, section 8.1.
+    """
+    affinity = spec.affinity.pod_affinity if spec.affinity is not None else None
+    terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else None
+    term = terms[0].pod_affinity_term if terms else None
+    selector = term.label_selector if term is not None else None
+    return dict(selector.match_labels or {}) if selector is not None else {}
 
 
 def amount_of(resource: str, value: object) -> int:

@@ -177,9 +177,8 @@ def _template(request: JobRequest, task: Task, scheduler: str, image: str, *, co
     }
     if selector := merged(task.node_selector, request.node_selector):
         spec["nodeSelector"] = selector
-    if task.affinity:
-        terms = {"nodeSelectorTerms": [_term(term) for term in task.affinity]}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    if affinity := _affinity(request, task):
+        spec["affinity"] = affinity
     if task.tolerations:
         spec["tolerations"] = [_toleration(item) for item in task.tolerations]
     if name := priority_class(request):
@@ -196,6 +195,18 @@ def _resources(request: JobRequest, task: Task) -> Tree:
     if task.chips:
         amounts[request.resource] = str(task.chips)
     return {"requests": amounts, "limits": dict(amounts)} if amounts else {}
+
+
+def _affinity(request: JobRequest, task: Task) -> Tree:
+    found: Tree = {}
+    if task.affinity:
+        terms = {"nodeSelectorTerms": [_term(term) for term in task.affinity]}
+        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    if request.near:
+        term = {"labelSelector": {"matchLabels": dict(request.near)}, "topologyKey": "kubernetes.io/hostname"}
+        preferred = [{"weight": 1, "podAffinityTerm": term}]
+        found["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    return found
 
 
 def _term(term: Term) -> Tree:

@@ -1,7 +1,8 @@
 """Pod templates: what one pod asks of a node.
 
-Read are resources, node selector, required node affinity, tolerations, labels, annotations and priority. Not read are
-preferred affinity, affinity between pods and topology spread: placement by topology takes their part.
+Read are resources, node selector, required node affinity, tolerations, labels, annotations and priority, and of affinity
+between pods what is preferred first. Not read are other preferred affinity, required affinity between pods and topology
+spread: placement by topology takes their part.
 
 Source: Kubernetes, PodTemplateSpec; specification, Kubernetes contracts, sections B.2 and B.3.
 """
@@ -37,6 +38,7 @@ class PodTemplate:
         memory_mib: Mebibytes, likewise.
         priority: Number given in the template; 0 without one.
         priority_class: Name of its class; empty without one.
+        near: Labels of pods beside which it prefers to be: ``matchLabels`` of the first term; empty without.
     """
 
     resource: str
@@ -51,6 +53,7 @@ class PodTemplate:
     annotations: dict[str, str]
     priority: int
     priority_class: str
+    near: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ def read_template(template: Tree) -> PodTemplate:
         annotations={} if metadata is None else metadata.strings_of("annotations"),
         priority=0 if priority is None else priority.whole(least=-PRIORITY_MAX, most=PRIORITY_MAX),
         priority_class="" if priority_class is None else priority_class.text("the name of a priority class"),
+        near=_near(spec),
     )
 
 
@@ -199,6 +203,14 @@ def _required_affinity(spec: Tree) -> list[Term]:
     if required is None:
         return []
     return read_terms(required.need("nodeSelectorTerms", "a list of terms"))
+
+
+def _near(spec: Tree) -> dict[str, str]:
+    """Source: specification, SuperPoD affinity, section 8.1: the first term counts."""
+    affinity = spec.dig("affinity", "podAffinity")
+    terms = affinity.items_of("preferredDuringSchedulingIgnoredDuringExecution") if affinity is not None else []
+    selector = terms[0].dig("podAffinityTerm", "labelSelector") if terms else None
+    return selector.strings_of("matchLabels") if selector is not None else {}
 
 
 def read_terms(terms: Tree) -> list[Term]:

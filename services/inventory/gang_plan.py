@@ -8,6 +8,9 @@ Source: specification, Kubernetes contracts, sections E.1 and E.4.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from berth.formats.gang_minimum import Minimum, minimum
 from berth.formats.kube_objects import PodGroup
@@ -16,6 +19,9 @@ from berth.formats.owner_facts import OwnerFacts
 from berth.formats.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from services.inventory.parts import Gang, Member
 from services.inventory.requests import gang_labels, wrong_annotation
+
+_OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
+"""Annotations of jobs whose pods are placed by one plan for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ def plan(gang: Gang, free: Sequence[Member], around: Around, *, now_ms: int) -> 
         found.held = (list(free), wrong)
         found.is_short = True
         return found
+    least = _in_blocks(gang, free, around, least)
     if is_fresh(gang):
         _plan_first(gang, list(free), around, least, found, now_ms)
     elif least.count <= 1 or not _is_blocked(gang):
@@ -137,6 +144,22 @@ def _minimum(gang: Gang, pod: Member, around: Around) -> Minimum:
         size=pod.place.size,
         has_chips=has_chips,
     )
+
+
+def _in_blocks(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> Minimum:
+    """The minimum of a job in blocks: all of its pods, whatever it says, for one plan seats them all.
+
+    Where some pods are only made once others run, the minimum stays: nobody would ever see all of them waiting.
+
+    Source: specification, SuperPoD affinity, sections 1 and 4.2: V and N count all pods of the job.
+    """
+    comes_in_turn = gang.key.kind == "jobset" or (around.facts is not None and around.facts.ordered)
+    has_chips = any(member.ask.chips for member in gang.members.values())
+    if least.size <= least.count or comes_in_turn or not has_chips:
+        return least
+    if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(free, around)):
+        return least
+    return msgspec.structs.replace(least, count=least.size)
 
 
 def _too_many(least: Minimum) -> str:

@@ -1,7 +1,7 @@
 """Job requests made from pods.
 
 Labels and annotations are merged as for manifests: the PodGroup's own first, then those of the owner, then those of the
-first pod of each task. Source: specification, Kubernetes contracts, section B.3.
+first pod of each task. Preferred neighbours are those of the first pod that has some. Source: specification, Kubernetes contracts, section B.3.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Final
 from berth.formats.batch_job import QUEUE_NAME
 from berth.formats.gang_request import LIFTED, RUN_FOR, common_selector
 from berth.formats.kube_objects import PodGroup
-from berth.formats.kube_pods import PodAsk
+from berth.formats.kube_pods import PodAsk, near_of
 from berth.formats.owner_facts import OwnerFacts
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.workloads import (
@@ -105,6 +105,7 @@ def request_of(
         run_ms=duration_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
         origin="pods",
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
+        near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from berth.formats.gang_request import PRIORITY_CLASS, RUN_FOR
 from berth.formats.kube_objects import PodSpec
-from berth.formats.kube_pods import PodAsk, pod_ask
+from berth.formats.kube_pods import PodAsk, near_of, pod_ask
 from berth.formats.manifest_writer import (
     least_pods,
     priority_class,
@@ -82,6 +82,7 @@ def requests(draw: st.DrawFn, named: st.SearchStrategy[list[str]]) -> JobRequest
         priority=draw(st.sampled_from([0, 100, -10, 2_000_000_000, 1_000_000_000])),
         min_available=draw(st.integers(0, pods)),
         run_ms=draw(st.sampled_from([0, 1, 2500, 86_400_000])),
+        near=draw(LABELS),
     )
 
 
@@ -110,6 +111,7 @@ def compare(found: JobRequest, request: JobRequest, *, beside: tuple[str, ...] =
     assert by_rank(found) == by_rank(request)
     assert least_pods(found) == least_pods(request)
     assert (found.queue, found.priority, found.run_ms) == (request.queue, request.priority, request.run_ms)
+    assert found.near == request.near
     assert {key: text for key, text in found.labels.items() if key not in beside} == request.labels
     added = {RUN_FOR, PRIORITY_CLASS, *beside}
     assert {key: text for key, text in found.annotations.items() if key not in added} == request.annotations
@@ -139,6 +141,7 @@ def test_the_pods_of_a_template_ask_for_what_the_task_does(request: JobRequest) 
         spec = msgspec.convert(written["template"]["spec"], PodSpec)
         assert ordered(pod_ask(spec)) == ordered(as_pod_ask(request, task))
         assert (spec.scheduler_name, spec.priority or 0) == ("berth", request.priority)
+        assert near_of(spec) == request.near
 
 
 @given(requests(ONE))
