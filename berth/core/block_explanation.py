@@ -201,6 +201,8 @@ class BlockStanding:
         blocks = blocks_of(gang)
         places = groups_of(self._state) if blocks.levels else superpods_of(self._state)
         usable = _usable(gang, reasons)
+        if blocks.levels:  # only nodes that a pod fills serve
+            usable &= self._state.table.capacity[self._state.table.view()] == shape.chips
         nodes = _count(places, self._state.table.present[self._state.table.view()])
         counts = _count(places, usable)
         jobs = users(self._state, places, takers_of(self._state, self._more))

@@ -125,7 +125,8 @@ class BlockRound:
         trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
-            size = blocks.levels[found.level - 1] if found.level else 1
+            # Where no tree is high enough, levels are counted and no nodes.
+            size = blocks.levels[found.level - 1] if found.level else int(found.gap != "levels")
             near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
             lack = "nodes" if found.gap == "nodes" else "level"
             nodes = sum(len(tree.rows) for tree in trees)

@@ -1,17 +1,23 @@
 """Explanations of jobs with SuperPoD affinity: what gave each block its nodes, and which SuperPoDs come closest."""
 
 import msgspec
+import numpy as np
 import pytest
 
 from berth.core.block_account import SuperpodUser
+from berth.core.block_round import BlockRound
+from berth.core.block_words import lack_words
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation, sentences
+from berth.core.gangs import gang_of
+from berth.core.scoring import Scorer
 from berth.runtime.history import state_at, verdict_on
 from schemas.columns import pack, pack_names
 from schemas.envelope import encode
 from schemas.facts import NodeHealth, PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
 from schemas.nodes import NodeCondition
+from schemas.refusal import BlockLack
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_dispatcher_superpods import A3, a_cell, in_blocks, nodes_of
 from tests.unit.test_explain import told
@@ -237,6 +243,22 @@ async def test_levels_are_told_with_their_groups() -> None:
     await cell.close()
 
 
+async def test_a_job_of_more_levels_than_any_tree_has_is_told_both_numbers() -> None:
+    nodes = [a_node(f"n{at}", labels=labels) for at, labels in enumerate(levelled(8))]
+    cell = await a_cell(nodes, resource_levels=LEVELS)
+    await cell.submit(by_levels("job", 4, "level1=1,level2=2,level3=4"))
+    await cell.turns(2)
+    state = cell.dispatcher.state
+    job = state.jobs["default", "job"]
+    assert job.request is not None
+    gang = gang_of(job, job.request, attempt=1, settings=state.fold.settings)
+    turn = BlockRound(Scorer(state.table, state.shares, state.fold.settings), state.blocks)
+    lack = turn.plan(gang, np.ones(len(state.table), np.bool_), {})
+    assert isinstance(lack, BlockLack)
+    assert lack_words(lack) == "needs a tree of 3 levels; the highest one has 2"
+    await cell.close()
+
+
 async def test_a_job_that_waits_for_groups_is_told_the_nearest_ones() -> None:
     nodes = [a_node(f"n{at}", labels=labels) for at, labels in enumerate(levelled(8))]
     cell = await a_cell(nodes, resource_levels=LEVELS)
@@ -256,6 +278,19 @@ async def test_a_job_that_waits_for_groups_is_told_the_nearest_ones() -> None:
         "Near: group r3, 2 of 2 nodes usable, 1 block.",
         "Near: group r0, 1 of 2 nodes usable; 1 has fewer than 8 free chips; its jobs are default/on-n1 (1 pod).",
     ]
+    await cell.close()
+
+
+async def test_a_group_of_nodes_that_a_pod_does_not_fill_is_not_near() -> None:
+    nodes = [a_node(f"n{at}", labels=labels) for at, labels in enumerate(levelled(2))]
+    larger = {"huawei.com/topotree": "t", "rack": "r9", "row": "w9"}
+    nodes += [a_node(f"x{at}", "module910a3x16", labels=larger) for at in range(2)]
+    cell = await a_cell(nodes, resource_levels=LEVELS)
+    await cell.submit(by_levels("job", 4))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.blocks is not None
+    assert [(near.superpod, near.usable, near.nodes) for near in found.blocks.nearest] == [("r0", 2, 2), ("r9", 0, 2)]
     await cell.close()
 
 
