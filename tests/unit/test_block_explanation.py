@@ -158,7 +158,7 @@ async def test_mindie_jobs_are_confirmed_beside_a_job_of_the_same_record() -> No
         in_blocks("two", 2, 2, labels=labels, near={"app": "mind"}),
     )
     await cell.turns(2)
-    await cell.nodes(nodes_of({"0": 8, "1": 9}))
+    await cell.nodes(nodes_of({"0": 6, "1": 9}))  # 0 is the fuller one, but its sibling is in 1
     await cell.turns(2)
     one, two = await told(cell, "one"), await told(cell, "two")
     assert one.basis.ledger_seq == two.basis.ledger_seq
@@ -378,6 +378,47 @@ async def test_pods_without_chips_have_a_runner_up_and_no_block() -> None:
     assert [choice.runner_up is not None for choice in found.choices] == [True, False, False]
     assert found.blocks is not None
     assert [seat.ranks for seat in found.blocks.seats] == [[1, 2]]
+    await cell.close()
+
+
+async def test_pods_without_chips_get_their_nodes_after_the_plan_and_count_in_no_superpod() -> None:
+    cell = await a_cell(nodes_of({"0": 3}), reserve_nodes=0)
+    tasks = [Task("scheduler", 1, 0, cpu_milli=100_000), Task("worker", 2, 16, cpu_milli=100_000)]
+    await cell.submit(in_blocks("job", 2, 2, tasks=tasks))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.is_confirmed
+    assert [choice.node for choice in found.choices] == ["p0-n02", "p0-n00", "p0-n01"]
+    await cell.submit(in_blocks("late", 2, 2))
+    await cell.turns(2)
+    late = await told(cell, "late")
+    assert late.blocks is not None
+    assert late.blocks.nearest[0].jobs == [SuperpodUser("default/job", 2, 2, [0])]
+    await cell.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "near"),
+    [
+        (in_racks(24, 8, 8), [("1", 15, 1, 0), ("0", 14, 0, 0)]),
+        (in_racks(32, 4, 1, service="chat"), [("1", 15, 3, 0), ("0", 14, 2, 0)]),
+    ],
+)
+async def test_blocks_of_near_superpods_are_counted_in_their_racks(
+    request_: JobRequest, near: list[tuple[str, int, int, int]]
+) -> None:
+    cell = await racked()
+    policy = {"huawei.com/schedule_policy": "chip8-node8"}
+    for node in ("p0-n00", "p0-n08", "p1-n00"):
+        selector = {"kubernetes.io/hostname": node}
+        fields = {"annotations": policy, "node_selector": selector}
+        await cell.submit(a_job(f"on-{node}", product=RACKS, chips=8, **fields))  # type: ignore[arg-type]  # fields of a request
+    await cell.turns(2)
+    await cell.submit(request_)
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.blocks is not None
+    assert [(one.superpod, one.usable, one.blocks, one.lacks) for one in found.blocks.nearest] == near
     await cell.close()
 
 
