@@ -19,6 +19,7 @@ from berth.core.nodes import NodeTable
 from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
 from berth.core.sharing import share_reasons, share_row
+from berth.core.superpod_terms import rack_number
 from schemas.columns import pack_names
 from schemas.constraints import Toleration
 from schemas.facts import NodeHealth
@@ -81,6 +82,7 @@ class Scorer:
         self._class_reasons: dict[Shape, Reasons] = {}
         self._reason_lists: dict[Shape, list[int]] = {}
         """The same as plain lists, for single rows."""
+        self._has_number: Fits = np.empty(0, np.bool_)
 
     def rule(self, shape: Shape) -> ChipRule | None:
         """Chip rule of a shape; None for pods without chips and for soft share."""
@@ -282,7 +284,7 @@ class Scorer:
         table, rows = self.table, self.table.view()
         lost = table.superpod[rows] < 0
         if blocks.rack_size:
-            lost |= table.rack[rows] < 0
+            lost |= ~self._racked()[table.rack[rows]]  # -1 is the last
         np.copyto(reasons, int(NodeReason.NO_SUPERPOD), where=lost & (reasons == _FITS))
 
     def _stands(self, shape: Shape, row: int) -> bool:
@@ -290,7 +292,14 @@ class Scorer:
         blocks = shape.blocks
         if blocks is None or blocks.levels:
             return True
-        return bool(self.table.superpod[row] >= 0 and (not blocks.rack_size or self.table.rack[row] >= 0))
+        return bool(self.table.superpod[row] >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]]))
+
+    def _racked(self) -> Fits:
+        """Whether each rack has a number, and at the end false, for nodes in none."""
+        names = self.table.racks
+        if len(self._has_number) != len(names) + 1:
+            self._has_number = np.array([*(rack_number(name) >= 0 for name in names), False], np.bool_)
+        return self._has_number
 
     def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
         table = self.table

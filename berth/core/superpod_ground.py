@@ -14,7 +14,7 @@ import numpy as np
 from berth.core.level_ground import LevelMap
 from berth.core.nodes import NodeTable
 from berth.core.scoring import Fits
-from berth.core.superpod_terms import Rows, Yard, running, superpod_key, yard_of
+from berth.core.superpod_terms import Rows, Yard, rack_number, running, superpod_key, yard_of
 from schemas.facts import NodeHealth
 
 _NO_RACK: Final = -1
@@ -62,7 +62,7 @@ class SuperpodMap:
         table = self._table
         rows = [row for node in nodes if (row := table.row_of.get(node)) is not None]
         return [
-            (table.superpods[superpod], _rack_number(table.racks[rack]) if rack >= 0 else _NO_RACK)
+            (table.superpods[superpod], rack_number(table.racks[rack]) if rack >= 0 else _NO_RACK)
             for superpod, rack in zip(table.superpod[rows].tolist(), table.rack[rows].tolist(), strict=True)
             if superpod >= 0
         ]
@@ -79,7 +79,7 @@ class SuperpodMap:
         place = np.full(len(table.superpods) + 1, -1, np.int64)
         place[used] = np.arange(len(used))
         pods = place[table.superpod[rows]]
-        numbers = np.array([*map(_rack_number, table.racks), _NO_RACK], np.int64)
+        numbers = np.array([*map(rack_number, table.racks), _NO_RACK], np.int64)
         racks = numbers[table.rack[rows]]  # -1 is the last
         leaves = np.array([*_order(table.leaves), -1], np.int64)[table.leaf[rows]]
         order = np.lexsort((table.ranks()[rows], table.position[rows], leaves, racks, pods))
@@ -115,11 +115,6 @@ class BlockGround(NamedTuple):
 def ground_of(table: NodeTable) -> BlockGround:
     """Ground of a table on which no job is known to be anywhere."""
     return BlockGround(SuperpodMap(table), LevelMap(table), Company(lambda _: [], lambda _: []))
-
-
-def _rack_number(name: str) -> int:
-    """Number of a rack; -1 for a name that is none."""
-    return int(name) if name.isascii() and name.isdecimal() else _NO_RACK
 
 
 def _order(names: list[str]) -> list[int]:

@@ -5,6 +5,7 @@ A block is a logical SuperPoD: so many nodes of one physical SuperPoD.
 Source: specification, SuperPoD affinity, sections 1, 4.2 and 5.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,6 +26,11 @@ RESERVE_DEFAULT: Final = 2
 """Nodes that a SuperPoD keeps while another can keep them, where nothing is configured."""
 CLOSEST_MAX: Final = 3
 """SuperPoDs that a refusal names."""
+RACK_MAX: Final = (1 << 31) - 1
+"""Highest number of a rack."""
+_NO_RACK: Final = -1
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+"""A name that is a number; one with more digits is a text like any other."""
 
 Variant = Literal["a3", "850", "rack"]
 """Handler: Atlas A3 of 16 or 8 chips a node, Atlas 850, Atlas 950 with racks."""
@@ -230,7 +236,13 @@ def running(counts: npt.NDArray[Any]) -> Rows:
 
 def superpod_key(name: str) -> tuple[int, int, str]:
     """Order of SuperPoDs: those whose id is a number by it, then the others by their text."""
-    return (0, int(name), name) if name.isascii() and name.isdecimal() else (1, 0, name)
+    return (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name)
+
+
+def rack_number(name: str) -> int:
+    """Number of a rack, up to :data:`RACK_MAX`; -1 for a name that is none. Source: section 1."""
+    number = int(name) if _NUMBER.fullmatch(name) else _NO_RACK
+    return number if number <= RACK_MAX else _NO_RACK
 
 
 def closest(ids: Sequence[str], counts: Counts, block: int) -> tuple[Near, ...]:

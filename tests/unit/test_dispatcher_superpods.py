@@ -217,3 +217,28 @@ async def test_a_restarted_dispatcher_knows_services() -> None:
 def test_settings_that_do_not_go_together_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         DecisionConfig(**changes)  # type: ignore[arg-type]  # fields of the settings
+
+
+@pytest.mark.parametrize("rack", ["", "r1", "-1", "2147483648", "9" * 30, "9" * 5_000])
+async def test_nodes_in_no_numbered_rack_do_not_serve_jobs_that_need_racks(rack: str) -> None:
+    nodes = [a_node(f"n{index}", "superpod950x8", superpod="0", rack=rack if index else "7") for index in range(4)]
+    cell = await a_cell(nodes)
+    policy = {"huawei.com/schedule_policy": "chip8-node8-ra64-sp", "sp-block": "8"}
+    for replicas in (1, 2):
+        await cell.submit(
+            a_job(f"j{replicas}", chips=8, replicas=replicas, product="superpod950x8", annotations=policy)
+        )
+        await cell.turns(2)
+    counts = {count.reason: count.nodes for count in (await refusal(cell, "j2")).counts}
+    assert counts == {NodeReason.NO_SUPERPOD: 3, NodeReason.SHORTAGE: 1}
+    assert (await placement(cell, "j1")).names() == ["n0"]
+    await cell.close()
+
+
+async def test_a_superpod_may_have_any_name() -> None:
+    name = "9" * 5_000
+    cell = await a_cell([*nodes_of({"5": 2, "x": 3}), *(a_node(f"z{index}", A3, superpod=name) for index in range(4))])
+    await cell.submit(in_blocks("j", 4, 4))
+    await cell.turns(2)
+    assert await superpods(cell, "j") == [name]
+    await cell.close()
