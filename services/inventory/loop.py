@@ -74,6 +74,7 @@ class Loop:
         self.devices = DeviceReports(self.nodes, self._changed.set)
         self._logged: set[str] = set()
         self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeInvalid")
+        self._about_moves = Complaints(api, clock, config, self.chores, reason="NodeMoved")
         self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsInvalid")
         self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesInvalid")
         self._about_health = Complaints(api, clock, config, self.chores, reason="HealthSuspect")
@@ -81,7 +82,7 @@ class Loop:
         self._about_groups = Complaints(api, clock, config, self.chores, reason="EnqueueFailed", is_fault=False)
         self._complaints = (
             self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
-            self._about_groups,
+            self._about_groups, self._about_moves,
         )  # fmt: skip
         self._waiting = GroupNotes()
         self._suspect: dict[str, dict[str, str]] = {}
@@ -368,6 +369,7 @@ class Loop:
         self._about_nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
         suspect = {name: reason for found in self._suspect.values() for name, reason in found.items()}
         self._about_health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._about_moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._about_groups.look(self._waiting.sentences, self._waiting.involved)
         self._about_jobs.look(self._remarks.sentences, self._remarks.involved)
         self._about_pods.look(self.pods.reasons, self._pod_involved)

@@ -13,19 +13,18 @@ from berth.core.packing import pack_nodes, unpack_nodes
 from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.kube_nodes import NodeReading, read_node
 from berth.formats.kube_objects import Node
-from berth.formats.node_products import LABEL_SOFT_SHARE
 from berth.formats.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.tor_config import Slot
 from schemas.columns import unpack_names
 from schemas.facts import HealthSeen, NodeHealth, NodesSeen
-from schemas.nodes import NodeCondition, NodeDescription
+from schemas.nodes import NodeDescription
 from schemas.units import UnixMs
 from services.inventory.conditions import Conditions
 from services.inventory.device_places import DevicePlaces
+from services.inventory.free_chips import free_chips
+from services.inventory.moves import Moves
 
 _NOTHING: Final = (0, 0, 0)
-_SHARES: Final = 100
-"""Devices of Kubernetes that a chip is on a soft-share node. Source: specification, node and chip, section 4."""
 _Amounts: TypeAlias = tuple[int, int, int]
 
 
@@ -97,6 +96,7 @@ class Nodes:
         self._said: dict[str, NodesSeen] = {}
         self._said_names: dict[str, list[str]] = {}
         self._address_reasons: dict[str, str] = {}
+        self._moves = Moves()
 
     @property
     def is_changed(self) -> bool:
@@ -233,7 +233,7 @@ class Nodes:
             if node.ready and not node.cordoned and not is_barred:
                 load = self._load.get(node.name, _NOTHING)
                 if node.resource:
-                    count = _free_chips(node, condition, load[0], held)
+                    count = free_chips(node, condition, load[0], held)
                     chips[node.resource] = chips.get(node.resource, 0) + count
                 cpu += max(node.cpu_milli - load[1], 0)
                 memory += max(node.memory_mib - load[2], 0)
@@ -263,6 +263,11 @@ class Nodes:
             for name, (chips, _, _) in self._load.items()
             if chips > 0 and name in self._plain
         )
+
+    def moves(self) -> dict[str, str]:
+        """Nodes that have got another SuperPoD or rack while pods with chips ran there that still do, and a sentence on each."""
+        self._settle()
+        return self._moves.sentences(lambda name: self._load.get(name, _NOTHING)[0] > 0)
 
     def restore(self, said: Iterable[NodesSeen]) -> None:
         """Take up what earlier runs said last."""
@@ -314,6 +319,8 @@ class Nodes:
             after = self._placed[name] = self._in_place(plain)
             moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
             self._placing += before is None or _place(before) != _place(after)
+            if before is not None and self._load.get(name, _NOTHING)[0] > 0:
+                self._moves.note(before, after)
         if moved:
             self._sort()
         self._stale.update(self._domain_of[name] for name in self._dirty if name in self._domain_of)
@@ -355,27 +362,6 @@ class Nodes:
 def _translated(ids: int, mapped: Mapping[int, int]) -> int:
     """Mask of what a mask of ids stands for; ids that stand for nothing are left out."""
     return sum(1 << chip for told, chip in mapped.items() if ids >> told & 1)
-
-
-def _free_chips(node: NodeDescription, condition: NodeCondition | None, load: int, held: Callable[[str], int]) -> int:
-    """Chips of a node that new work may take, in units of Kubernetes.
-
-    Pods that sit on chips that are not well take nothing from the others. Not all pods say which chips they hold, and
-    what a device plug-in withholds are also chips that are held: so the lower of two counts is taken, by number and by
-    name.
-    """
-    most = max(node.allocatable - load, 0)
-    if condition is None:
-        return most
-    well = node.chips & ~(condition.unhealthy | condition.recovering)
-    if not most and well == node.chips:
-        return 0
-    if node.labels.get(LABEL_SOFT_SHARE) == "true":
-        usable = (well & ~condition.withheld).bit_count() * _SHARES
-        return max(min(node.allocatable, usable) - load, 0)
-    taken = held(node.name)
-    by_number = min(node.allocatable, well.bit_count()) - load + (taken & node.chips & ~well).bit_count()
-    return max(min(by_number, (well & ~taken & ~condition.withheld).bit_count()), 0)
 
 
 def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:

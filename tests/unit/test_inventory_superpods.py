@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -10,7 +10,7 @@ from berth.core.invariants import check
 from berth.core.packing import unpack_nodes
 from berth.runtime.kube_port import Handler
 from schemas.facts import NodesSeen, PodPhase, PodsSeen
-from services.inventory.nodes import Nodes
+from services.inventory.nodes import Nodes, Use
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_reflection import FakeReflection
 from tests.support.lives import Life
@@ -112,10 +112,41 @@ async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_
         world.node("a", superPodID="2")
         await world.has(lambda: world.places() == {"a": ("2", "", 0), "b": ("1", "", 0)}, "the move")
         await world.quiet()
+        (event,) = world.kube.objects("/api/v1/namespaces/default/events")
+        assert (event["reason"], event["involvedObject"]["name"]) == ("NodeMoved", "a")
+        assert event["message"].startswith(
+            "node a: SuperPoD is 2: expected 1, as before, while pods with chips run there"
+        )
     domains = [(fact.domain, [node.name for node in unpack_nodes(fact)]) for fact in world.facts("node", NodesSeen)]
     assert domains == [("superpod-1", ["a", "b"]), ("superpod-1", ["b"]), ("superpod-2", ["a"])]
     (fact,) = world.facts("pod", PodsSeen)
     assert (fact.foreign, list(fact.phase)) == (True, [PodPhase.RUNNING])
+
+
+def test_a_node_has_moved_as_long_as_pods_of_that_time_run_and_it_is_not_back() -> None:
+    nodes = Nodes()
+    use = Use("a", 8, 0, 0, counted=True)
+
+    def says(**told: Any) -> str:  # noqa: ANN401 - annotations
+        nodes.put(a_read_node("a", **told))
+        return nodes.moves().get("a", "").partition(",")[0]
+
+    assert says(superPodID="1", rackID="0") == ""
+    assert says(superPodID="2", rackID="0") == "", "nobody is there"
+    nodes.use(None, use)
+    assert says(superPodID="2", rackID="0") == ""
+    assert says(superPodID="2", rackID="1") == "node a: rack is 1: expected 0"
+    assert says(superPodID="3", rackID="1") == "node a: SuperPoD is 3: expected 2"
+    assert says(superPodID="-2") == "node a: SuperPoD is none: expected 2"
+    assert says(superPodID="2", rackID="0") == ""
+    assert says(superPodID="4") == "node a: SuperPoD is 4: expected 2"
+    nodes.use(use, None)
+    assert nodes.moves() == {}
+    nodes.use(None, use)
+    assert says(superPodID="4", rackID="7") == "node a: rack is 7: expected none"
+    nodes.remove("a")
+    nodes.use(use, None)
+    assert nodes.moves() == {}
 
 
 def test_readers_keep_what_is_held_on_a_node_that_moves_to_another_superpod_or_rack() -> None:
