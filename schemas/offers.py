@@ -35,14 +35,6 @@ class Blocks(Part, frozen=True, cache_hash=True):
     levels: tuple[int, ...] = ()
     """Levels: pods of a group at each level, the one nearest to the node first."""
 
-    @property
-    def leaves_superpod(self) -> bool:
-        """Whether traffic leaves a SuperPoD for certain. Racks decide it where a block is placed.
-
-        Source: specification, SuperPoD affinity, section 4.1 (3).
-        """
-        return self.count > 1 and not self.rack_size
-
 
 class Shape(Part, frozen=True, cache_hash=True):
     """What scoring needs of a task of a gang. Equal shapes get equal offers."""
@@ -70,6 +62,18 @@ class Shape(Part, frozen=True, cache_hash=True):
     def is_planned(self) -> bool:
         """Whether one plan says where all pods of the gang with chips go."""
         return bool(self.tor_affinity) or self.blocks is not None
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether the pods of the gang talk to one another over the network for certain.
+
+        Blocks do; inside one SuperPoD traffic stays on its bus. With racks that is decided where a block is placed.
+
+        Source: specification, SuperPoD affinity, section 4.1 (3).
+        """
+        if self.blocks is None:
+            return self.gang_pods > 1
+        return self.gang_pods // self.blocks.size > 1 and not self.blocks.rack_size
 
 
 class Ask(Part, frozen=True):

@@ -5,6 +5,8 @@ Source: specification, SuperPoD affinity, sections 2, 3, 4.2 (5), 8, 10.1 and 16
 
 from typing import Final
 
+import msgspec
+
 from berth.core.level_terms import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
 from berth.core.products import Form
 from berth.core.superpod_infer import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
@@ -32,16 +34,24 @@ _LEVELS: Final = "levels"
 _TRUE: Final = "true"
 
 
-def wanted_blocks(form: Form, request: JobRequest, settings: Settings) -> Blocks | Refusal:
+def wanted_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
     """How the pods with chips of a job are to lie, or why it is turned away.
 
     Args:
         form: Form with a variant.
         request: The job; it has pods with chips.
         settings: ``super_pod_size`` counts.
+        gang_pods: Pods with chips of the whole gang. A part of it is placed like a gang of its own.
     """
-    if form.variant == _LEVELS:
-        return _levels(request)
+    found = _levels(form, request) if form.variant == _LEVELS else _superpods(form, request, settings)
+    replicas = sum(task.replicas for task in request.tasks if task.chips)
+    if gang_pods > replicas and isinstance(found, Refusal):
+        part = f"{found.expected}; the request is for {replicas} of the {gang_pods} pods of its gang, in whole blocks"
+        return msgspec.structs.replace(found, expected=part)
+    return found
+
+
+def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | Refusal:
     asked = BlockRequest(
         variant=_VARIANTS[form.variant],
         node_chips=form.chips_max,
@@ -69,7 +79,16 @@ def wanted_blocks(form: Form, request: JobRequest, settings: Settings) -> Blocks
     )
 
 
-def _levels(request: JobRequest) -> Blocks | Refusal:
+def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
+    """Groups of several levels, of nodes that a pod fills: the pods with chips are alike. Source: section 13, D-11."""
+    chips = next(task.chips for task in request.tasks if task.chips)
+    for index, task in enumerate(request.tasks):
+        if task.chips > form.chips_max or task.chips not in {0, chips}:
+            most = f"1 to {form.chips_max}" if chips > form.chips_max else f"{chips}"
+            wanted = f"{most}, the chips of a node, in every pod with chips: each fills a node"
+            return Refusal(
+                code="invalid-request", field=f"tasks[{index}].chips", value=str(task.chips), expected=wanted
+            )
     replicas = sum(task.replicas for task in request.tasks if task.chips)
     try:
         sizes = read_sizes(request.annotations.get(AFFINITY_CONFIG, ""))

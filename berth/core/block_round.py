@@ -121,7 +121,7 @@ class BlockRound:
         chips = max(shape.chips for shape, _ in gang.klass)
         view = table.view()
         kept = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
-        replicas = blocks.size * blocks.count
+        replicas = sum(pods for shape, pods in gang.klass if shape.blocks is not None)
         trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):

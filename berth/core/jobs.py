@@ -96,7 +96,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
-    blocks = wanted_blocks(form, request, settings) if form.variant else None
+    blocks = wanted_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
     if isinstance(blocks, Refusal):
         return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
     chip_pods = _gang_pods(request)

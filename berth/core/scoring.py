@@ -243,9 +243,7 @@ class Scorer:
             form = FORMS[shape.form] if shape.form else None
             rule = None
             if form is not None and shape.share is None and shape.chips:
-                # Blocks talk to one another over the network; inside one SuperPoD traffic stays on its bus.
-                spreads = shape.gang_pods > 1 if shape.blocks is None else shape.blocks.leaves_superpod
-                rule = compile_rule(form, chips=shape.chips, distributed=spreads, settings=self.settings)
+                rule = compile_rule(form, chips=shape.chips, distributed=shape.uses_network, settings=self.settings)
             label = form.node_label if form is not None else None
             compiled = self._compiled[shape] = _Compiled(shape, rule, label, asks_name(shape))
         return compiled

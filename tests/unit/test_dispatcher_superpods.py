@@ -7,8 +7,8 @@ import pytest
 
 from schemas.columns import unpack
 from schemas.facts import PodPhase
-from schemas.intake import JobRequest
-from schemas.nodes import NodeDescription
+from schemas.intake import JobRequest, Task
+from schemas.nodes import NodeCondition, NodeDescription
 from schemas.placement import BlockPart, Placement
 from schemas.refusal import NodeReason, Refusal
 from schemas.status import JobStatus
@@ -241,4 +241,57 @@ async def test_a_superpod_may_have_any_name() -> None:
     await cell.submit(in_blocks("j", 4, 4))
     await cell.turns(2)
     assert await superpods(cell, "j") == [name]
+    await cell.close()
+
+
+async def test_a_part_of_a_gang_of_several_blocks_needs_chips_that_the_network_reaches() -> None:
+    cell = await a_cell(nodes_of({"0": 4}))
+    ill = [NodeCondition(f"p0-n{index:02}", network_unhealthy=1) for index in range(3)]
+    await cell.health("superpod-0", ill)
+    for gang_pods in (1, 2):
+        annotations = {"huawei.com/schedule_policy": "chip2-node16-sp", "berth/gang-pods": str(gang_pods)}
+        await cell.submit(in_blocks(f"j{gang_pods}", 1, 1, annotations=annotations | {"sp-block": "16"}))
+        await cell.turns(2)
+    assert [(await placement(cell, name)).names() for name in ("j1", "j2")] == [["p0-n00"], ["p0-n03"]]
+    await cell.close()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "field", "value"),
+    [
+        ([Task("a", 2, 8), Task("b", 2, 4)], "tasks[1].chips", "4"),
+        ([Task("a", 1, 0), Task("b", 4, 17)], "tasks[1].chips", "17"),
+        ([Task("a", 4, 64)], "tasks[0].chips", "64"),
+    ],
+)
+async def test_pods_of_a_job_with_levels_fill_nodes(tasks: list[Task], field: str, value: str) -> None:
+    nodes = [a_node(f"n{index}", labels={"rack": "r"}) for index in range(8)]
+    cell = await a_cell(nodes, resource_levels='{"default": {"level1": {"label": "rack"}}}')
+    annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": "level1=2"}
+    await cell.submit(a_job("j", tasks=tasks, annotations=annotations, node_selector={}))
+    await cell.turns(2)
+    found = await refusal(cell, "j")
+    assert (found.code, found.field, found.value) == ("invalid-request", field, value)
+    await cell.close()
+
+
+async def test_pods_without_chips_go_beside_those_of_a_job_with_levels() -> None:
+    nodes = [a_node(f"n{index}", labels={"rack": "r"}) for index in range(2)]
+    cell = await a_cell(nodes, resource_levels='{"default": {"level1": {"label": "rack"}}}')
+    annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": "level1=2"}
+    tasks = [Task("ps", 1, 0), Task("worker", 2, 8)]
+    await cell.submit(a_job("j", tasks=tasks, annotations=annotations, node_selector={}))
+    await cell.turns(2)
+    assert unpack((await part(cell, "j")).block_index, 2) == [0, 1, 1]
+    await cell.close()
+
+
+async def test_a_part_that_is_no_whole_block_is_told_that_it_is_a_part() -> None:
+    cell = await a_cell(nodes_of({"0": 8}))
+    annotations = {"huawei.com/schedule_policy": "chip2-node16-sp", "sp-block": "64", "berth/gang-pods": "4"}
+    await cell.submit(in_blocks("j", 1, 4, annotations=annotations))
+    await cell.turns(2)
+    found = await refusal(cell, "j")
+    assert (found.field, found.value) == ("annotations.sp-block", "64")
+    assert "1 of the 4 pods of its gang" in found.expected
     await cell.close()
