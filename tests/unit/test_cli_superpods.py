@@ -99,6 +99,8 @@ async def test_freed_nodes_are_free_again() -> None:
     await cell.turns(2)
     await cell.cancel("job")
     await cell.turns(2)
+    await cell.pods("job", PodPhase.TERMINATING)
+    await cell.turns(2)
     ending = (await shown(cell)).superpods[0]  # the chips stay taken until the pods are gone
     assert (ending.free, ending.used, [place.kind for place in ending.places]) == (0, 4, ["used"] * 4)
     await cell.pods("job", PodPhase.SUCCEEDED)
