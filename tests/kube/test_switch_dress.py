@@ -149,7 +149,12 @@ async def test_bindings_say_what_leaves_are_and_the_table_follows_jobs_restarts_
         await until(lambda: "ready" in summary.log().partition("--- start 2")[2], deadline_s=30, what="a second start")
         await it.ledger.release("uid-job")
         await it.until_told(summary, {FIRST: (0, 0, [["job-0"]]), SECOND: (0, 0, [["job-1"], ["job-2"]])})
-        assert summary.log().partition("--- start 2")[2].count(TOLD) == 1
+
+        def said() -> int:
+            return summary.log().partition("--- start 2")[2].count(TOLD)
+
+        await until(lambda: said() > 0, deadline_s=30, what="the log says so")  # just after the server has it
+        assert said() == 1
 
         await it.ledger.epoch("1.0")
         await it.until_told(summary, None)
