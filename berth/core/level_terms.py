@@ -32,6 +32,10 @@ COUNT_MAX: Final = (1 << 31) - 1
 _SHOWN_MAX: Final = 80
 _LEVEL: Final = re.compile(r"level([1-9][0-9]?)")
 _COUNT: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+_STRANGE: Final = -2
+"""In place of the index of a tree: nodes of a tree that is not configured ..."""
+_UNLABELLED: Final = -1
+"""... and nodes that lack a label."""
 
 Sizes = tuple[int, ...]
 """Pods that share a group of each level, level 1 first."""
@@ -96,6 +100,18 @@ class Tree(NamedTuple):
             kept: One mark for each of :attr:`rows`.
         """
         return self._replace(paths=self.paths[:, kept], rows=self.rows[kept])
+
+
+class Spot(NamedTuple):
+    """Where a node stands.
+
+    Attributes:
+        tree: Its tree; empty where that is not configured.
+        path: Id of its group on every level of the tree, the highest first; empty where a label is missing.
+    """
+
+    tree: str
+    path: tuple[str, ...]
 
 
 class Forest(NamedTuple):
@@ -296,30 +312,48 @@ def forest_of(config: Config, nodes: Iterable[tuple[str, int, Mapping[str, str]]
         config: Levels of each tree.
         nodes: Name, row and labels of each candidate, in any order.
     """
-    members: dict[str, list[tuple[str, int, tuple[str, ...]]]] = {name: [] for name in sorted(config)}
-    keys = {name: [level.label for level in reversed(levels)] for name, levels in config.items()}
-    strangers = unlabelled = 0
-    for name, row, labels in nodes:
-        tree = labels.get(TOPOTREE) or TREE_DEFAULT
-        if tree not in members:
-            strangers += 1
-            continue
-        path = tuple([labels.get(key, "") for key in keys[tree]])
-        if "" in path:
-            unlabelled += 1
-        else:
-            members[tree].append((name, row, path))
-    trees = [_planted(name, config[name], found) for name, found in members.items() if found]
-    return Forest(tuple(trees), strangers, unlabelled)
+    ordered = sorted(nodes, key=lambda node: node[:2])
+    spots = [spot_of(config, labels) for _, _, labels in ordered]
+    return forest(config, spots, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
 
 
-def _planted(name: str, levels: tuple[Level, ...], members: list[tuple[str, int, tuple[str, ...]]]) -> Tree:
-    members.sort()
+def spot_of(config: Config, labels: Mapping[str, str]) -> Spot:
+    """Where a node stands that has such labels."""
+    tree = labels.get(TOPOTREE) or TREE_DEFAULT
+    levels = config.get(tree)
+    if levels is None:
+        return Spot("", ())
+    path = tuple([labels.get(level.label, "") for level in reversed(levels)])
+    return Spot(tree, () if "" in path else path)
+
+
+def forest(config: Config, spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Forest:
+    """Trees of nodes of which it is known where they stand.
+
+    Args:
+        config: Levels of each tree.
+        spots: Where nodes of each kind stand.
+        kinds: Kind of each node, as its index in ``spots``.
+        rows: Nodes in order of their names.
+    """
+    trees = sorted(config)
+    number = {name: index for index, name in enumerate(trees)}
+    lost = [_STRANGE if not spot.tree else number[spot.tree] if spot.path else _UNLABELLED for spot in spots]
+    of_node = np.array(lost, np.int64)[kinds]
+    members = [(name, of_node == index) for index, name in enumerate(trees)]
+    return Forest(
+        tuple(_planted(name, config[name], spots, kinds[own], rows[own]) for name, own in members if own.any()),
+        int((of_node == _STRANGE).sum()),
+        int((of_node == _UNLABELLED).sum()),
+    )
+
+
+def _planted(name: str, levels: tuple[Level, ...], spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Tree:
+    used, of_node = np.unique(kinds, return_inverse=True)
     ids, codes = [], []
-    for column in zip(*(path for _, _, path in members), strict=True):
+    for column in zip(*(spots[kind].path for kind in used.tolist()), strict=True):
         known = sorted(set(column), key=superpod_key)
         place = {text: number for number, text in enumerate(known)}
         ids.append(known)
         codes.append([place[text] for text in column])
-    rows = np.array([row for _, row, _ in members], np.int64)
-    return tree_of(name, levels[0].reserved, ids, np.array(codes, np.int64), rows)
+    return tree_of(name, levels[0].reserved, ids, np.array(codes, np.int64)[:, of_node], rows)

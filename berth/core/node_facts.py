@@ -114,9 +114,19 @@ def layout_of(fact: NodesSeen) -> Layout:
         tuple(fact.superpods),
         tuple(fact.leaves),
         tuple(fact.racks),
-        fact.class_index,
-        tuple(tuple(sorted(kind.labels.items())) for kind in fact.classes),
+        *_labels_of(fact),
     )
+
+
+def _labels_of(fact: NodesSeen) -> Layout:
+    """Sets of labels that nodes have, and which of them each has; how else their classes differ plays no part."""
+    classes = np.frombuffer(fact.class_index, "<u2")
+    used = np.unique(classes)
+    labels = {kind: tuple(sorted(fact.classes[kind].labels.items())) for kind in used.tolist()}
+    known = sorted(set(labels.values()))
+    place = {told: index for index, told in enumerate(known)}
+    codes = np.array([place[labels[kind]] for kind in used.tolist()], np.uint16)
+    return tuple(known), codes[np.searchsorted(used, classes)].tobytes()
 
 
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:

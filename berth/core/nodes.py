@@ -127,8 +127,8 @@ class NodeTable:
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
-        """Rises when a node comes, goes, stands somewhere else, or gets other labels; equal revisions mean equal domains,
-        places and labels."""
+        """Rises when a node comes, goes, stands somewhere else, or gets other labels, not when it is cordoned or not ready;
+        equal revisions mean equal domains, places and labels."""
         self._size = 0
         self._ranked = 0
         self._domain_of: dict[str, int] = {}

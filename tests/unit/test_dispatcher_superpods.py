@@ -295,3 +295,28 @@ async def test_a_part_that_is_no_whole_block_is_told_that_it_is_a_part() -> None
     assert (found.field, found.value) == ("annotations.sp-block", "64")
     assert "1 of the 4 pods of its gang" in found.expected
     await cell.close()
+
+
+async def test_a_cordon_moves_nobody_and_new_labels_do() -> None:
+    def fleet(*, cordoned: bool = False, rack: str = "r0") -> list[NodeDescription]:
+        first = a_node("n0", labels={"rack": rack}, cordoned=cordoned, ready=not cordoned)
+        return [first, *(a_node(f"n{index}", labels={"rack": f"r{index // 2}"}) for index in range(1, 4))]
+
+    cell = await a_cell(fleet(), resource_levels='{"default": {"level1": {"label": "rack"}}}')
+    annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": "level1=2"}
+    table = cell.dispatcher.state.table
+    revision = table.layout_revision
+    await cell.nodes(fleet(cordoned=True))
+    await cell.submit(a_job("a", chips=8, replicas=2, annotations=annotations, node_selector={}))
+    await cell.turns(2)
+    assert table.layout_revision == revision
+    assert (await placement(cell, "a")).names() == ["n2", "n3"]
+    await cell.submit(a_job("b", chips=8, replicas=2, annotations=annotations, node_selector={}))
+    await cell.nodes(fleet(rack="r9"))
+    await cell.turns(2)
+    assert table.layout_revision > revision
+    assert (await told(cell, "b")).phase == "waiting"
+    await cell.nodes(fleet())
+    await cell.turns(2)
+    assert (await placement(cell, "b")).names() == ["n0", "n1"]
+    await cell.close()
