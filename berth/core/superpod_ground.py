@@ -41,6 +41,12 @@ class SuperpodMap:
         self._settle()
         return self._ids
 
+    def oversized(self, size: int) -> list[str]:
+        """SuperPoDs with more nodes than a SuperPoD is said to have, in their order."""
+        self._settle()
+        counts = np.bincount(self._pods, minlength=len(self._ids))
+        return [self._ids[pod] for pod in np.flatnonzero(counts > size).tolist()]
+
     def yard(self, fits: Fits, *, idle: Rows | None = None) -> Yard:
         """SuperPoDs with the nodes that fit.
 

@@ -7,6 +7,7 @@ is answered by reading the ledger up to its head, where an own record is found l
 import functools
 import math
 import operator
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -16,7 +17,7 @@ from berth.core.ledger import Folded
 from berth.core.lifecycle import due
 from berth.core.products import FORMS
 from berth.core.queue import Queue
-from berth.core.round import Chooser, NeedMoreError, asks_of
+from berth.core.round import Chooser, NeedMoreError, askable, asks_of
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from berth.runtime.clock import Clock
@@ -76,6 +77,7 @@ class Dispatcher:
         self._scorer = Scorer(self.state.table, self.state.shares, self._settings)
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
+        self._oversized: list[str] = []
 
     async def start(self) -> None:
         """Load what is stored and begin an epoch.
@@ -151,7 +153,17 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: say everything again.
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
+        self._look_at_superpods()
         await self.views.bury_the_dead(now_ms, is_spoken_of=self.intake.has_sent)
+
+    def _look_at_superpods(self) -> None:
+        """Warn of SuperPoDs that are larger than the setting says; they are used all the same."""
+        size = self.state.fold.settings.super_pod_size
+        found = self.state.blocks.superpods.oversized(size)
+        if found != self._oversized:
+            self._oversized = found
+            if found:
+                _LOG.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
 
     async def round(self) -> bool:
         """One round; returns whether it appended a record.
@@ -161,7 +173,8 @@ class Dispatcher:
         """
         settings = self.state.fold.settings
         # 1. Take gangs in queue order, and what is due without a decision.
-        gangs = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max)
+        taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max)
+        gangs = askable(taken, nodes=len(self.state.table))
         must = due(self.state)
         if must.adoptions:
             gangs = []  # what is adopted must not be given away in the same record
@@ -188,7 +201,7 @@ class Dispatcher:
             metrics.count_round(verdicts)
         return True
 
-    async def _choose(self, gangs: list[Gang], number: int) -> tuple[list[Verdict], list[int]]:
+    async def _choose(self, gangs: Sequence[Gang], number: int) -> tuple[list[Verdict], list[int]]:
         asks = asks_of([gang for gang in gangs if gang.invalid is None])
         for _ in range(_ASKS_MAX):
             offers: Offers = await self.scatter.gather(self._scorer, asks, number=number)
