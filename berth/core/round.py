@@ -8,7 +8,7 @@ SuperPoD affinity go where one plan for all of them says.
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from schemas.ledger import Verdict
 from schemas.offers import Shape
 from schemas.placement import BlockPart, Placement, SwitchPart, placement_of
 from schemas.refusal import BlockLack, Code, Refusal
+
+MARKS_BYTES_MAX: Final = 4_000_000
+"""Bytes of marks of nodes in one offer: half of the largest message that the server takes."""
 
 
 class NeedMoreError(Exception):
@@ -54,6 +57,24 @@ def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
         for shape, _ in gang.klass:
             asks[shape] = 0 if shape.is_planned else pods  # places are offered in place of candidates
     return asks
+
+
+def askable(gangs: Sequence[Gang], *, nodes: int, bytes_max: int = MARKS_BYTES_MAX) -> Sequence[Gang]:
+    """The first gangs, at least one, of whose shapes an offer can tell.
+
+    Where gangs are planned whole, a shard may own all nodes and says of each whether it takes a pod: one bit a node and shape.
+
+    Args:
+        gangs: Gangs in queue order.
+        nodes: Nodes of the cell.
+        bytes_max: Most bytes of such marks in one offer.
+    """
+    shapes: set[Shape] = set()
+    for index, gang in enumerate(gangs):
+        shapes.update(shape for shape, _ in gang.klass if shape.is_planned)
+        if index and len(shapes) * ((nodes + 7) // 8) > bytes_max:
+            return gangs[:index]
+    return gangs
 
 
 class _View:
