@@ -73,8 +73,11 @@ class BlockRound:
         if offered is None:
             return np.zeros(len(self._scorer.table), np.bool_)
         marks, seen = self._marks.get(shape) or (offered.copy(), 0)
+        rule = self._scorer.rule(shape)
         for row in dict.fromkeys(log[seen:]):
-            marks[row] = not self._scorer.evaluate_one(shape, row, state_of(row))[0]
+            state = state_of(row)
+            is_short = rule is not None and state.idle < rule.chips  # most rows are: blocks take whole nodes
+            marks[row] = not (is_short or self._scorer.evaluate_one(shape, row, state)[0])
         self._marks[shape] = (marks, len(log))
         return marks
 
