@@ -16,6 +16,8 @@ _BYTES_A_POD = 4 + 24
 """Index and share of the name table that one pod takes in a record, at the most usual."""
 _LEAF_BYTES_A_POD = 2 + 1
 """Index of its leaf, and what is said of it."""
+_BLOCK_BYTES_A_POD = 2 + 2
+"""Indexes of its block and of its SuperPoD."""
 _FRAMEWORK = "framework"
 
 ClassKey = tuple[tuple[Shape, int], ...]
@@ -64,6 +66,7 @@ class Gang(msgspec.Struct, gc=False):
     def bytes_in_record(self) -> int:
         """Bytes that its placement takes in a record, about."""
         a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if self.tor_affinity else 0)
+        a_pod += _BLOCK_BYTES_A_POD if self.blocks is not None else 0
         return sum(run.pods * (a_pod + run.chips) for run in self.runs) + len(self.name) + 64
 
 
