@@ -67,11 +67,12 @@ class Shape(Part, frozen=True, cache_hash=True):
     def uses_network(self) -> bool:
         """Whether the pods of the gang talk to one another over the network for certain.
 
-        Blocks do; inside one SuperPoD traffic stays on its bus. With racks that is decided where a block is placed.
+        Blocks do; inside one SuperPoD traffic stays on its bus. With racks that is decided where a block is placed. Groups
+        of several levels are no SuperPoDs.
 
-        Source: specification, SuperPoD affinity, section 4.1 (3).
+        Source: specification, node and chip, sections 3 and 5.4; SuperPoD affinity, section 4.1 (3).
         """
-        if self.blocks is None:
+        if self.blocks is None or self.blocks.levels:
             return self.gang_pods > 1
         return self.gang_pods // self.blocks.size > 1 and not self.blocks.rack_size
 

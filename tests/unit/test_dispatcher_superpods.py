@@ -323,3 +323,15 @@ async def test_a_cordon_moves_nobody_and_new_labels_do() -> None:
     await cell.turns(2)
     assert (await placement(cell, "b")).names() == ["n0", "n1"]
     await cell.close()
+
+
+async def test_pods_of_a_job_with_levels_need_chips_that_the_network_reaches() -> None:
+    config = '{"default": {"level1": {"label": "rack"}}}'
+    cell = await a_cell([a_node(f"n{index}", labels={"rack": "r"}) for index in range(3)], resource_levels=config)
+    await cell.health("bucket-all", [NodeCondition("n0", network_unhealthy=1)])
+    for replicas in (2, 1):
+        annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": f"level1={replicas}"}
+        await cell.submit(a_job(f"j{replicas}", chips=8, replicas=replicas, annotations=annotations, node_selector={}))
+        await cell.turns(2)
+    assert [(await placement(cell, name)).names() for name in ("j2", "j1")] == [["n1", "n2"], ["n0"]]
+    await cell.close()
