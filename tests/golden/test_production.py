@@ -1,0 +1,149 @@
+"""Lines of SuperPoD families through everything that decides: request, form, shapes, scoring, round, placement.
+
+The families compare the functions that plan; this holds that a job gets in a round what these functions say.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth.core.gangs import gang_of
+from berth.core.level_ground import LevelMap
+from berth.core.nodes import NodeTable
+from berth.core.packing import pack_health, pack_nodes
+from berth.core.round import Chooser, asks_of
+from berth.core.scoring import Scorer
+from berth.core.shares import ShareBook
+from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
+from berth.formats.node_products import NODE_PRODUCTS
+from schemas.columns import unpack
+from schemas.facts import JobSeen, NodeHealth
+from schemas.intake import JobRequest
+from schemas.ledger import Settings
+from schemas.nodes import NodeCondition
+from schemas.placement import Placement
+from tests.golden.families import FAMILIES
+from tests.golden.folder import DATA, vectors_folder
+from tests.golden.harness import DEFAULTS, Line, family_of, judge, read_lines, vector_files
+from tests.support.cells import a_job, a_node
+
+PRODUCTS: Final = {
+    "a3x16": ("superpod910a3x16", "chip2-node16-sp"),
+    "a3x8": ("superpod910a3x8", "chip2-node8-sp"),
+    "850": ("superpod850x8", "chip8-node8-sp"),
+    "ra64": ("superpod950x8", "chip8-node8-ra64-sp"),
+}
+
+
+def free_of(superpod: Mapping[str, Mapping[str, int]], chips: int) -> dict[str, int]:
+    """Free chips of the nodes that have any."""
+    return dict.fromkeys(superpod["free_nodes"], chips) | dict(superpod.get("partial", {}))
+
+
+def table_of(line: Line) -> NodeTable:
+    """Nodes of a line."""
+    product, _ = PRODUCTS[line["policy"]]
+    chips, sick = NODE_PRODUCTS[product].chips, set(line.get("sub_healthy", ()))
+    table = NodeTable()
+    for superpod in line["super_pods"]:
+        domain, racks, free = f"superpod-{superpod['id']}", superpod.get("racks", {}), free_of(superpod, chips)
+        names = sorted(superpod.get("nodes", free))
+        nodes = [a_node(name, product, superpod=str(superpod["id"]), rack=str(racks.get(name, ""))) for name in names]
+        table.apply_nodes(pack_nodes(domain, nodes))
+        ill = [NodeCondition(name, level=NodeHealth.SUB_HEALTHY) for name in names if name in sick]
+        table.apply_health(pack_health(domain, ill))
+        for name in names:
+            table.hold(table.row(name), (1 << chips) - (1 << free.get(name, 0)), cpu_milli=0, memory_mib=0)
+    return table
+
+
+def request_of(line: Line) -> JobRequest:
+    """The job of a line."""
+    product, policy = PRODUCTS[line["policy"]]
+    job = line.get("infer", {})
+    annotations = {"huawei.com/schedule_policy": policy, "sp-block": str(line["sp_block_npu"])}
+    annotations |= {key: str(job[key]) for key in ("sp-fit",) if job.get(key)}
+    if "ra_block_npu" in line:
+        annotations["ra-block"] = str(line["ra_block_npu"])
+    if line.get("note") == "ubmemory scene":
+        annotations["huawei.com/schedule_ubmemory"] = "true"
+    labels = dict.fromkeys(job.get("mindie_labels", ()), "x") | {"super-pod-affinity": line["affinity"]}
+    labels["inferserviceid"] = job.get("inferserviceid", "")
+    return a_job(
+        "j",
+        product=product,
+        chips=line["chips_per_pod"],
+        replicas=line["tasks"],
+        annotations=annotations,
+        labels={key: value for key, value in labels.items() if value},
+    )
+
+
+def placed(line: Line) -> Placement | None:
+    """What a round gives to the job of a line."""
+    settings = Settings(super_pod_size=line["super_pod_size"], reserve_nodes=line["reserve"])
+    table, request = table_of(line), request_of(line)
+    seen = JobSeen("default", "j", "u", "accepted", intake_seq=1, accepted_seq=1, request=request)
+    gang = gang_of(seen, request, attempt=1, settings=settings)
+    scorer = Scorer(table, ShareBook(table), settings)
+    asks = asks_of([gang])
+    hosts = line.get("infer", {}).get("super_pods_already_hosting_service") or []
+    beside = [superpod["nodes"][0] for superpod in line["super_pods"] if superpod["id"] in hosts]
+    ground = BlockGround(SuperpodMap(table), LevelMap(table), Company(lambda _: beside, lambda _: []))
+    views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
+    return Chooser(scorer, views, asks, blocks=ground).choose([gang])[0].placement
+
+
+def by_phys(line: Line, placement: Placement) -> list[list[int]]:
+    """Candidates, nodes taken, blocks, sub-healthy nodes taken, of each SuperPoD that gives nodes."""
+    chips, sick = NODE_PRODUCTS[PRODUCTS[line["policy"]][0]].chips, set(line.get("sub_healthy", ()))
+    free = [free_of(superpod, chips) for superpod in line["super_pods"]]
+    home = {name: index for index, names in enumerate(free) for name in names}
+    taken, ill, blocks = Counter[int](), Counter[int](), defaultdict[int, set[int]](set)
+    assert placement.block is not None
+    for name, block in zip(placement.names(), unpack(placement.block.block_index, 2), strict=True):
+        taken[home[name]] += 1
+        ill[home[name]] += name in sick
+        blocks[home[name]].add(block)
+    return sorted(
+        (
+            [sum(n >= line["chips_per_pod"] for n in free[pod].values()), taken[pod], len(blocks[pod]), ill[pod]]
+            for pod in taken
+        ),
+        key=str,
+    )
+
+
+def by_rack(line: Line, placement: Placement) -> list[list[int]]:
+    """Candidates and nodes taken of each rack that gives nodes."""
+    rack = {name: (pod["id"], pod["racks"][name]) for pod in line["super_pods"] for name in pod["free_nodes"]}
+    free, taken = Counter(rack.values()), Counter(rack[name] for name in placement.names())
+    return sorted(([free[cell], nodes] for cell, nodes in taken.items()), key=str)
+
+
+FAMILIES_HERE: Final = ("superpod", "superpod_infer", "superpod_rack")
+FILES: Final = [
+    path
+    for folder in (DATA, vectors_folder())
+    if folder.is_dir()
+    for path in vector_files(folder)
+    if family_of(path) in FAMILIES_HERE
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_round_gives_what_the_planning_functions_say(path: Path) -> None:
+    family, compared = family_of(path), 0
+    for line in read_lines(path):
+        if judge(FAMILIES[family], line, DEFAULTS).skipped:
+            continue
+        placement = placed(line)
+        assert (placement is not None) == line["result"]["ok"], line["id"]
+        if placement is not None and line["stable"]:
+            canonical, form = line["canonical"], by_rack if family == "superpod_rack" else by_phys
+            assert form(line, placement) == sorted(canonical[form.__name__], key=str), line["id"]
+        compared += 1
+    assert compared
