@@ -17,6 +17,7 @@ from berth.formats.node_products import LABEL_TYPE, NODE_PRODUCTS, RESOURCE_NPU
 from berth.formats.pod_annotations import RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.quantities import NUMBER_MAX
 from berth.formats.report_error import ReportError, decoded
+from berth.formats.whole_numbers import whole_number
 from schemas.nodes import NodeDescription
 
 SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"
@@ -53,6 +54,17 @@ class NodePlace(NamedTuple):
     def is_inside(self) -> bool:
         """Whether there is a SuperPoD."""
         return self.superpod is not None and self.superpod >= 0
+
+
+def said_place(node: NodeDescription) -> NodePlace | None:
+    """Place in a description that was made before; None where it is in no SuperPoD that has a number.
+
+    Its position is only that in the SuperPoD where it has none below a leaf switch.
+    """
+    superpod = whole_number(node.superpod, most=NUMBER_MAX)
+    if superpod is None:
+        return None
+    return NodePlace(superpod, whole_number(node.rack, most=NUMBER_MAX), None if node.leaf else node.position)
 
 
 class _DeviceTexts(Lean, frozen=True, rename=None):

@@ -2,11 +2,15 @@
 
 What a node's own object says counts; a report fills what is left open there. A report that cannot be read leaves the last
 good one in force, and one that is deleted leaves what it said: a node does not leave its SuperPoD because an agent stops.
+So it is over a restart: what was said of a node holds until its object or its report tells.
 """
 
+from collections.abc import Iterable
+
 from berth.formats.kube_nodes import NodeReading
-from berth.formats.node_place import NodePlace, homeless, needs_report, reported_place
+from berth.formats.node_place import NodePlace, homeless, needs_report, reported_place, said_place
 from berth.formats.report_error import ReportError
+from schemas.nodes import NodeDescription
 
 _UNTOLD = NodePlace()
 
@@ -19,6 +23,16 @@ class DevicePlaces:
         """Nodes whose objects leave something open."""
         self._places: dict[str, NodePlace] = {}
         self._wrong: dict[str, str] = {}
+        self._said: dict[str, NodePlace] = {}
+        """What earlier runs said of nodes that neither object nor report has told of since."""
+
+    def restore(self, nodes: Iterable[NodeDescription]) -> None:
+        """Take up what earlier runs said."""
+        self._said |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
+
+    def keep(self, names: set[str]) -> None:
+        """Take which nodes there are: what was said of others does not count any more."""
+        self._said = {name: place for name, place in self._said.items() if name in names}
 
     @property
     def is_needed(self) -> bool:
@@ -30,24 +44,33 @@ class DevicePlaces:
         name = reading.node.name
         if needs_report(reading.node, reading.told):
             self._open[name] = reading
-            place = reading.told.filled(self._places.get(name, _UNTOLD))
+            place = reading.told.filled(self._places.get(name, self._said_of(name, reading.told)))
             return reading.at(place, self._wrong.get(name, ""), homeless(reading.node, place))
         self._open.pop(name, None)
+        self._said.pop(name, None)
         return reading.at(reading.told, homeless(reading.node, reading.told))
+
+    def _said_of(self, name: str, told: NodePlace) -> NodePlace:
+        """What was said; racks are numbered in each SuperPoD anew, so that of another one says nothing."""
+        said = self._said.get(name, _UNTOLD)
+        return said if told.superpod in {None, said.superpod} else _UNTOLD
 
     def hear(self, name: str, text: str) -> NodeReading | None:
         """Take a report of a node; the node as it is now, where it needs the report."""
         try:
             self._places[name] = reported_place(text)
             self._wrong.pop(name, None)
+            self._said.pop(name, None)
         except ReportError as error:
-            self._wrong[name] = f"{error}; the report before counts" if name in self._places else str(error)
+            is_known = name in self._places or name in self._said
+            self._wrong[name] = f"{error}; the report before counts" if is_known else str(error)
         reading = self._open.get(name)
         return self.complete(reading) if reading is not None else None
 
     def leave(self, name: str) -> None:
         """Take that a node is gone; its report is kept, for it may outlast the node's object."""
         self._open.pop(name, None)
+        self._said.pop(name, None)
 
     def drop(self, name: str) -> None:
         """Take that a report was deleted: what it said of a node that needs it is kept."""

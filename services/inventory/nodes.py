@@ -158,6 +158,7 @@ class Nodes:
         """Take a whole list; nodes that are not in it are gone. Returns the names of nodes whose chips differ from before."""
         listed = list(nodes)
         names = {node.metadata.name for node in listed}
+        self._devices.keep(names)
         changed = {name for name in sorted(self._plain.keys() - names) if self.remove(name)}
         return changed | {node.metadata.name for node in listed if self.put(node)}
 
@@ -273,6 +274,7 @@ class Nodes:
         """Take up what earlier runs said last."""
         for fact in said:
             self.say(fact)
+            self._devices.restore(unpack_nodes(fact) if fact.superpods else ())
 
     def due(self, at_ms: UnixMs) -> Due:
         """Facts that differ from what was said."""

@@ -6,11 +6,12 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth.core.packing import unpack_nodes
+from berth.core.packing import pack_nodes, unpack_nodes
 from berth.formats.kube_nodes import read_node
 from berth.formats.kube_objects import Node
 from berth.formats.node_place import DeviceMap, NodePlace, needs_report, reported_place
 from berth.formats.report_error import ReportError
+from schemas.facts import NodesSeen
 from schemas.nodes import NodeDescription
 from services.inventory.nodes import Nodes
 
@@ -154,6 +155,58 @@ def test_a_report_that_is_deleted_leaves_what_it_said_and_a_node_that_comes_back
     nodes.hear_device("n", None)
     nodes.put(a_node())
     assert only(nodes).superpod == ""
+
+
+def after_a_restart(said: list[NodesSeen]) -> Nodes:
+    nodes = Nodes()
+    nodes.restore(said)
+    return nodes
+
+
+@pytest.mark.parametrize("text", [None, "{", report(SuperPodID="seven")])
+def test_a_restart_without_a_good_report_leaves_a_node_where_it_was_said_to_be(text: str | None) -> None:
+    before = Nodes()
+    for name in ("n", "m"):
+        before.put(a_node(name, kind="npu", labels=NPU))
+        before.hear_device(name, report(SuperPodID=7, ServerIndex=3, RackID=1))
+    nodes = after_a_restart(before.due(1).rest)
+    nodes.replace([a_node("n", kind="npu", labels=NPU), a_node("m", kind="npu", labels=NPU)])
+    if text is not None:
+        nodes.hear_device("n", text)
+        assert nodes.reasons["n"][0].endswith("; the report before counts")
+    due = nodes.due(1)
+    assert (due.leaving, due.rest) == ([], [])
+    nodes.hear_device("n", report(SuperPodID=-2))
+    found = nodes.due(1)
+    assert {node.name: node.superpod for fact in found.rest for node in unpack_nodes(fact)} == {"n": ""}
+
+
+def test_what_was_said_before_a_restart_counts_only_for_nodes_that_are_silent_since() -> None:
+    before = Nodes()
+    for name in ("n", "m"):
+        before.put(a_node(name, kind="npu", labels=NPU, superPodID="7", rackID="1"))
+    nodes = after_a_restart(before.due(1).rest)
+    nodes.replace([a_node("n", kind="npu", labels=NPU, superPodID="8")])
+    found = only(nodes)
+    assert (found.name, found.superpod, found.rack) == ("n", "8", "")
+    nodes.put(a_node("n", kind="npu", labels=NPU, superPodID="8", rackID="2"))
+    nodes.put(a_node("n", kind="npu", labels=NPU))
+    assert only(nodes).superpod == ""
+    nodes.put(a_node("m", kind="npu", labels=NPU))
+    assert {node.superpod for fact in nodes.due(1).rest for node in unpack_nodes(fact)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("named", "superpod", "rack", "leaf"), [("x", "x", "", ""), ("9" * 30, "9" * 30, "0", ""), ("3", "3", "r", "leaf")]
+)
+def test_places_that_were_said_and_are_no_numbers_are_forgotten(
+    named: str, superpod: str, rack: str, leaf: str
+) -> None:
+    said = NodeDescription("n", superpod=superpod, rack=rack, leaf=leaf, position=9)
+    nodes = after_a_restart([pack_nodes("d", [said], at_ms=1)])
+    nodes.replace([a_node()])
+    found = {node.name: node for fact in nodes.due(1).rest for node in unpack_nodes(fact)}["n"]
+    assert (found.superpod, found.rack, found.position) == (named if leaf else "", "", 0)
 
 
 def test_nodes_of_other_forms_in_no_superpod_are_nothing_wrong() -> None:
