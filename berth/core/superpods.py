@@ -80,11 +80,6 @@ def not_enough_nodes(yard: Yard, want: Want) -> NoBlocks:
     )
 
 
-def oversized(yard: Yard, rules: Rules) -> tuple[str, ...]:
-    """SuperPoDs with more candidates than a SuperPoD is said to have nodes: they are used, and worth a warning."""
-    return tuple(yard.ids[pod] for pod in np.flatnonzero(yard.counts > rules.size).tolist())
-
-
 def drawn(yard: Yard, grants: Sequence[Grant], replicas: int) -> BlockPlan:
     """Nodes of each rank, taken from each SuperPoD in its order, grant after grant.
 

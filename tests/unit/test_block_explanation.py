@@ -1,4 +1,7 @@
-"""Explanations of jobs with SuperPoD affinity: what gave each block its nodes, and which SuperPoDs come closest."""
+"""Explanations of jobs with SuperPoD affinity: what gave each block its nodes, and which SuperPoDs come closest.
+
+Longer than 400 lines because each variant has its own stories, and all share the few words in which they are told.
+"""
 
 import msgspec
 import numpy as np

@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.errors import InvariantError
 from berth.core.superpod_terms import BlockPlan, Grant, Near, NoBlocks, Rules, Want, Yard, superpod_key, yard_of
-from berth.core.superpods import candidates, decisions_of, drawn, oversized, plan_blocks
+from berth.core.superpods import candidates, decisions_of, drawn, plan_blocks
 
 
 def a_yard(*counts: int, ill: tuple[int, ...] = (), idle: list[int] | None = None) -> Yard:
@@ -141,11 +141,6 @@ def test_an_empty_yard() -> None:
     found = plan_blocks(a_yard(), Want("a3", 1, 1), Rules())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need, found.nodes_have, found.closest) == ("nodes", 1, 0, ())
-
-
-def test_superpods_that_are_larger_than_said_are_told() -> None:
-    assert oversized(a_yard(5, 8, 9), Rules(size=7)) == ("1", "2")
-    assert oversized(a_yard(), Rules()) == ()
 
 
 def test_racks_are_planned_elsewhere() -> None:
