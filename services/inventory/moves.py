@@ -4,7 +4,9 @@ Nothing is wrong with what is known: the node is where it is now. But the pods w
 may want to know, for as long as they run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from schemas.nodes import NodeDescription
 
@@ -15,6 +17,25 @@ class Moves:
     def __init__(self) -> None:
         self._before: dict[str, tuple[str, str]] = {}
         self._now: dict[str, tuple[str, str]] = {}
+        self._said: dict[str, tuple[str, str]] = {}
+        """Where earlier runs said that nodes are which have not been seen since."""
+
+    def restore(self, nodes: Iterable[NodeDescription]) -> None:
+        """Take where earlier runs said that nodes are. Those that were in no SuperPoD have not moved, wherever they are."""
+        self._said |= {node.name: (node.superpod, node.rack) for node in nodes if node.superpod}
+
+    def begin(self, node: NodeDescription, *, is_busy: bool) -> None:
+        """Take a node that was not there before in this run.
+
+        Args:
+            node: The node.
+            is_busy: Pods with chips run there. They were placed by what was said last.
+        """
+        said = self._said.pop(node.name, None)
+        if said is None or not is_busy:
+            return
+        superpod, rack = said
+        self.note(msgspec.structs.replace(node, superpod=superpod, rack=rack or node.rack), node)
 
     def note(self, before: NodeDescription, after: NodeDescription) -> None:
         """Take that a node with pods is told of anew. A node that comes back to where it was has not moved."""

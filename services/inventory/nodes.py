@@ -274,7 +274,9 @@ class Nodes:
         """Take up what earlier runs said last."""
         for fact in said:
             self.say(fact)
-            self._devices.restore(unpack_nodes(fact) if fact.superpods else ())
+            nodes = unpack_nodes(fact) if fact.superpods else []
+            self._devices.restore(nodes)
+            self._moves.restore(nodes)
 
     def due(self, at_ms: UnixMs) -> Due:
         """Facts that differ from what was said."""
@@ -321,7 +323,10 @@ class Nodes:
             after = self._placed[name] = self._in_place(plain)
             moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
             self._placing += before is None or _place(before) != _place(after)
-            if before is not None and self._load.get(name, _NOTHING)[0] > 0:
+            is_busy = self._load.get(name, _NOTHING)[0] > 0
+            if before is None:
+                self._moves.begin(after, is_busy=is_busy)
+            elif is_busy:
                 self._moves.note(before, after)
         if moved:
             self._sort()

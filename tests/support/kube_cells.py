@@ -9,7 +9,9 @@ from berth.formats.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_server import ADMIN, KubeServer
+from schemas.columns import unpack_names
 from schemas.envelope import decode
+from schemas.facts import HealthSeen, NodesSeen
 from schemas.simulation import SimCounts
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
@@ -95,21 +97,30 @@ class KubeCell:
         if not names:
             await self.until_nodes()
 
-    async def until_nodes(self) -> None:
-        """Wait until nodes and their health are facts and somebody decides."""
+    async def until_nodes(self, least: int = 1) -> None:
+        """Wait until nodes and their health are facts, of at least so many nodes, and somebody decides.
+
+        Raises:
+            AssertionError: They are not in time; shows logs.
+        """
 
         async def stand() -> bool:
             self.check()
             try:
-                kinds = [
-                    await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts(kind),))
-                    for kind in ("node", "health")
-                ]
-                return all(kinds) and (await self.bus.state(StreamName.LEDGER)).last_seq > 0
+                told = [await self._told("node", NodesSeen), await self._told("health", HealthSeen)]
+                return min(told) >= least and (await self.bus.state(StreamName.LEDGER)).last_seq > 0
             except TransientError:
                 return False
 
-        await until_true(stand, deadline_s=READY_S, what=f"the cell stands{self.logs()}")
+        try:
+            await until_true(stand, deadline_s=READY_S, what=f"the cell stands with {least} nodes")
+        except AssertionError as error:
+            raise AssertionError(f"{error}{self.logs()}") from error
+
+    async def _told(self, kind: str, form: type[NodesSeen | HealthSeen]) -> int:
+        """How many nodes the facts of a kind are about."""
+        found = await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts(kind),))
+        return sum(len(unpack_names(decode(stored.data, form).names)) for stored in found)
 
     def check(self) -> None:
         """See that no service has ended by itself."""

@@ -7,9 +7,10 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from berth.core.invariants import check
-from berth.core.packing import unpack_nodes
+from berth.core.packing import pack_nodes, unpack_nodes
 from berth.runtime.kube_port import Handler
 from schemas.facts import NodesSeen, PodPhase, PodsSeen
+from schemas.nodes import NodeDescription
 from services.inventory.nodes import Nodes, Use
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_reflection import FakeReflection
@@ -147,6 +148,32 @@ def test_a_node_has_moved_as_long_as_pods_of_that_time_run_and_it_is_not_back() 
     nodes.remove("a")
     nodes.use(use, None)
     assert nodes.moves() == {}
+
+
+@pytest.mark.parametrize(
+    ("busy", "rack", "told", "words"),
+    [
+        (True, "0", {"superPodID": "2", "rackID": "0"}, "node a: SuperPoD is 2: expected 1"),
+        (True, "0", {"superPodID": "1", "rackID": "3"}, "node a: rack is 3: expected 0"),
+        (True, "0", {"superPodID": "1", "rackID": "0"}, ""),
+        (True, "", {"superPodID": "1", "rackID": "3"}, ""),  # facts of 0.2 have no racks
+        (False, "0", {"superPodID": "2", "rackID": "0"}, ""),
+    ],
+)
+def test_a_node_that_moved_while_no_inventory_ran_is_told_of(
+    busy: bool,  # noqa: FBT001 - a parameter of the table
+    rack: str,
+    told: dict[str, Any],
+    words: str,
+) -> None:
+    nodes = Nodes()
+    nodes.restore([pack_nodes("superpod-1", [NodeDescription("a", superpod="1", rack=rack)], at_ms=1)])
+    nodes.replace([a_read_node("a", **told)])
+    if busy:
+        nodes.use(None, Use("a", 8, 0, 0, counted=True))
+    assert nodes.moves().get("a", "").partition(",")[0] == words
+    nodes.put(a_read_node("a", **told))
+    assert nodes.moves().get("a", "").partition(",")[0] == words
 
 
 def test_readers_keep_what_is_held_on_a_node_that_moves_to_another_superpod_or_rack() -> None:
