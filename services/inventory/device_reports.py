@@ -8,12 +8,20 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.formats.device_info import NAME_PREFIX, NAMESPACE
+from berth.formats.kube_objects import Lean
 from berth.formats.node_place import DeviceMap
+from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube_port import Api, Change
+from berth.runtime.logs import logger
+from services.inventory.config import InventoryConfig
 from services.inventory.nodes import Nodes
 
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
+
+
+class _Answer(Lean, frozen=True):
+    """That there is an answer; nothing of it is looked at."""
 
 
 class DeviceReports:
@@ -21,11 +29,13 @@ class DeviceReports:
 
     Args:
         nodes: The nodes.
+        config: Settings.
         on_change: Called when something is new.
     """
 
-    def __init__(self, nodes: Nodes, on_change: Callable[[], None]) -> None:
+    def __init__(self, nodes: Nodes, config: InventoryConfig, on_change: Callable[[], None]) -> None:
         self._nodes = nodes
+        self._config = config
         self._on_change = on_change
         self._needed = asyncio.Event()
 
@@ -53,14 +63,38 @@ class DeviceReports:
         Args:
             api: The API server.
             nodes_listed: Set once all nodes are known.
-            known: Is set once all reports are that those nodes need.
+            known: Is set once all reports are that those nodes need, or the server refuses them for long.
         """
         await nodes_listed.wait()
         if not self._needed.is_set():
             known.set()
             await self._needed.wait()
+        await self._until_allowed(api, known)
         reflection = api.reflect(_PATH, DeviceMap, self, params=_LABEL)
         async with asyncio.TaskGroup() as group:
             group.create_task(reflection.run(), name="reflect")
             await reflection.synced.wait()
             known.set()
+
+    async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
+        """Wait until the server lets reports be read; nodes that tell their places themselves do not wait for ever."""
+        config = self._config
+        pause_s = config.retry_wait_s
+        left_s = config.reports_wait_s
+        while True:
+            least_s = 0.0
+            try:
+                await api.get(_PATH, _Answer, params={**_LABEL, "limit": "1"})
+            except TransientError as error:
+                least_s = error.retry_after_s
+            except PoisonError as error:
+                if left_s <= 0 and not known.is_set():
+                    logger().warning(
+                        "reports refused: nodes that are silent stay in the SuperPoD last said", reason=error.reason
+                    )
+                    known.set()
+                left_s -= pause_s
+            else:
+                return
+            await asyncio.sleep(max(pause_s, least_s))
+            pause_s = min(2 * pause_s, config.retry_wait_max_s)

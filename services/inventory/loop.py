@@ -71,7 +71,7 @@ class Loop:
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
-        self.devices = DeviceReports(self.nodes, self._changed.set)
+        self.devices = DeviceReports(self.nodes, config, self._changed.set)
         self._logged: set[str] = set()
         self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeInvalid")
         self._about_moves = Complaints(api, clock, config, self.chores, reason="NodeMoved")

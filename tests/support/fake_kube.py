@@ -91,6 +91,10 @@ class FakeKube:
         """Let the next calls with this method, whose path contains ``part``, raise; after their effect if ``landed``."""
         self._faults += [_Fault(error, method, part, landed)] * times
 
+    def forgive(self) -> None:
+        """Let no further call raise."""
+        self._faults.clear()
+
     def relist(self) -> None:
         """Let all reflections list again, as after an answer 410."""
         for reflection in self._reflections:

@@ -4,11 +4,14 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from berth.core.invariants import check
 from berth.core.packing import pack_nodes, unpack_nodes
-from berth.runtime.kube_port import Handler
+from berth.runtime.errors import TransientError
+from berth.runtime.kube_port import Handler, RefusedError
 from schemas.facts import NodesSeen, PodPhase, PodsSeen
 from schemas.nodes import NodeDescription
 from services.inventory.nodes import Nodes, Use
@@ -17,7 +20,7 @@ from tests.support.fake_reflection import FakeReflection
 from tests.support.lives import Life
 from tests.unit.test_device_places import a_node as a_read_node
 from tests.unit.test_device_places import report
-from tests.unit.test_inventory_service import RESOURCE, World, a_node, a_pod
+from tests.unit.test_inventory_service import CONFIG, RESOURCE, World, a_node, a_pod
 
 T = TypeVar("T")
 MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
@@ -100,6 +103,35 @@ async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(worl
         assert event["message"].startswith("node a: DeviceInfoCfg is '{', expected JSON")
         world.kube.report("a", report(SuperPodID=5))
         await world.has(lambda: world.places()["a"] == ("5", "", 0), "the other SuperPoD")
+
+
+async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
+    world: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node("a")
+    world.node("b", superPodID="1")
+    world.kube.report("a", report(SuperPodID=4))
+    patient = msgspec.structs.replace(CONFIG, reports_wait_s=0.01, retry_wait_s=0.002, retry_wait_max_s=0.002)
+    monkeypatch.setattr("tests.unit.test_inventory_service.CONFIG", patient)
+    refused = RefusedError("configmaps is forbidden", status=403, cause="Forbidden")
+    world.kube.fail(refused, method="GET", part="configmaps", times=100_000)
+    with capture_logs() as logs:
+        async with world.inventory():
+            await world.has(lambda: world.places() == {"a": ("", "", 0), "b": ("1", "", 0)}, "the nodes")
+            world.kube.forgive()
+            await world.has(lambda: world.places()["a"] == ("4", "", 0), "the node in its SuperPoD")
+    said = [entry for entry in logs if entry["event"].startswith("reports refused")]
+    assert [entry["reason"] for entry in said] == ["configmaps is forbidden"]
+
+
+@pytest.mark.parametrize("error", [RefusedError("no", status=403), TransientError("away", retry_after_s=0.001)])
+async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: Told, error: Exception) -> None:
+    world.node("a")
+    world.kube.report("a", report(SuperPodID=4))
+    world.kube.fail(error, method="GET", part="configmaps", times=3)
+    async with world.inventory():
+        await world.has(lambda: world.places() == {"a": ("4", "", 0)}, "the node")
+    assert [fact.domain for fact in world.facts("node", NodesSeen)] == ["superpod-4"]
 
 
 async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(world: Told) -> None:
