@@ -1,6 +1,5 @@
 """``berth jobs`` and ``berth cancel``: where jobs stand, and that one shall run no longer."""
 
-import difflib
 from typing import Annotated, Final
 
 import msgspec
@@ -8,7 +7,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import CommandError, age, emit, listed, new_table, results, say, tell
+from berth.cli.output import CommandError, age, emit, listed, near_names, new_table, results, say, tell
 from berth.cli.watching import Watch
 from berth.runtime.clock import SystemClock
 from berth.runtime.port import Bus
@@ -151,7 +150,7 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
     if stored is not None:
         return decode(stored.data, JobStatus)
     known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
-    near = difflib.get_close_matches(f"{space}/{name}", sorted(known), n=3, cutoff=0.5)
+    near = near_names(f"{space}/{name}", known)
     near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)
     hint = f"near names: {', '.join(near)}" if near else f"{len(known)} jobs are known, see: berth jobs --all"
     raise CommandError(f"no job is named {space}/{name}; {hint}")

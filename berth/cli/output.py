@@ -1,5 +1,6 @@
 """What commands print: tables for people, JSON for machines, one line for an error."""
 
+import difflib
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -103,3 +104,8 @@ def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return f"{', '.join(known[:most])}{more}"
+
+
+def near_names(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three names that a word may have meant, the nearest first."""
+    return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)

@@ -1,6 +1,5 @@
 """``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and what is left."""
 
-import difflib
 import string
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
@@ -13,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import CommandError, emit, listed, new_table, results, tell
+from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.cli.switches import kind_of
 from berth.core.block_account import SuperpodUser
 from berth.core.block_explanation import seats_of, superpods_of, takers_of, users
@@ -255,7 +254,7 @@ def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:
         return shown
     found = [row for row in shown.superpods if row.id == superpod]
     if not found:
-        near = difflib.get_close_matches(superpod, [row.id for row in shown.superpods], n=3, cutoff=0.5)
+        near = near_names(superpod, [row.id for row in shown.superpods])
         hint = f"near ids: {', '.join(near)}" if near else f"{counted(shown.total, 'SuperPoD')} known"
         raise CommandError(f"no SuperPoD has the id {superpod}; {hint}")
     return msgspec.structs.replace(shown, superpods=found)

@@ -1,6 +1,5 @@
 """``berth switches``: the leaf switches, with their nodes drawn, their state, and the jobs below them."""
 
-import difflib
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -10,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import CommandError, emit, listed, new_table, results, tell
+from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.core.explanation import LeafUser
 from berth.core.leaf_book import CROSS, NOT_NORMAL, STATE, UNHEALTHY
 from berth.core.leaf_explanation import leaf_users
@@ -200,7 +199,7 @@ def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:
         return shown
     found = [row for row in shown.leaves if row.name == leaf]
     if not found:
-        near = difflib.get_close_matches(leaf, [row.name for row in shown.leaves], n=3, cutoff=0.5)
+        near = near_names(leaf, [row.name for row in shown.leaves])
         hint = f"near names: {', '.join(near)}" if near else f"{counted(shown.total, 'leaf')} known"
         raise CommandError(f"no leaf is named {leaf}; {hint}")
     return msgspec.structs.replace(shown, leaves=found)

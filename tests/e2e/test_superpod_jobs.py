@@ -1,25 +1,20 @@
 """Jobs with SuperPoD affinity on a real bus, with scorers, binder and a simulated cluster as processes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from berth.runtime.bus import NatsBus
-from berth.runtime.errors import TransientError
 from berth.runtime.server import EmbeddedServer
 from schemas.columns import unpack
-from schemas.envelope import decode, encode
+from schemas.envelope import encode
 from schemas.intake import JobCancel, JobRequest
 from schemas.placement import BlockPart
-from schemas.status import JobStatus, Phase
-from schemas.subjects import StreamName
+from schemas.status import JobStatus
 from tests.support.cells import a_job
+from tests.support.chains import chain_of, until_is
 from tests.support.load import give_jobs, stored
-from tests.support.processes import Service, services
-from tests.support.waiting import until_true
 
 CLUSTER: Final = """
 apiVersion: berth/v1
@@ -27,7 +22,7 @@ kind: Cluster
 nodes:
   - {product: superpod910a3x16, count: 24, name: "a3-{index:02}", superpod: {size: 8}}
 """
-SHARDS: Final = 2
+DECISIONS: Final = {"super_pod_size": 8, "reserve_nodes": 2}
 LONG_MS: Final = 600_000
 PRODUCT: Final = "superpod910a3x16"
 CHIPS: Final = 16
@@ -46,42 +41,6 @@ def in_blocks(name: str, replicas: int, block: int, **labels: str) -> JobRequest
         labels=named,
         run_ms=LONG_MS,
     )
-
-
-@contextmanager
-def chain_of(folder: Path, url: str, cell: str) -> Iterator[list[Service]]:
-    """The services of a cell."""
-    cluster = folder / "cluster.yaml"
-    cluster.write_text(CLUSTER)
-    with services(folder, url) as made:
-        decisions = {"super_pod_size": 8, "reserve_nodes": 2, "shard_retry_ms": 100}
-        yield [
-            made.service("nodesim", cell, topology_file=cluster, terminating_s=0.05, tick_s=0.05),
-            made.service(
-                "dispatcher", cell, lease_s=1, tick_s=0.1, snapshot_records=10, shards=SHARDS, decisions=decisions
-            ),
-            *(made.service("scorer", cell, label=str(shard), shard=shard, shards=SHARDS) for shard in range(SHARDS)),
-            made.service("binder", cell, retry_wait_s=0.05, retry_wait_max_s=0.5, answer_timeout_s=2),
-        ]
-
-
-async def until_is(bus: NatsBus, name: str, *phases: Phase) -> JobStatus:
-    """Status of a job once it is in one of the phases, and not because a shard was away."""
-    found: JobStatus | None = None
-
-    async def there() -> bool:
-        nonlocal found
-        try:
-            last = await bus.last(StreamName.STATUS, bus.subjects.status("default", name))
-        except TransientError:
-            return False
-        found = decode(last.data, JobStatus) if last is not None else None
-        known = found is not None and (found.refusal is None or not found.refusal.missing_shards)
-        return known and found is not None and found.phase in phases and bool(found.refusal or found.placement)
-
-    await until_true(there, deadline_s=30, what=f"{name} is {' or '.join(phases)}")
-    assert found is not None
-    return found
 
 
 def part_of(status: JobStatus) -> BlockPart:
@@ -109,7 +68,7 @@ async def test_blocks_pieces_and_services_over_a_restart_of_everything(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:
     pods = {f"a3-{index:02}": str(index // 8) for index in range(24)}
-    with chain_of(tmp_path, own_server.url, cell) as chain:
+    with chain_of(tmp_path, own_server.url, cell, CLUSTER, DECISIONS) as chain:
         async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
             await bus.ensure_streams()
             for service in chain:

@@ -1,7 +1,5 @@
 """Jobs with switch affinity on a real bus, with scorers, binder and a simulated cluster as processes."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +12,14 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
 from berth.runtime.server import EmbeddedServer
-from schemas.envelope import decode, encode
+from schemas.envelope import encode
 from schemas.intake import JobCancel, JobRequest
 from schemas.placement import SwitchPart
-from schemas.status import JobStatus, Phase
+from schemas.status import JobStatus
 from schemas.subjects import StreamName
 from tests.support.cells import a_job
+from tests.support.chains import chain_of, until_is
 from tests.support.load import give_jobs, stored
-from tests.support.processes import Service, services
 from tests.support.waiting import until_true
 
 CLUSTER: Final = """
@@ -30,49 +28,12 @@ kind: Cluster
 nodes:
   - {product: module910bx8, count: 16, name: "a2-{index:02}", leaf: {size: 4}}
 """
-SHARDS: Final = 2
 LONG_MS: Final = 600_000
 
 
 def a_model(name: str, replicas: int) -> JobRequest:
     """A foundation-model job of whole nodes."""
     return a_job(name, chips=8, replicas=replicas, labels={"tor-affinity": "large-model-schema"}, run_ms=LONG_MS)
-
-
-@contextmanager
-def chain_of(folder: Path, url: str, cell: str, version: str) -> Iterator[list[Service]]:
-    """The services of a cell."""
-    cluster = folder / "cluster.yaml"
-    cluster.write_text(CLUSTER)
-    with services(folder, url) as made:
-        decisions = {"nslb_version": version, "shard_retry_ms": 100}
-        yield [
-            made.service("nodesim", cell, topology_file=cluster, terminating_s=0.05, tick_s=0.05),
-            made.service(
-                "dispatcher", cell, lease_s=1, tick_s=0.1, snapshot_records=10, shards=SHARDS, decisions=decisions
-            ),
-            *(made.service("scorer", cell, label=str(shard), shard=shard, shards=SHARDS) for shard in range(SHARDS)),
-            made.service("binder", cell, retry_wait_s=0.05, retry_wait_max_s=0.5, answer_timeout_s=2),
-        ]
-
-
-async def until_is(bus: NatsBus, name: str, phases: Sequence[Phase]) -> JobStatus:
-    """Status of a job once it is in one of the phases, and not because a shard was away."""
-    found: JobStatus | None = None
-
-    async def there() -> bool:
-        nonlocal found
-        try:
-            last = await bus.last(StreamName.STATUS, bus.subjects.status("default", name))
-        except TransientError:
-            return False
-        found = decode(last.data, JobStatus) if last is not None else None
-        known = found is not None and (found.refusal is None or not found.refusal.missing_shards)
-        return known and found is not None and found.phase in phases and bool(found.refusal or found.placement)
-
-    await until_true(there, deadline_s=30, what=f"{name} is {' or '.join(phases)}")
-    assert found is not None
-    return found
 
 
 def part_of(status: JobStatus) -> SwitchPart:
@@ -93,17 +54,17 @@ async def leaf_bits(bus: NatsBus) -> list[int]:
 async def test_later_jobs_respect_earlier_ones_also_when_everything_was_restarted(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:
-    with chain_of(tmp_path, own_server.url, cell, "2.0") as chain:
+    with chain_of(tmp_path, own_server.url, cell, CLUSTER, {"nslb_version": "2.0"}) as chain:
         async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
             await bus.ensure_streams()
             for service in chain:
                 service.start()
             await until_true(lambda: _has_leaves(bus), deadline_s=20, what="leaf switches are known")
             await give_jobs(bus, a_model("one", 6))
-            one = part_of(await until_is(bus, "one", ["running"]))
+            one = part_of(await until_is(bus, "one", "running"))
             assert (one.rule, len(one.leaves)) == ("drained-and-opened", 2)
             await give_jobs(bus, a_model("two", 6))
-            two = part_of(await until_is(bus, "two", ["running"]))
+            two = part_of(await until_is(bus, "two", "running"))
             assert (two.rule, two.leaves[1]) == ("drained-and-shared", one.leaves[1])
             before = await leaf_bits(bus)
             assert sorted(bit & STATE for bit in before) == [0, SHARED, EXCLUSIVE, EXCLUSIVE]
@@ -115,7 +76,7 @@ async def test_later_jobs_respect_earlier_ones_also_when_everything_was_restarte
             for service in chain:
                 service.start()
             await give_jobs(bus, a_model("three", 5))
-            three = await until_is(bus, "three", ["waiting"])
+            three = await until_is(bus, "three", "waiting")
             assert await leaf_bits(bus) == before
             assert three.refusal is not None
             assert three.refusal.switch is not None
@@ -123,7 +84,7 @@ async def test_later_jobs_respect_earlier_ones_also_when_everything_was_restarte
             assert (three.refusal.code, lack.need, lack.idle, lack.shared) == ("no-leaves", 5, 4, 0)
             assert three.sentence == sentence(three.refusal)
             await stored(bus, bus.subjects.intake_cancel("default", "two"), encode(JobCancel("default", "two")))
-            found = part_of(await until_is(bus, "three", ["placed", "bound", "running"]))
+            found = part_of(await until_is(bus, "three", "placed", "bound", "running"))
             assert found.policy == "2.0"
             assert set(found.leaves).isdisjoint(set(one.leaves[:1]))
             for service in reversed(chain):
@@ -134,18 +95,18 @@ async def test_later_jobs_respect_earlier_ones_also_when_everything_was_restarte
 async def test_under_1_0_a_leaf_takes_one_job_that_is_on_several(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:
-    with chain_of(tmp_path, own_server.url, cell, "1.0") as chain:
+    with chain_of(tmp_path, own_server.url, cell, CLUSTER, {"nslb_version": "1.0"}) as chain:
         async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
             await bus.ensure_streams()
             for service in chain:
                 service.start()
             await until_true(lambda: _has_leaves(bus), deadline_s=20, what="leaf switches are known")
             await give_jobs(bus, a_model("one", 6), a_model("two", 6))
-            leaves = [part_of(await until_is(bus, name, ["running"])).leaves for name in ("one", "two")]
+            leaves = [part_of(await until_is(bus, name, "running")).leaves for name in ("one", "two")]
             assert len({*leaves[0], *leaves[1]}) == 4
             await give_jobs(bus, a_model("three", 4), a_model("four", 2))
-            assert (await until_is(bus, "three", ["waiting"])).sentence.startswith("needs ")
-            assert len(part_of(await until_is(bus, "four", ["running"])).leaves) == 1
+            assert (await until_is(bus, "three", "waiting")).sentence.startswith("needs ")
+            assert len(part_of(await until_is(bus, "four", "running")).leaves) == 1
             for service in reversed(chain):
                 await service.stop()
 
