@@ -242,7 +242,10 @@ def _device_id(device: BaseDevice | None, chip: int) -> int:
 
 
 def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devices: Mapping[str, BaseDevice]) -> str:
-    """JSON of the device configuration, without blanks."""
+    """JSON of the device configuration, without blanks.
+
+    Where the node itself does not say its SuperPoD, it is the one that the pod is told beside.
+    """
     listed = []
     for chip in sorted(names):
         device = devices[names[chip]]
@@ -255,7 +258,7 @@ def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devi
             pod_name=pod.name,
             server_id=pod.uid,
             host_ip=node.address,
-            super_pod_id=_number(node.superpod_id),
+            super_pod_id=_number(node.superpod_id or pod.more.get(SUPER_POD_ID, "")),
             devices=listed,
             rack_id=_number(node.rack_id),
             server_index=node.server_index,

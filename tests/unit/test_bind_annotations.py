@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from berth.formats.bind_annotations import STALE, BoundPod, NodeCard, annotations, physical_ids
+from berth.formats.block_annotations import block_annotations
 from berth.formats.switch_annotations import switch_annotations
 from schemas.placement import Share
 
@@ -59,6 +60,19 @@ def test_a_pod_of_the_ascend_operator_gets_real_chips_and_the_configuration_byte
     assert found["huawei.com/AscendReal"] == "Ascend910-5,Ascend910-4"
     assert found["ascend.kubectl.kubernetes.io/ascend-910-configuration"] == CONFIGURATION
     assert found["hccl/rankIndex"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("own", "block", "said"),
+    [("5", "3", 5), ("-2", "3", -2), ("", "3", 3), ("", "", 0), ("", "pod-a", 0), ("x", "3", 0)],
+)
+def test_the_configuration_says_the_superpod_of_the_block_where_the_node_says_none(
+    own: str, block: str, said: int
+) -> None:
+    node = msgspec.structs.replace(NODE, superpod_id=own)
+    found = written(node=node, writes_real=True, more=block_annotations(0, block) if block else {})
+    configuration = json.loads(found["ascend.kubectl.kubernetes.io/ascend-910-configuration"])
+    assert configuration["super_pod_id"] == said
 
 
 def test_a_pod_that_takes_every_chip_of_its_node_gets_them_too() -> None:
