@@ -16,6 +16,7 @@ from berth.core.superpod_rack import plan_racks
 from berth.core.superpod_rack_service import plan_rack_service
 from berth.core.superpod_terms import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
 from berth.core.superpods import candidates, drawn, not_enough_nodes, plan_blocks
+from berth.core.touched import TouchedMarks
 from schemas.columns import pack
 from schemas.offers import Blocks, Shape
 from schemas.placement import BlockPart, Placement
@@ -52,8 +53,7 @@ class BlockRound:
         self._company = ground.company
         self._rules = Rules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
-        self._marks: dict[Shape, tuple[Fits, int]] = {}
-        """Rows that take a pod of a shape, and how much of the log of touched rows is in them."""
+        self._usable = TouchedMarks(scorer, int)  # a row's mark is that of its number
 
     def note(self, gang: Gang, placement: Placement) -> None:
         """Note what the round has given a gang."""
@@ -72,14 +72,7 @@ class BlockRound:
         """
         if offered is None:
             return np.zeros(len(self._scorer.table), np.bool_)
-        marks, seen = self._marks.get(shape) or (offered.copy(), 0)
-        rule = self._scorer.rule(shape)
-        for row in dict.fromkeys(log[seen:]):
-            state = state_of(row)
-            is_short = rule is not None and state.idle < rule.chips  # most rows are: blocks take whole nodes
-            marks[row] = not (is_short or self._scorer.evaluate_one(shape, row, state)[0])
-        self._marks[shape] = (marks, len(log))
-        return marks
+        return self._usable.now(shape, offered, log, state_of)
 
     def plan(self, gang: Gang, fits: Fits, states: Mapping[int, RowState]) -> BlockAnswer | BlockLack:
         """Where the pods with chips of a gang go, every one of them, when these rows are usable for each.
@@ -204,10 +197,10 @@ def blocks_of(gang: Gang) -> Blocks:
     Raises:
         ValueError: It has no SuperPoD affinity.
     """
-    for shape, _ in gang.klass:
-        if shape.blocks is not None:
-            return shape.blocks
-    raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
+    blocks = gang.blocks
+    if blocks is None:
+        raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
+    return blocks
 
 
 def want_of(gang: Gang, blocks: Blocks) -> Want:

@@ -12,6 +12,7 @@ from berth.core.leaves import Grid, LeafTable
 from berth.core.scoring import RowState, Scorer
 from berth.core.switch_support import unsupported
 from berth.core.switches import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
+from berth.core.touched import TouchedMarks
 from schemas.columns import pack
 from schemas.offers import Shape
 from schemas.placement import Placement, SwitchPart
@@ -42,8 +43,7 @@ class LeafRound:
         self._before = book
         self._book: LeafBook | None = None
         self._placed: list[tuple[tuple[str, int], Placement]] = []
-        self._grids: dict[Shape, tuple[Grid, int]] = {}
-        """Usable places of a shape, and how much of the log of touched rows is in them."""
+        self._usable = TouchedMarks(scorer, self._cell_of)
 
     def note(self, gang: Gang, placement: Placement) -> None:
         """Note what the round has given a gang."""
@@ -73,16 +73,10 @@ class LeafRound:
         """
         if offered is None:
             return np.zeros_like(self.leaves.listed)
-        grid, seen = self._grids.get(shape) or (offered.copy(), 0)
-        if seen < len(log):
-            flat = grid.reshape(-1)
-            names, cell_of = self._scorer.table.names, self.leaves.cell_of
-            for row in dict.fromkeys(log[seen:]):
-                cell = cell_of.get(names[row], -1)
-                if cell >= 0:
-                    flat[cell] = not self._scorer.evaluate_one(shape, row, state_of(row))[0]
-        self._grids[shape] = (grid, len(log))
-        return grid
+        return self._usable.now(shape, offered.reshape(-1), log, state_of).reshape(self.leaves.listed.shape)
+
+    def _cell_of(self, row: int) -> int:
+        return self.leaves.cell_of.get(self._scorer.table.names[row], -1)
 
     def plan(self, gang: Gang, usable: Grid) -> Plan | NoPlan:
         """Where the pods with chips of a gang go, when these places are usable for all of them."""

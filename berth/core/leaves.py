@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.masks import marks_of, mask_bytes, mask_of
 from berth.core.nodes import NodeTable
 from schemas.envelope import DecodeError
 from schemas.facts import Leaf, TopologySeen
@@ -64,7 +65,7 @@ class LeafTable:
     @property
     def mask_bytes(self) -> int:
         """Length of a mask of places."""
-        return (len(self._order) + 7) // 8
+        return mask_bytes(self._order)
 
     def leaf_of(self, node: str) -> int:
         """Leaf above a node; -1 when none is known."""
@@ -94,7 +95,7 @@ class LeafTable:
 
     def pack(self, usable: Grid) -> bytes:
         """A grid as one bit a listed place, leaf after leaf, the lowest bit first."""
-        return np.packbits(usable.reshape(-1)[self._order], bitorder="little").tobytes()
+        return mask_of(usable.reshape(-1), self._order)
 
     def unpack(self, mask: bytes) -> Grid:
         """Grid of a mask.
@@ -102,13 +103,7 @@ class LeafTable:
         Raises:
             ValueError: It is not as long as the places ask.
         """
-        if len(mask) != self.mask_bytes:
-            raise ValueError(f"mask of {len(mask)} bytes for {len(self._order)} places")
-        grid = np.zeros(self.listed.size, np.bool_)
-        bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little", count=len(self._order))
-        grid[self._order] = bits.astype(np.bool_)
-        found: Grid = grid.reshape(self.listed.shape)
-        return found
+        return marks_of(mask, self._order, self.listed.size, what="places").reshape(self.listed.shape)
 
 
 def leaf_table(fact: TopologySeen) -> LeafTable:

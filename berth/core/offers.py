@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.leaves import LeafTable
+from berth.core.masks import marks_of
 from berth.core.nodes import NodeTable
 from berth.core.scoring import Candidates, Fits
 from schemas.columns import unpack_names
@@ -46,7 +47,7 @@ def candidates_of(
         raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
     try:
         usable = leaves.unpack(offer.usable) if leaves is not None else None
-        fits = _fits_of(offer.usable, own, len(table)) if own is not None else None
+        fits = marks_of(offer.usable, own, len(table), what="nodes") if own is not None else None
     except ValueError as error:
         raise DecodeError(f"usable: {error}", kind="score.offer") from error
     return Candidates(
@@ -82,24 +83,6 @@ class OwnRows:
             ]
             self._rows = np.array(rows, np.int64)
         return self._rows
-
-
-def mask_of(fits: Fits, own: Rows) -> bytes:
-    """Marks of a shard's rows, one bit each, the lowest first."""
-    return np.packbits(fits[own], bitorder="little").tobytes()
-
-
-def _fits_of(mask: bytes, own: Rows, rows: int) -> Fits:
-    """Marks of a shard's rows among ``rows``.
-
-    Raises:
-        ValueError: The mask is not as long as the rows ask.
-    """
-    if len(mask) != (len(own) + 7) // 8:
-        raise ValueError(f"mask of {len(mask)} bytes for {len(own)} nodes")
-    found = np.zeros(rows, np.bool_)
-    found[own] = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little", count=len(own)).astype(np.bool_)
-    return found
 
 
 def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) -> Candidates:

@@ -34,6 +34,7 @@ class SuperpodMap:
         self._rows: Rows = np.empty(0, np.int64)
         self._pods: Rows = np.empty(0, np.int64)
         self._racks: Rows = np.empty(0, np.int64)
+        self._sizes: Rows = np.empty(0, np.int64)
 
     @property
     def ids(self) -> list[str]:
@@ -44,8 +45,7 @@ class SuperpodMap:
     def oversized(self, size: int) -> list[str]:
         """SuperPoDs with more nodes than a SuperPoD is said to have, in their order."""
         self._settle()
-        counts = np.bincount(self._pods, minlength=len(self._ids))
-        return [self._ids[pod] for pod in np.flatnonzero(counts > size).tolist()]
+        return [self._ids[pod] for pod in np.flatnonzero(self._sizes > size).tolist()]
 
     def yard(self, fits: Fits, *, idle: Rows | None = None) -> Yard:
         """SuperPoDs with the nodes that fit.
@@ -90,6 +90,7 @@ class SuperpodMap:
         leaves = np.array([*_order(table.leaves), -1], np.int64)[table.leaf[rows]]
         order = np.lexsort((table.ranks()[rows], table.position[rows], leaves, racks, pods))
         self._rows, self._pods, self._racks = rows[order], pods[order], racks[order]
+        self._sizes = np.bincount(self._pods, minlength=len(self._ids))
 
 
 class Company(NamedTuple):

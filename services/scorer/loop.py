@@ -5,7 +5,8 @@ from typing import Final
 
 import structlog
 
-from berth.core.offers import OwnRows, mask_of
+from berth.core.masks import mask_of
+from berth.core.offers import OwnRows
 from berth.core.scoring import Scorer, offer_of
 from berth.core.state import State, shard_of
 from berth.runtime.clock import Clock
