@@ -12,7 +12,7 @@ from typing import Literal
 
 from berth.core.domains import domains
 from berth.core.packing import pack_nodes, pack_switches
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
 from berth.runtime.bus import NatsBus
 from berth.runtime.port import Stored
 from berth.runtime.server import EmbeddedServer
@@ -28,6 +28,32 @@ from schemas.subjects import StreamName
 
 PRODUCT = NODE_PRODUCTS["module910bx8"]
 _DEADLINE_S = 120.0
+
+
+def described(
+    name: str,
+    product: NodeProduct = PRODUCT,
+    *,
+    leaf: str = "",
+    position: int = 0,
+    superpod: str = "",
+    rack: str = "",
+) -> NodeDescription:
+    """An empty node of a product, and where it stands."""
+    return NodeDescription(
+        name=name,
+        product=product.name,
+        resource=product.resource,
+        chips=(1 << product.chips) - 1,
+        allocatable=product.chips,
+        cpu_milli=192_000,
+        memory_mib=1_500_000,
+        labels=dict(product.labels),
+        leaf=leaf,
+        position=position,
+        superpod=superpod,
+        rack=rack,
+    )
 
 
 class Client:
@@ -53,23 +79,12 @@ class Client:
 
     async def nodes(self, count: int, *, below: int = 48) -> None:
         """Publish the facts of ``count`` nodes of 8 chips, ``below`` of them below each leaf switch."""
-        described = {f"node-{index:06d}": index for index in range(count)}
-        nodes = [
-            NodeDescription(
-                name=name,
-                product=PRODUCT.name,
-                resource=PRODUCT.resource,
-                chips=255,
-                allocatable=8,
-                cpu_milli=192_000,
-                memory_mib=1_500_000,
-                labels=dict(PRODUCT.labels),
-                leaf=f"leaf-{index // below:04d}",
-                position=index % below,
-            )
-            for name, index in described.items()
-        ]
-        await self.give(nodes)
+        await self.give(
+            [
+                described(f"node-{index:06d}", leaf=f"leaf-{index // below:04d}", position=index % below)
+                for index in range(count)
+            ]
+        )
 
     async def give(self, nodes: Sequence[NodeDescription]) -> None:
         """Publish the facts of nodes and of the leaf switches above them."""

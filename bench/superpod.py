@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import uvloop
 
-from bench.cell import Client, cell
+from bench.cell import Client, cell, described
 from bench.limits.gang import round_trip_ms
 from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
@@ -101,7 +101,7 @@ def _core(state: State, case: _Case) -> list[Row]:
 async def _bus() -> list[float]:
     async with cell(shards=4) as bus:
         client = Client(bus, keep_chips=0)
-        await client.give([_described(index) for index in range(_BUS_NODES)])
+        await client.give([_node(index) for index in range(_BUS_NODES)])
         out_ms = []
         for index in range(_BUS_REPEATS + 1):
             start = time.perf_counter()
@@ -118,25 +118,14 @@ def _state(nodes: int) -> State:
     said = Subjects("bench")
     for superpod in range(nodes // _SIZE):
         domain = f"superpod-{superpod}"
-        described = [_described(superpod * _SIZE + index) for index in range(_SIZE)]
-        state.apply_fact(said.fact_node(domain), superpod + 1, encode(pack_nodes(domain, described)))
+        members = [_node(superpod * _SIZE + index) for index in range(_SIZE)]
+        state.apply_fact(said.fact_node(domain), superpod + 1, encode(pack_nodes(domain, members)))
     state.apply_record(1, encode(Epoch(1, 0, state.facts_seq, 0, "bench", Settings())))
     return state
 
 
-def _described(index: int) -> NodeDescription:
-    return NodeDescription(
-        name=f"node-{index:07d}",
-        product=_PRODUCT.name,
-        resource=_PRODUCT.resource,
-        chips=(1 << _PRODUCT.chips) - 1,
-        allocatable=_PRODUCT.chips,
-        cpu_milli=192_000,
-        memory_mib=1_500_000,
-        labels=dict(_PRODUCT.labels),
-        superpod=str(index // _SIZE),
-        rack=str(index % _SIZE // 8),
-    )
+def _node(index: int) -> NodeDescription:
+    return described(f"node-{index:07d}", _PRODUCT, superpod=str(index // _SIZE), rack=str(index % _SIZE // 8))
 
 
 def _request(name: str) -> JobRequest:

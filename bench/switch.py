@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import uvloop
 
-from bench.cell import PRODUCT, Client, cell
+from bench.cell import PRODUCT, Client, cell, described
 from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
@@ -20,7 +20,6 @@ from schemas.envelope import encode
 from schemas.facts import JobSeen, Leaf, TopologySeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Epoch, Round, Settings, Verdict
-from schemas.nodes import NodeDescription
 from schemas.placement import Run, placement_of
 from schemas.subjects import Subjects
 
@@ -130,8 +129,8 @@ def _state(case: _Case) -> State:
     ]
     for sequence, leaf in enumerate(leaves, start=1):
         domain = f"leaf-{leaf.name}"
-        described = [_described(name, leaf.name, place) for place, name in enumerate(leaf.nodes)]
-        state.apply_fact(said.fact_node(domain), sequence, encode(pack_nodes(domain, described)))
+        nodes = [described(name, leaf=leaf.name, position=place) for place, name in enumerate(leaf.nodes)]
+        state.apply_fact(said.fact_node(domain), sequence, encode(pack_nodes(domain, nodes)))
     fact = TopologySeen(SWITCHES, leaves, places=_PLACES)
     state.apply_fact(said.fact_topology(SWITCHES), case.leaves + 1, encode(fact))
     settings = Settings(nslb_version=case.policy)
@@ -164,21 +163,6 @@ def _placed(name: str, nodes: list[str]) -> Verdict:
 
 def _node(leaf: int, place: int) -> str:
     return f"node-{leaf * _PLACES + place:06d}"
-
-
-def _described(name: str, leaf: str, place: int) -> NodeDescription:
-    return NodeDescription(
-        name=name,
-        product=PRODUCT.name,
-        resource=PRODUCT.resource,
-        chips=255,
-        allocatable=8,
-        cpu_milli=192_000,
-        memory_mib=1_500_000,
-        labels=dict(PRODUCT.labels),
-        leaf=leaf,
-        position=place,
-    )
 
 
 def _gang(state: State) -> Gang:

@@ -10,11 +10,11 @@ from schemas.columns import unpack
 from schemas.facts import PodPhase
 from schemas.intake import JobRequest, Task
 from schemas.nodes import NodeCondition, NodeDescription
-from schemas.placement import BlockPart, Placement
-from schemas.refusal import NodeReason, Refusal
-from schemas.status import JobStatus
+from schemas.placement import BlockPart
+from schemas.refusal import NodeReason
 from services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.told import placement, refusal, told
 
 A3 = "superpod910a3x16"
 
@@ -41,26 +41,8 @@ def in_blocks(name: str, replicas: int, block: int, *, soft: bool = False, **cha
     return a_job(name, chips=16, replicas=replicas, **fields)  # type: ignore[arg-type]  # fields of a request
 
 
-async def told(cell: Cell, name: str) -> JobStatus:
-    status = await cell.status(name)
-    assert status is not None
-    return status
-
-
-async def placement(cell: Cell, name: str) -> Placement:
-    found = (await told(cell, name)).placement
-    assert found is not None, (await told(cell, name)).sentence
-    return found
-
-
 async def part(cell: Cell, name: str) -> BlockPart:
     found = (await placement(cell, name)).block
-    assert found is not None
-    return found
-
-
-async def refusal(cell: Cell, name: str) -> Refusal:
-    found = (await told(cell, name)).refusal
     assert found is not None
     return found
 

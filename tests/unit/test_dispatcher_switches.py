@@ -9,10 +9,9 @@ from schemas.envelope import encode
 from schemas.facts import Leaf, PodPhase, TopologySeen
 from schemas.intake import JobRequest, Task
 from schemas.nodes import NodeCondition
-from schemas.placement import Placement, SwitchPart
-from schemas.refusal import Refusal
-from schemas.status import JobStatus
+from schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.told import placement, refusal, told
 
 PLACES = 4
 LARGE = "large-model-schema"
@@ -58,28 +57,10 @@ def by_leaf(name: str, replicas: int, label: str = LARGE, **changes: object) -> 
     return a_job(name, chips=8, replicas=replicas, **fields)  # type: ignore[arg-type]  # fields of a request
 
 
-async def placement(cell: Cell, name: str) -> Placement:
-    found = (await told(cell, name)).placement
-    assert found is not None, (await told(cell, name)).sentence
-    return found
-
-
 async def part(cell: Cell, name: str) -> SwitchPart:
     found = (await placement(cell, name)).switch
     assert found is not None
     return found
-
-
-async def refusal(cell: Cell, name: str) -> Refusal:
-    found = (await told(cell, name)).refusal
-    assert found is not None
-    return found
-
-
-async def told(cell: Cell, name: str) -> JobStatus:
-    status = await cell.status(name)
-    assert status is not None
-    return status
 
 
 async def test_a_small_job_goes_below_one_leaf_in_the_order_of_positions() -> None:
