@@ -10,6 +10,7 @@ from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Epoch, Round
 from schemas.message import Message
 from schemas.offers import Advance, Offer, ScoreRequest
+from schemas.recording import RecordingEnd, RecordingHead, RecordingPart
 from schemas.reports import HealthReport
 from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
@@ -30,6 +31,9 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     LeaseHeld,
     Epoch,
     Round,
+    RecordingEnd,
+    RecordingHead,
+    RecordingPart,
     HealthReport,
     Advance,
     Offer,

@@ -41,6 +41,15 @@ class Settings(Part, frozen=True):
     """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere."""
     resource_levels: str = ""
     """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
+    queue_policy: str = "skip"
+    """What becomes of gangs behind one that finds no room: ``fifo`` (they wait), ``skip`` (they may go before it), ``easy`` (they
+    may, unless that delays the oldest large gang) or ``conservative`` (unless that delays any of the oldest large gangs)."""
+    reserve_chips: int = 64
+    """Chips from which on a gang is large: it gets a reservation under ``easy`` and ``conservative``."""
+    reserve_depth: int = 16
+    """Most reservations at a time under ``conservative``."""
+    unknown_run_ms: int = 86_400_000
+    """Run time that is assumed for a gang that declares none and of whose like none has run yet."""
 
 
 class Epoch(Message, frozen=True):
@@ -54,6 +63,8 @@ class Epoch(Message, frozen=True):
     at_ms: UnixMs
     holder: str
     settings: Settings
+    shards: int = -1
+    """Number of scorer shards; 0: the dispatcher scores; -1: not told, by releases before 0.4."""
 
 
 class Verdict(Part, frozen=True):

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Literal
 
 from schemas.message import Part
+from schemas.units import UnixMs
 
 
 class NodeReason(IntEnum):
@@ -78,6 +79,8 @@ Code = Literal[
     "no-leaves",
     "product-support",
     "no-blocks",
+    "behind",
+    "reserved",
 ]
 
 
@@ -174,3 +177,7 @@ class Refusal(Part, frozen=True):
     missing_shards: list[int] = []
     switch: SwitchLack | None = None
     blocks: BlockLack | None = None
+    ahead: str = ""
+    """``behind``: job (namespace/name) that waits before this one; ``reserved``: job whose reservation it would delay."""
+    start_ms: UnixMs = 0
+    """Moment from which on room is reserved: for this gang, or under ``reserved`` for the one that is ahead; 0 without."""

@@ -34,6 +34,15 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere; below ``super_pod_size``."""
     resource_levels: str = ""
     """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
+    queue_policy: Literal["fifo", "skip", "easy", "conservative"] = "skip"
+    """What becomes of gangs behind one that finds no room: they wait, may go before it, or may as long as that delays the
+    oldest large gang (``easy``) or the oldest large gangs (``conservative``) by nothing."""
+    reserve_chips: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    """Chips from which on a gang is large and gets a reservation."""
+    reserve_depth: Annotated[int, Meta(ge=1, le=256)] = 16
+    """Most reservations at a time under ``conservative``."""
+    unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
+    """Run time that is assumed for a gang that declares none and of whose like none has run yet."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

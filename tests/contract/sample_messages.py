@@ -36,13 +36,14 @@ from schemas.message import Message
 from schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
 from schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
 from schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
 from schemas.reports import HealthReport
 from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 from schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
-RELEASE: Final = "v0.3"
+RELEASE: Final = "v0.4"
 
 _AT_MS: Final = 1_760_000_000_000
 _RESOURCE: Final = "huawei.com/Ascend910"
@@ -76,6 +77,11 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"switch", "blocks"},
         JobStatus: {"warning"},
     },
+    "v0.3": {
+        Epoch: {"shards"},
+        Refusal: {"ahead", "start_ms"},
+        Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms"},
+    },
 }
 """Fields that came after a release, and were in the next."""
 
@@ -83,7 +89,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
 def samples() -> dict[str, Message]:
     """A message of each kind, by kind, with a value in every field."""
     return {
-        message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_simulation(), *_status())
+        message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_recordings(), *_simulation(), *_status())
     }
 
 
@@ -182,6 +188,8 @@ def _refusal() -> Refusal:
             nodes_have=30,
             near=[NearGroup(name="3", nodes=15, blocks=1)],
         ),
+        ahead="team-b/llm-13b",
+        start_ms=_AT_MS + 3_600_000,
     )
 
 
@@ -391,8 +399,8 @@ def _intake() -> tuple[Message, ...]:
     )
 
 
-def _ledger() -> tuple[Message, ...]:
-    settings = Settings(
+def _settings() -> Settings:
+    return Settings(
         reference_parity=True,
         strict_job_shape=False,
         health_first=True,
@@ -408,10 +416,17 @@ def _ledger() -> tuple[Message, ...]:
         super_pod_size=64,
         reserve_nodes=3,
         resource_levels='{"default":{"level1":{"label":"rack","reservedNode":1}}}',
+        queue_policy="conservative",
+        reserve_chips=32,
+        reserve_depth=8,
+        unknown_run_ms=3_600_000,
     )
+
+
+def _ledger() -> tuple[Message, ...]:
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
-        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=settings),
+        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=_settings(), shards=4),
         Round(
             epoch=3,
             base_seq=41,
@@ -572,14 +587,29 @@ def _status() -> tuple[Message, ...]:
         ),
         SnapshotChunk(data=bytes(range(16))),
         SnapshotEnd(ledger_seq=42, facts_seq=101, chunks=1, bytes_total=16, checksum=0xCECEE288, at_ms=_AT_MS),
-        SnapshotBody(
-            ledger_seq=42,
-            facts_seq=101,
-            facts=[
-                KeptFact(subject="berth.default.fact.timer", sequence=101, data=encode(TimerSeen(at_ms=_AT_MS + 7)))
-            ],
-            ledger=b"\x90",
+        _snapshot(),
+    )
+
+
+def _snapshot() -> SnapshotBody:
+    fact = KeptFact(subject="berth.default.fact.timer", sequence=101, data=encode(TimerSeen(at_ms=_AT_MS + 7)))
+    return SnapshotBody(ledger_seq=42, facts_seq=101, facts=[fact], ledger=b"\x90")
+
+
+def _recordings() -> tuple[Message, ...]:
+    timer = encode(TimerSeen(at_ms=_AT_MS + 9))
+    return (
+        RecordingHead(
+            release="0.4.0",
+            cell="default",
+            made_at_ms=_AT_MS,
+            settings=_settings(),
+            start=_snapshot(),
+            shards=4,
+            anonymous=True,
         ),
+        RecordingPart(entries=[Entry(sequence=102, data=timer, subject="berth.default.fact.timer")]),
+        RecordingEnd(facts=1, records=2, facts_seq=102, ledger_seq=44),
     )
 
 

@@ -1,0 +1,58 @@
+"""Recordings: what a cell knew and decided, in one file, in the order in which it came to be."""
+
+from typing import ClassVar
+
+from schemas.ledger import Settings
+from schemas.message import Message, Part
+from schemas.status import SnapshotBody
+from schemas.units import Sequence, UnixMs
+
+
+class RecordingHead(Message, frozen=True):
+    """First message of a recording: where it comes from, and the folded state at its start."""
+
+    KIND: ClassVar[str] = "recording.head"
+
+    release: str
+    """Release of Berth that wrote it."""
+    cell: str
+    made_at_ms: UnixMs
+    settings: Settings
+    """Of the epoch at the start."""
+    start: SnapshotBody
+    """Facts and ledger before the first entry; empty at (0, 0) for the history of a cell from its beginning."""
+    shards: int = -1
+    """Scorer shards at the start; -1: not known. Later epochs say it of themselves."""
+    anonymous: bool = False
+    """Names were replaced."""
+
+
+class Entry(Part, frozen=True, gc=False):
+    """A fact or a record, as it was stored."""
+
+    sequence: Sequence
+    data: bytes
+    """The message in its envelope."""
+    subject: str = ""
+    """Subject of a fact; empty for a record of the ledger."""
+
+
+class RecordingPart(Message, frozen=True):
+    """Entries in order: before each record the facts that it knew (its ``facts_seq``), then those that came after the last."""
+
+    KIND: ClassVar[str] = "recording.part"
+
+    entries: list[Entry]
+
+
+class RecordingEnd(Message, frozen=True):
+    """Last message of a recording; without it something is missing."""
+
+    KIND: ClassVar[str] = "recording.end"
+
+    facts: int
+    """Entries that are facts."""
+    records: int
+    facts_seq: Sequence
+    """Last fact, that of the start when there is none."""
+    ledger_seq: Sequence
