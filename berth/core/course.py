@@ -12,6 +12,7 @@ class JobCourse(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     name: str
     chips: int
+    """Of all its pods."""
     pods: int
     priority: int
     asked_ms: int
@@ -29,6 +30,9 @@ class JobCourse(msgspec.Struct, frozen=True, gc=False):
     """Fewest leaf switches that can hold so many nodes."""
     superpods: int = 0
     superpods_least: int = 0
+    left_ms: int = -1
+    """When it was turned away, or taken back by its user before it was placed (then ``refused`` is empty); -1 else. A job
+    that was never placed and has not left still waits at the end."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
@@ -48,11 +52,11 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """Use of each node at a moment: one byte a node, in the order of the course's ``nodes``, of chips in use; 255 for a node
-    that takes no work."""
+    """Use of each node at a moment."""
 
     at_ms: int
     used: bytes
+    """One byte a node, in the order of the course's ``nodes``: chips in use; 255 for a node that takes no work."""
 
 
 class Course(msgspec.Struct, frozen=True):
