@@ -1,7 +1,10 @@
 """Ledger: what Berth decided, appended once in one total order, never changed."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
+import msgspec
+
+from schemas.envelope import DecodeError, open_envelope
 from schemas.message import Message, Part
 from schemas.placement import Placement
 from schemas.refusal import Refusal
@@ -129,6 +132,39 @@ class Round(Message, frozen=True):
     adoptions: list[Adoption] = []
     missing: list[int] = []
     """Shards that did not answer in time."""
+    doubted: list[int] = []
+    """Those of ``missing`` that did answer, but were not believed for gangs with switch affinity; for others they counted."""
 
 
-__all__ = ["Adoption", "Epoch", "Eviction", "Refusal", "Release", "Round", "Settings", "Verdict"]
+class _Began(Part, frozen=True):
+    """The first fields of an epoch and of a round, which are the same."""
+
+    epoch: int
+    base_seq: Sequence
+    facts_seq: Sequence
+    at_ms: UnixMs
+
+
+_BEGAN: Final = msgspec.msgpack.Decoder(_Began)
+_VERSIONS: Final = {Epoch.KIND: Epoch.VERSION, Round.KIND: Round.VERSION}
+
+
+def facts_known(data: bytes) -> int:
+    """Last fact that a record knew; 0 for records of unknown kinds. Looks at no more of the record than it needs.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    envelope = open_envelope(data)
+    version = _VERSIONS.get(envelope.kind)
+    if version is None:
+        return 0
+    if envelope.version != version:
+        raise DecodeError(f"version is {envelope.version}, this release reads {version}", kind=envelope.kind)
+    try:
+        return _BEGAN.decode(envelope.body).facts_seq
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(str(error), kind=envelope.kind) from error
+
+
+__all__ = ["Adoption", "Epoch", "Eviction", "Refusal", "Release", "Round", "Settings", "Verdict", "facts_known"]
