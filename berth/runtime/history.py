@@ -3,24 +3,18 @@
 What is no longer kept is answered with None; nothing here guesses.
 """
 
-import asyncio
-from typing import Final
-
 import msgspec
 
 from berth.core.ledger import LedgerDump, facts_known
 from berth.core.state import State
 from berth.runtime.clock import Clock
-from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
-from berth.runtime.port import Bus, Gap, Stored
+from berth.runtime.port import Bus, Stored
+from berth.runtime.stretches import NotKeptError, pieces
 from schemas.envelope import DecodeError, body_of, open_envelope
 from schemas.ledger import Epoch, Round, Settings, Verdict
 from schemas.status import SnapshotEnd
 from schemas.subjects import StreamName
-
-_QUIET_S: Final = 10.0
-"""How long a stream may say nothing while messages are known to be left."""
 
 
 class Kept(msgspec.Struct):
@@ -148,32 +142,7 @@ async def _tail(bus: Bus, stream: StreamName, start: int, end: int) -> list[Stor
     Raises:
         TransientError: The stream said nothing for a while.
     """
-    if start > end:
-        return []
-    found = await bus.state(stream)
-    if found.first_seq > start or found.last_seq < end:
-        return None
-    taken: list[Stored] = []
-    gaps: list[Gap] = []
-    moved = asyncio.Event()
-
-    def take(stored: Stored) -> None:
-        if stored.sequence <= end:
-            taken.append(stored)
-        moved.set()
-
-    def stumble(gap: Gap) -> None:
-        gaps.append(gap)
-        moved.set()
-
-    follower = bus.follow(stream, on_message=take, on_gap=stumble, start_seq=start, created=found.created)
     try:
-        while not gaps and (not taken or taken[-1].sequence < end):
-            moved.clear()
-            async with asyncio.timeout(_QUIET_S):
-                await moved.wait()
-    except TimeoutError as error:
-        raise TransientError(f"{stream} says nothing for {_QUIET_S:g} s") from error
-    finally:
-        await follower.stop()
-    return None if gaps else taken
+        return [stored async for piece in pieces(bus, stream, start, end) for stored in piece]
+    except NotKeptError:
+        return None
