@@ -1,6 +1,5 @@
 """Workloads: jobs with the moments at which they come and the time that they run, for simulations."""
 
-from schemas.facts import TopologySeen
 from schemas.intake import JobRequest
 from schemas.message import Part
 from schemas.nodes import NodeDescription
@@ -30,9 +29,14 @@ class Workload(Part, frozen=True):
 
 
 class ClusterPlan(Part, frozen=True):
-    """Nodes of a simulated cluster and the switches above them."""
+    """Nodes of a simulated cluster, below leaf switches as each node says."""
 
     name: str
     nodes: list[NodeDescription]
-    """By name."""
-    topology: list[TopologySeen] = []
+    """In the order of their source, which is that of the leaf switches."""
+    level: str = ""
+    """``single_layer`` or ``double_layer``, of the leaf switches; empty: the second."""
+    places: int = 0
+    """Most nodes below a leaf; 0: as many as the fullest has."""
+    notes: list[str] = []
+    """What was left out when it was read, a sentence each."""
