@@ -285,3 +285,6 @@ def _moment(row: Row, column: str) -> Fraction:
         return Fraction(int(np.datetime64(f"{match[1]}T{match[2]}", "s").astype(np.int64)))
     except ValueError as error:
         raise row.wrong(column, expected) from error
+
+
+__all__ = ["OPTIONAL", "REQUIRED", "Kind", "TraceError", "TraceFault", "read_trace"]
