@@ -66,8 +66,6 @@ class Epoch(Message, frozen=True):
     at_ms: UnixMs
     holder: str
     settings: Settings
-    shards: int = -1
-    """Number of scorer shards; 0: the dispatcher scores; -1: not told, by releases before 0.4."""
 
 
 class Verdict(Part, frozen=True):
@@ -134,6 +132,8 @@ class Round(Message, frozen=True):
     """Shards that did not answer in time."""
     doubted: list[int] = []
     """Those of ``missing`` that did answer, but were not believed for gangs with switch affinity; for others they counted."""
+    shards: int = 0
+    """How many shards there are, where some are missing; 0 where none is, and in records of releases before 0.4."""
 
 
 class _Began(Part, frozen=True):

@@ -21,8 +21,6 @@ class RecordingHead(Message, frozen=True):
     """Of the epoch at the start."""
     start: SnapshotBody
     """Facts and ledger before the first entry; empty at (0, 0) for the history of a cell from its beginning."""
-    shards: int = -1
-    """Scorer shards at the start; -1: not known. Later epochs say it of themselves."""
     anonymous: bool = False
     """Names were replaced."""
 

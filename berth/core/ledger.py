@@ -72,6 +72,29 @@ class Folded(msgspec.Struct, gc=False):
     void: bool = False
 
 
+class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=False):
+    """A class of request that sleeps, known by one of its gangs."""
+
+    uid: str
+    retry_at_ms: int = 0
+
+
+class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Who waits for a decision, and what may help them, for snapshots."""
+
+    known: list[str]
+    """Gangs (uid) that wait and had a verdict in this epoch, ascending."""
+    sleeping: list[SleeperDump]
+    improved: list[str]
+    """Nodes on which something got better since classes were woken last, by name."""
+    thinned: list[tuple[str, int]]
+    """Nodes on which chips that were free are not, and those chips."""
+    eased: bool
+    """Leaf switches are open to more jobs than they were."""
+    time_ms: int = 0
+    """Last tick of the dispatcher's clock among the facts."""
+
+
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     """Folded form for snapshots."""
 
@@ -87,6 +110,8 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     intake_seq: int = 0
     nodes_seq: int = 0
     leaving: dict[str, int] = {}
+    waiting: WaitingDump | None = None
+    """None in snapshots of releases before 0.4, which do not say it."""
 
 
 class LedgerFold:

@@ -7,11 +7,20 @@ replay sleeps and wakes alike.
 
 import bisect
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from berth.core.gangs import ClassKey, Gang
+from berth.core.ledger import SleeperDump
+
+
+class Sleep(NamedTuple):
+    """How a class sleeps."""
+
+    retry_at_ms: int
+    """When to try again although nothing got better; 0 for never."""
 
 
 class GangClass(msgspec.Struct, gc=False):
@@ -129,21 +138,51 @@ class Queue:
         else:
             self.eager.pop(key, None)
 
-    def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> int:
-        """Wake every sleeping class that ``helps`` says an event can help, or whose wait is over; say how many."""
-        count = 0
+    def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
+        """Wake every sleeping class that ``helps`` says an event can help, or whose wait is over; say which, and how they slept."""
+        woken: list[tuple[ClassKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
             if (members.retry_at_ms and time_ms >= members.retry_at_ms) or helps(key):
+                woken.append((key, Sleep(members.retry_at_ms)))
                 self._wake(members)
-                count += 1
-        self.woken += count
-        return count
+        self.woken += len(woken)
+        return woken
 
-    def wake_all(self) -> None:
-        """Wake every class, as a new epoch does."""
-        for key in self.sleeping():
-            self._wake(self._classes[key])
+    def lull(self, key: ClassKey, sleep: Sleep) -> None:
+        """Put a class back to sleep, as if it had not been woken; one that is gone stays gone."""
+        members = self._classes.get(key)
+        if members is None:
+            return
+        members.sleeps = True
+        members.retry_at_ms = sleep.retry_at_ms
+        self.awake.pop(key, None)
+        if members.fresh:
+            self.eager[key] = None
+
+    def dump(self) -> tuple[list[str], list[SleeperDump]]:
+        """Gangs (uid) that had a verdict, and the classes that sleep, each by its first gang that had one; in order of uid."""
+        known = sorted(
+            uid for members in self._classes.values() for uid, gang in members.gangs.items() if not gang.fresh
+        )
+        sleeping = [self._classes[key] for key in self.sleeping()]
+        return known, sorted(
+            SleeperDump(min(uid for uid in members.gangs if uid not in members.fresh), members.retry_at_ms)
+            for members in sleeping
+            if len(members.fresh) < len(members.gangs)
+        )
+
+    def load(self, known: Iterable[str], sleeping: Iterable[SleeperDump]) -> None:
+        """Become what :meth:`dump` gave; the gangs themselves must have been put before."""
+        for uid in known:
+            key = self._class_of.get(uid)
+            if key is not None:
+                self._classes[key].gangs[uid].fresh = False
+                self._classes[key].fresh.pop(uid, None)
+        for sleeper in sleeping:
+            key = self._class_of.get(sleeper.uid)
+            if key is not None:
+                self.lull(key, Sleep(sleeper.retry_at_ms))
 
     @property
     def waits_for_time(self) -> bool:

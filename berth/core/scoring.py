@@ -132,15 +132,20 @@ class Scorer:
         equal = np.flatnonzero(graded == top)
         return int(equal[self.table.ranks()[equal].argmin()]), top
 
-    def candidates(self, shape: Shape, count: int, *, leaves: LeafTable | None = None) -> Candidates:
+    def candidates(
+        self, shape: Shape, count: int, *, leaves: LeafTable | None = None, without: Fits | None = None
+    ) -> Candidates:
         """The best ``count`` rows in total order, and for a shape with switch affinity the places that fit.
 
         Args:
             shape: What is asked.
             count: How many rows at most.
             leaves: The leaf switches.
+            without: Marks of rows that nobody speaks for; None for no such row.
         """
         reasons, scores = self.evaluate(shape)
+        if without is not None:
+            reasons = np.where(without, np.uint8(NodeReason.SHARD_MISSING), reasons)
         counts = np.bincount(reasons[self.table.present[self.table.view()]], minlength=_REASONS).tolist()
         rows = np.flatnonzero(reasons == _FITS)  # none of them without a node fact
         fit = len(rows)

@@ -16,7 +16,7 @@ import msgspec
 from berth.core.leaf_book import LeafBook
 from berth.core.leaf_jobs import leaf_job
 from berth.core.leaves import LeafTable, check_topology, leaf_table
-from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, owned_by
+from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, WaitingDump, owned_by
 from berth.core.level_ground import LevelMap
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.nodes import NodeTable
@@ -82,6 +82,8 @@ class State:
         self.intake_seq = 0
         """Highest INTAKE sequence that has a verdict."""
         self.time_ms = 0
+        self.waiting: WaitingDump | None = None
+        """What the snapshot from which it started says of who waits."""
         self.unknown: Counter[str] = Counter()
         self.changed: dict[JobKey, None] = {}
         """Jobs whose fact changed since it was last cleared."""
@@ -94,9 +96,7 @@ class State:
         """Pods of other schedulers, by the uid of their gang."""
         self.short: dict[str, None] = {}
         """Gangs (uid) of other schedulers of which some chips belong to somebody else."""
-        self._latest = False
-        self._subject = ""
-        self._sequence = 0
+        self._latest, self._subject, self._sequence = False, "", 0  # of the fact that is being applied
         self._subjects_of: dict[JobKey, dict[str, None]] = {}
         self._podless: dict[JobKey, int] = {}
         """Names under which facts show no pod that lives, and those facts' sequences, ascending."""
@@ -257,10 +257,15 @@ class State:
         seen = self.outcomes.get((holding.namespace, holding.name))
         return seen if seen is not None and (seen.uid, seen.attempt) == holding.key else None
 
-    def dump(self) -> bytes:
-        """Snapshot of the facts kept and of the ledger's fold, in a total order."""
+    def dump(self, waiting: WaitingDump | None = None) -> bytes:
+        """Snapshot of the facts kept and of the ledger's fold, in a total order.
+
+        Args:
+            waiting: Who waits for decisions, where somebody decides.
+        """
         dump = self.fold.dump()
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
+        dump.waiting = waiting
         kept = self._kept or {}
         return encode(
             SnapshotBody(
@@ -283,6 +288,8 @@ class State:
         self.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq
+        self.waiting = dump.waiting
+        self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
         if self._owns is None:
             self.touched.update(dict.fromkeys(self.fold.gangs))
             self.touched.update(dict.fromkeys(self.foreign))

@@ -27,6 +27,8 @@ class Offers(NamedTuple):
 
     views: dict[Shape, Candidates]
     missing: list[int]
+    doubted: list[int]
+    """Those of them that did, but are not believed where switches play a part."""
 
 
 class Scatter:
@@ -52,10 +54,11 @@ class Scatter:
         """Offers for ``asks`` at the state's sequences."""
         self.shapes_asked += len(asks)
         if not asks:
-            return Offers({}, [])
+            return Offers({}, [], [])
         if not self._shards:
             leaves = self._state.leaves
-            return Offers({shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in asks.items()}, [])
+            views = {shape: scorer.candidates(shape, count, leaves=leaves) for shape, count in asks.items()}
+            return Offers(views, [], [])
         return await self._ask_shards(asks, number)
 
     async def advance(self, *, at_ms: int) -> None:
@@ -86,7 +89,7 @@ class Scatter:
             missing.update(dict.fromkeys(lost))
             sound = [part for part in parts.values() if part is not None]
             views[shape] = merge(self._state.table, sound, missing_nodes=self._nodes_of(lost))
-        return Offers(views, sorted(missing))
+        return Offers(views, sorted(missing), [shard for shard in sorted(missing) if answers.get(shard) is not None])
 
     def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
         """A shard's answer by shape, or None when it does not count; what it says of leaves may not count by itself."""

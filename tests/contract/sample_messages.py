@@ -35,8 +35,8 @@ from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, 
 from schemas.message import Message
 from schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
 from schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
-from schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from schemas.reports import HealthReport
 from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
@@ -78,7 +78,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         JobStatus: {"warning"},
     },
     "v0.3": {
-        Epoch: {"shards"},
+        Round: {"doubted", "shards"},
         Refusal: {"ahead", "start_ms"},
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms"},
     },
@@ -89,7 +89,8 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
 def samples() -> dict[str, Message]:
     """A message of each kind, by kind, with a value in every field."""
     return {
-        message.KIND: message for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_recordings(), *_simulation(), *_status())
+        message.KIND: message
+        for message in (*_facts(), *_intake(), *_ledger(), *_offers(), *_recordings(), *_simulation(), *_status())
     }
 
 
@@ -426,7 +427,7 @@ def _settings() -> Settings:
 def _ledger() -> tuple[Message, ...]:
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
-        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=_settings(), shards=4),
+        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=_settings()),
         Round(
             epoch=3,
             base_seq=41,
@@ -441,6 +442,8 @@ def _ledger() -> tuple[Message, ...]:
             releases=[Release(uid="40", attempt=1, reason="bind-failed", again=True, ranks=[0, 2])],
             adoptions=[Adoption(namespace="kube-system", gang="foreign", uid="39", placement=_placement())],
             missing=[3],
+            doubted=[3],
+            shards=4,
         ),
     )
 
@@ -605,7 +608,6 @@ def _recordings() -> tuple[Message, ...]:
             made_at_ms=_AT_MS,
             settings=_settings(),
             start=_snapshot(),
-            shards=4,
             anonymous=True,
         ),
         RecordingPart(entries=[Entry(sequence=102, data=timer, subject="berth.default.fact.timer")]),

@@ -1,7 +1,10 @@
 """Order of waiting gangs, and who sleeps."""
 
+import msgspec
+
 from berth.core.gangs import Gang, gang_of
-from berth.core.queue import Queue
+from berth.core.ledger import SleeperDump
+from berth.core.queue import Queue, Sleep
 from schemas.facts import JobSeen
 from schemas.ledger import Settings
 from tests.support.cells import a_job
@@ -85,8 +88,8 @@ def test_a_refused_class_sleeps_until_something_helps_it() -> None:
     queue.refused("b", retry_at_ms=0)
     assert taken(queue) == ["other"]
     (small,) = queue.sleeping()
-    assert queue.wake(lambda key: key != small, time_ms=10**12) == 0
-    assert queue.wake(lambda key: key == small, time_ms=0) == 1
+    assert queue.wake(lambda key: key != small, time_ms=10**12) == []
+    assert queue.wake(lambda key: key == small, time_ms=0) == [(small, Sleep(0))]
     assert taken(queue) == ["a", "b", "other"]
     assert queue.woken == 1
 
@@ -110,17 +113,36 @@ def test_a_class_that_waits_for_time_wakes_when_it_has_come() -> None:
     queue = a_queue(a_gang("a", 1))
     queue.refused("a", retry_at_ms=500)
     assert queue.waits_for_time
-    assert queue.wake(lambda _: False, time_ms=499) == 0
-    assert queue.wake(lambda _: False, time_ms=500) == 1
+    assert queue.wake(lambda _: False, time_ms=499) == []
+    assert [sleep for _, sleep in queue.wake(lambda _: False, time_ms=500)] == [Sleep(500)]
     assert not queue.waits_for_time
 
 
-def test_a_new_epoch_wakes_all() -> None:
-    queue = a_queue(a_gang("a", 1), a_gang("b", 2, chips=8))
-    queue.refused("a", retry_at_ms=0)
-    queue.refused("b", retry_at_ms=900)
-    queue.wake_all()
-    assert (queue.sleeping(), taken(queue), queue.waits_for_time) == ([], ["a", "b"], False)
+def test_a_class_that_was_woken_for_nothing_sleeps_as_before() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.refused("a", retry_at_ms=700)
+    queue.put(a_gang("b", 2))
+    before = queue.dump()
+    ((key, sleep),) = queue.wake(lambda _: True, time_ms=0)
+    assert taken(queue) == ["a", "b"]
+    queue.lull(key, sleep)
+    assert (queue.dump(), taken(queue), queue.waits_for_time) == (before, ["b"], True)
+    queue.remove("a")
+    queue.remove("b")
+    queue.lull(key, sleep)
+    assert not queue.has_work, "a class that is gone stays gone"
+
+
+def test_who_sleeps_is_told_and_read() -> None:
+    gangs = [a_gang("a", 1), a_gang("b", 2), a_gang("c", 3, chips=8), a_gang("d", 4, chips=4)]
+    queue = a_queue(*gangs)
+    for uid, retry_at_ms in (("a", 0), ("c", 900)):
+        queue.refused(uid, retry_at_ms=retry_at_ms)
+    known, sleeping = queue.dump()
+    assert (known, sleeping) == (["a", "c"], [SleeperDump("a"), SleeperDump("c", 900)])
+    again = a_queue(*(msgspec.structs.replace(gang, fresh=True) for gang in gangs))
+    again.load([*known, "gone"], [*sleeping, SleeperDump("gone")])
+    assert (again.dump(), taken(again), again.waits_for_time) == (queue.dump(), ["b", "d"], True)
 
 
 def test_a_verdict_on_a_gang_that_left_puts_nobody_to_sleep() -> None:

@@ -1,0 +1,279 @@
+"""The pure turn of the dispatcher: who waits, who is woken, what a round decides.
+
+The dispatcher, a replay and a simulation drive the same turn: they apply facts and records to the state, open a round,
+choose on offers, and adopt the record once it is stored. What a decision depends on is the state at its sequences, the moment,
+and the shards that did not answer; nothing here depends on how many turns led to it. So nothing is looked at between rounds,
+and a round that was opened but never stored is taken back.
+"""
+
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth.core.gangs import ClassKey, Gang, gang_of
+from berth.core.ledger import Folded, WaitingDump
+from berth.core.lifecycle import Due, due
+from berth.core.products import FORMS
+from berth.core.queue import Queue, Sleep
+from berth.core.round import Chooser, NeedMoreError, askable, asks_of
+from berth.core.scoring import Candidates, Fits, Scorer
+from berth.core.state import State, shard_of
+from schemas.ledger import Round, Verdict
+from schemas.offers import Shape
+from schemas.refusal import NodeReason
+
+_ROWS_ONE_BY_ONE: Final = 32
+"""Up to so many improved nodes are asked one by one whether they help a class."""
+
+
+class Opening(NamedTuple):
+    """A round that was begun."""
+
+    number: int
+    at_ms: int
+    gangs: Sequence[Gang]
+    """Gangs to decide, in queue order."""
+    must: Due
+    asks: dict[Shape, int]
+    """Candidates that are needed of each shape; more may be asked for later."""
+
+
+class Silence(NamedTuple):
+    """Shards that did not answer, as a record says it."""
+
+    shards: int = 0
+    """How many there are; 0 when the dispatcher scores."""
+    missing: Sequence[int] = ()
+    doubted: Sequence[int] = ()
+    """Those of ``missing`` that count for shapes without switch affinity."""
+
+
+class _Before(NamedTuple):
+    """What waking changed, to be taken back."""
+
+    woken: list[tuple[ClassKey, Sleep]]
+    improved: dict[int, None]
+    thinned: dict[int, int]
+    eased: bool
+
+
+class Decider:
+    """Decisions on one state.
+
+    Args:
+        state: The cell, with nothing kept back: all facts and records go through it.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.queue = Queue()
+        self.scorer = Scorer(state.table, state.shares, state.fold.settings)
+        self._before = _Before([], {}, {}, eased=False)
+
+    def begin(self) -> None:
+        """An epoch has begun: everybody who waits is tried anew, under its settings."""
+        state = self.state
+        self.queue = Queue()
+        self.scorer = Scorer(state.table, state.shares, state.fold.settings)
+        self._before = _Before([], {}, {}, eased=False)
+        state.table.improved.clear()
+        state.table.thinned.clear()
+        state.leaf_book.eased = False
+        state.changed.update(dict.fromkeys(state.jobs))
+        self.sync()
+
+    def sync(self) -> None:
+        """Bring the queue in line with the facts of jobs that changed."""
+        state = self.state
+        for key in state.changed:
+            job = state.jobs.get(key)
+            self.queue.keep_only(key, job.uid if job is not None else "")
+            if job is None or job.state == "rejected":
+                continue
+            gang = state.fold.gangs.get(job.uid)
+            if job.state != "accepted" or job.request is None or (gang is not None and gang.phase != "waiting"):
+                self.queue.remove(job.uid)
+                continue
+            attempt = gang.attempt if gang is not None else 1
+            self.queue.put(gang_of(job, job.request, attempt=attempt, settings=state.fold.settings))
+        state.changed.clear()
+
+    def open(self, at_ms: int) -> Opening | None:
+        """Begin a round at the state as it is; None when there is nothing to decide.
+
+        Args:
+            at_ms: The moment, as the record will say it.
+        """
+        self.sync()
+        self._wake()
+        settings = self.state.fold.settings
+        taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max)
+        gangs = askable(taken, nodes=len(self.state.table))
+        must = due(self.state)
+        if must.adoptions:
+            gangs = []  # what is adopted must not be given away in the same record
+        if not gangs and not must:
+            return None
+        asks = asks_of([gang for gang in gangs if gang.invalid is None])
+        return Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
+
+    def choose(
+        self, opening: Opening, views: Mapping[Shape, Candidates], asks: Mapping[Shape, int], missing: Sequence[int]
+    ) -> list[Verdict]:
+        """Verdicts on the gangs of a round.
+
+        Args:
+            opening: The round.
+            views: Merged candidates of each shape.
+            asks: How many were asked for.
+            missing: Shards that did not answer.
+
+        Raises:
+            NeedMoreError: The candidates do not reach far enough.
+        """
+        state = self.state
+        chooser = Chooser(self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks)
+        return chooser.choose(opening.gangs, missing=missing)
+
+    def decide(self, opening: Opening, silence: Silence | None = None) -> Round:
+        """The record of a round, with offers made here.
+
+        Args:
+            opening: The round.
+            silence: Shards that are taken not to answer.
+        """
+        away = silence or Silence()
+        asks = dict(opening.asks)
+        lost = self.rows_of_shards(away.missing, away.shards)
+        lost_but_plain = self.rows_of_shards(
+            [shard for shard in away.missing if shard not in away.doubted], away.shards
+        )
+        leaves = self.state.leaves
+        while True:
+            views = {
+                shape: self.scorer.candidates(
+                    shape, count, leaves=leaves, without=lost if shape.tor_affinity else lost_but_plain
+                )
+                for shape, count in asks.items()
+            }
+            try:
+                verdicts = self.choose(opening, views, asks, away.missing)
+            except NeedMoreError as error:
+                asks[error.shape] = error.count
+                continue
+            return self.record(opening, verdicts, away)
+
+    def record(self, opening: Opening, verdicts: list[Verdict], silence: Silence) -> Round:
+        """What is to be stored of a round."""
+        fold = self.state.fold
+        return Round(
+            epoch=fold.epoch,
+            base_seq=fold.head,
+            facts_seq=self.state.facts_seq,
+            at_ms=opening.at_ms,
+            number=opening.number,
+            verdicts=verdicts,
+            evictions=opening.must.evictions,
+            releases=opening.must.releases,
+            adoptions=opening.must.adoptions,
+            missing=list(silence.missing),
+            doubted=list(silence.doubted),
+            shards=silence.shards if silence.missing else 0,
+        )
+
+    def adopt(self, folded: Folded) -> None:
+        """Bring the queue in line with a record that was folded."""
+        for gang in folded.gangs:
+            if gang.phase != "waiting":
+                self.queue.remove(gang.uid)
+            elif gang.refusal is None:
+                self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
+            else:
+                wait_ms = self.state.fold.settings.shard_retry_ms
+                retry_at_ms = gang.at_ms + wait_ms if gang.refusal.missing_shards else 0
+                self.queue.refused(gang.uid, retry_at_ms=retry_at_ms)
+
+    def take_back(self) -> None:
+        """Forget the last round that was opened: it was never stored, and its reader will not know of it."""
+        before = self._before
+        for key, sleep in before.woken:
+            self.queue.lull(key, sleep)
+        self.state.table.improved.update(before.improved)
+        for row, chips in before.thinned.items():
+            self.state.table.thinned[row] = self.state.table.thinned.get(row, 0) | chips
+        self.state.leaf_book.eased = self.state.leaf_book.eased or before.eased
+        self._before = _Before([], {}, {}, eased=False)
+
+    def dump(self) -> WaitingDump:
+        """Who waits and who sleeps, for snapshots: it follows from the history of the epoch, not from the state."""
+        table = self.state.table
+        known, sleeping = self.queue.dump()
+        return WaitingDump(
+            known=known,
+            sleeping=sleeping,
+            improved=sorted(table.names[row] for row in table.improved),
+            thinned=sorted((table.names[row], chips) for row, chips in table.thinned.items()),
+            eased=self.state.leaf_book.eased,
+            time_ms=self.state.time_ms,
+        )
+
+    def load(self, dump: WaitingDump) -> None:
+        """Become what a snapshot holds; the state must have been loaded from the same one."""
+        state = self.state
+        self.begin()
+        self.queue.load(dump.known, dump.sleeping)
+        state.table.improved.update(dict.fromkeys(state.table.row(name) for name in dump.improved))
+        state.table.thinned.update({state.table.row(name): chips for name, chips in dump.thinned})
+        state.leaf_book.eased = dump.eased
+
+    def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
+        """Marks of the rows that silent shards own; None when none is silent."""
+        if not missing or not shards:
+            return None
+        table = self.state.table
+        lost = set(missing)
+        marks = np.zeros(len(table), np.bool_)
+        for domain in table.domains:
+            if shard_of(domain, shards) in lost:
+                marks[table.rows_of_domain(domain)] = True
+        return marks
+
+    def _wake(self) -> None:
+        """Wake the classes that something can help."""
+        table, book = self.state.table, self.state.leaf_book
+        woken: list[tuple[ClassKey, Sleep]] = []
+        improved, thinned, eased = dict(table.improved), dict(table.thinned), book.eased
+        if improved or thinned or eased or self.queue.waits_for_time:
+            rows = list(improved)
+            most = functools.reduce(operator.or_, thinned.values(), 0)
+            woken = self.queue.wake(lambda key: self._helps(key, rows, most), time_ms=self.state.time_ms)
+            table.improved.clear()
+            table.thinned.clear()
+            book.eased = False
+        self._before = _Before(woken, improved, thinned, eased)
+
+    def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
+        """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.
+
+        Args:
+            key: The class.
+            improved: Rows on which something got better.
+            most: Chips that were free on any row where now fewer are.
+        """
+        scorer = self.scorer
+        for shape, _ in key:
+            if shape.tor_affinity and self.state.leaf_book.eased:
+                return True
+            rows = improved
+            if shape.form and FORMS[shape.form].is_beyond(most):
+                thinned = self.state.table.thinned.items()
+                rows = improved + [row for row, before in thinned if FORMS[shape.form].is_beyond(before)]
+            if len(rows) <= _ROWS_ONE_BY_ONE:
+                if any(scorer.evaluate_one(shape, row, scorer.row_state(row))[0] == NodeReason.FITS for row in rows):
+                    return True
+            elif (scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any():
+                return True
+        return False
