@@ -1,6 +1,8 @@
 """Traces as workloads: shapes, names, times, notes, and what is said of a trace that cannot be read."""
 
+import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +13,13 @@ from berth.core.products import FORMS
 from berth.core.switch_terms import TOR_AFFINITY
 from berth.formats import trace_jobs
 from berth.formats.pod_annotations import TOR_AFFINITY as FORMAT_LABEL
-from berth.formats.traces import TraceError, read_trace
+from berth.formats.traces import OPTIONAL, REQUIRED, TraceError, read_trace
 from schemas.intake import Task
 from schemas.ledger import Settings
 from schemas.workload import PlannedJob, Workload
 from tests.support.traces import trace_lines
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "simulate.md"
 KALOS = "job_id,arrival_time,num_iteration,gpu_workers,gpu_per_worker,profiled_network\n"
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
@@ -270,7 +273,7 @@ def test_columns_of_no_known_kind_are_answered_with_those_of_each() -> None:
 
 
 def test_a_misspelt_column_is_a_fault_and_a_strange_one_is_left_out() -> None:
-    assert "'priority'? (one of" in wrong("at_s,run_s,chips,priorty\n0,1,1,5\n").expected
+    assert "'priority'? (one of" in wrong("at_s,run_s,chips,priorities\n0,1,1,5\n").expected
     assert of_csv("0,1,1,me", columns="at_s,run_s,chips,user").notes == ["columns that are not read: user"]
 
 
@@ -318,3 +321,15 @@ def test_philly_is_read_whole_and_its_roundings_are_told() -> None:
         "jobs whose chips do not fill equal pods and were rounded up: 7; such as line 9938, 12 chips: 2 pods of 8 are 16",
     ]
     assert all(job.request.run_ms == job.run_ms for job in workload.jobs)
+
+
+def test_the_document_describes_every_column_and_its_example_is_read() -> None:
+    section = DOCUMENT.read_text("utf-8").partition("## CSV form")[2].partition("\n## ")[0]
+    columns = re.findall(r"^\| `(\w+)` \| (yes|no) \|", section, re.MULTILINE)
+    assert columns == [(name, "yes") for name in REQUIRED["csv"]] + [(name, "no") for name in OPTIONAL]
+    example = section.partition("```csv\n")[2].partition("```")[0]
+    assert [(job.at_ms, shape(job), job.request.run_ms) for job in read(example).jobs] == [
+        (0, (8, 8), 7_200_000),
+        (12_500, (1, 8), 0),
+        (60_000, (1, 1), 0),
+    ]
