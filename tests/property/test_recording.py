@@ -32,7 +32,7 @@ def check_damage(entries: list[Entry], whole: bytes, damaged: bytes, place: int)
     begins = frames_in(whole)
     frame = max((number for number, begin in enumerate(begins) if begin <= place), default=0)
     if frame == 0:
-        with pytest.raises(RecordingError, match="^frame 0, byte "):
+        with pytest.raises(RecordingError, match=r"^frame 0, byte "):
             reading_of(damaged, salvage=True, piece=100_000)
         return
     reading = reading_of(damaged, salvage=True, piece=100_000)

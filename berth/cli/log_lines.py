@@ -1,0 +1,213 @@
+"""Entries of a log for people, a line each, and for machines, as trees with names and unpacked columns."""
+
+import base64
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from berth.cli.output import listed, moment
+from berth.core.leaf_words import counted
+from berth.core.refusals import sentence
+from schemas.columns import unpack, unpack_names
+from schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    MembersSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodPhase,
+    PodsSeen,
+    TimerSeen,
+    TopologySeen,
+)
+from schemas.ledger import Epoch, Round
+from schemas.message import Message
+from schemas.placement import Placement
+from schemas.recording import Entry
+
+_KINDS: Final[dict[str, type[Message]]] = {
+    kind.KIND: kind
+    for kind in (
+        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, Epoch, Round,
+    )
+}  # fmt: skip
+_NAMES: Final = 0
+_COLUMNS: Final[dict[str, dict[str, int]]] = {
+    "NodesSeen": {
+        "names": _NAMES, "class_index": 2, "chips": 8, "allocatable": 2, "cpu_milli": 4, "memory_mib": 4, "superpod_index": 4,
+        "leaf_index": 4, "position": 2, "rack_index": 4,
+    },
+    "HealthSeen": {
+        "names": _NAMES, "unhealthy": 8, "recovering": 8, "network_unhealthy": 8, "level": 1, "network_known": 1, "withheld": 8,
+        "reason_index": 4, "updated_ms": 8,
+    },
+    "PodsSeen": {
+        "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
+    },
+    "MembersSeen": {"rank": 4},
+    "Placement": {"nodes": _NAMES, "node_index": 4, "chips": 1},
+    "SwitchPart": {"leaf_index": 2, "states": 1},
+    "BlockPart": {"block_index": 2, "superpod_index": 2},
+}  # fmt: skip
+"""Width of the columns of each struct, 0 for a table of names; see their docstrings."""
+
+
+def opened(entry: Entry) -> tuple[Envelope, Message | None]:
+    """Envelope and body of an entry; no body for a kind that this release does not know.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    envelope = open_envelope(entry.data)
+    kind = _KINDS.get(envelope.kind)
+    return envelope, body_of(envelope, kind) if kind is not None else None
+
+
+def line_of(entry: Entry) -> str:
+    """An entry as one line: what it is, its sequence, the moment, and what it says."""
+    what = f"{'fact' if entry.subject else 'record':6} {entry.sequence:>8}"
+    try:
+        envelope, body = opened(entry)
+        if body is None:
+            return f"{what}  {'':27}  {envelope.kind}: not known to this release"
+        at_ms = getattr(body, "at_ms", 0)
+        return f"{what}  {moment(at_ms) if at_ms else '':27}  {_WORDS[envelope.kind](body)}"
+    except (DecodeError, ValueError) as error:
+        return f"{what}  {'':27}  does not decode: {error}"
+
+
+def tree_of(entry: Entry) -> dict[str, Any]:
+    """An entry as a tree for JSON: bodies with the names of their fields, columns as lists."""
+    tree: dict[str, Any] = {"what": "fact" if entry.subject else "record", "sequence": entry.sequence}
+    if entry.subject:
+        tree["subject"] = entry.subject
+    try:
+        envelope, body = opened(entry)
+    except DecodeError as error:
+        return tree | {"error": str(error), "data": base64.b64encode(entry.data).decode()}
+    tree["kind"] = envelope.kind
+    return tree | ({"data": base64.b64encode(entry.data).decode()} if body is None else {"body": _tree(body)})
+
+
+def _tree(value: Any) -> Any:  # noqa: ANN401  # a tree of messages of any form
+    match value:
+        case msgspec.Struct():
+            columns = _COLUMNS.get(type(value).__name__, {})
+            return {
+                name: _column(got, columns[name]) if name in columns else _tree(got)
+                for name, got in ((name, getattr(value, name)) for name in value.__struct_fields__)
+            }
+        case list() | tuple():
+            return [_tree(one) for one in value]
+        case _:
+            return value
+
+
+def _column(column: bytes, width: int) -> Any:  # noqa: ANN401  # names, numbers, or what does not unpack
+    try:
+        return unpack_names(column) if width == _NAMES else unpack(column, width)
+    except ValueError:
+        return column
+
+
+def _epoch(body: Epoch) -> str:
+    return f"epoch {body.epoch} begins: {body.holder}, knows facts up to {body.facts_seq}"
+
+
+def _round(body: Round) -> str:
+    said: list[str] = []
+    for verdict in body.verdicts:
+        name = f"{verdict.namespace}/{verdict.name}"
+        if verdict.placement is not None:
+            said.append(f"placed {name} {_place(verdict.placement)}")
+        elif verdict.refusal is not None:
+            said.append(f"{'turned away' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+    said += [f"evicted {one.uid}: {one.reason}" for one in body.evictions]
+    for release in body.releases:
+        part = f" ({counted(len(release.ranks), 'pod')})" if release.ranks else ""
+        said.append(f"released {release.uid}{part}: {release.reason}{', again' if release.again else ''}")
+    said += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
+    if body.missing:
+        said.append(f"without shards {', '.join(map(str, body.missing))}")
+    return f"round {body.number}: {'; '.join(said) or 'nothing'}"
+
+
+def _place(placement: Placement) -> str:
+    names = unpack_names(placement.nodes)
+    chips = sum(run.pods * run.chips for run in placement.runs)
+    where = f"on {names[0]}" if len(names) == 1 else f"on {counted(len(names), 'node')}"
+    return f"{where} ({counted(chips, 'chip')})"
+
+
+def _nodes(body: NodesSeen) -> str:
+    rows = len(body.class_index) // 2
+    return f"nodes of {body.domain}: {counted(rows, 'node')}" if rows else f"domain {body.domain} is gone"
+
+
+def _health(body: HealthSeen) -> str:
+    columns = (body.unhealthy, body.recovering, body.network_unhealthy)
+    masks = zip(body.level, *(unpack(column, 8) for column in columns), strict=True)
+    unwell = sum(any(row) for row in masks)
+    return f"health of {body.domain}: {counted(len(body.level), 'node')}, {unwell} not well"
+
+
+def _topology(body: TopologySeen) -> str:
+    return f"topology {body.kind}: {counted(len(body.leaves), 'leaf')}"
+
+
+def _pods(body: PodsSeen) -> str:
+    foreign = ", of another scheduler" if body.foreign else ""
+    return f"pods of {body.namespace}/{body.gang}, attempt {body.attempt}{foreign}: {_phases(body.phase) or 'none'}"
+
+
+def _phases(phases: Iterable[int]) -> str:
+    known = {int(phase): phase.name.lower() for phase in PodPhase}
+    counts = sorted(Counter(phases).items())
+    return ", ".join(f"{count} {known.get(phase, f'in phase {phase}')}" for phase, count in counts)
+
+
+def _members(body: MembersSeen) -> str:
+    hold = f"; {body.hold}" if body.hold else ""
+    return f"members of {body.namespace}/{body.job}: {counted(len(body.pods), 'pod')}{hold}"
+
+
+def _job(body: JobSeen) -> str:
+    name = f"job {body.namespace}/{body.name} {body.state}"
+    refusal = body.refusal or (body.rejection.refusal if body.rejection is not None else None)
+    if body.state == "rejected" and refusal is not None:
+        return f"{name}: {sentence(refusal)}"
+    if body.state == "accepted" and body.request is not None:
+        pods = sum(task.replicas for task in body.request.tasks)
+        chips = sum(task.replicas * task.chips for task in body.request.tasks)
+        name = f"{name}: {counted(pods, 'pod')}, {counted(chips, 'chip')}"
+    turned = f"; turned away another: {sentence(body.rejection.refusal)}" if body.rejection is not None else ""
+    return f"{name}{f': {body.reason}' if body.reason else ''}{turned}"
+
+
+def _outcome(body: OutcomeSeen) -> str:
+    failed = listed(f"rank {one.rank}: {one.reason}" for one in body.failures)
+    return (
+        f"outcome of {body.namespace}/{body.name}, attempt {body.attempt}: {body.state},"
+        f" {counted(body.bound, 'pod')} bound{f'; {failed}' if failed else ''}"
+    )
+
+
+def _timer(_: TimerSeen) -> str:
+    return "tick of the dispatcher's clock"
+
+
+_WORDS: Final[dict[str, Callable[[Any], str]]] = {
+    NodesSeen.KIND: _nodes,
+    HealthSeen.KIND: _health,
+    TopologySeen.KIND: _topology,
+    PodsSeen.KIND: _pods,
+    MembersSeen.KIND: _members,
+    JobSeen.KIND: _job,
+    OutcomeSeen.KIND: _outcome,
+    TimerSeen.KIND: _timer,
+    Epoch.KIND: _epoch,
+    Round.KIND: _round,
+}

@@ -1,0 +1,190 @@
+"""What of a recording is a name: a rule for each text of each message, and for the labels that Berth reads.
+
+Structs are known by the names of their classes, so that the folded form of the core's snapshots has its rules here too.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What a text is. Texts of one kind are replaced together, and keep their order; the value begins what replaces them."""
+
+    KEEP = ""
+    """No name: a word of Berth's own, a product, a resource, a number."""
+    NAMESPACE = "ns"
+    JOB = "job"
+    """A job, or the gang of another scheduler."""
+    UID = "uid"
+    TASK = "task"
+    POD = "pod"
+    NODE = "node"
+    ADDRESS = "address"
+    DOMAIN = "domain"
+    LEAF = "leaf"
+    """A leaf switch, by name or address."""
+    GROUP = "group"
+    """A SuperPoD, or a group of a level."""
+    RACK = "rack"
+    QUEUE = "queue"
+    SERVICE = "service"
+    HOLDER = "holder"
+    SOURCE = "source"
+    REASON = "reason"
+    """A sentence, as a whole."""
+    VALUE = "value"
+    """Value of a label or annotation that Berth does not read."""
+
+
+class Special(StrEnum):
+    """Texts that take more than to look them up."""
+
+    TABLE = "table of node names"
+    PATH = "namespace/name"
+    LABELS = "labels"
+    BY_KEY = "value of a label, by the field key"
+    UIDS = "numbers by uid"
+    PAIRS = "nodes with numbers"
+    REFUSED = "value of what was refused, by the field field"
+
+
+Rule = Kind | Special
+_OF_JOB: Final[dict[str, Rule]] = {"namespace": Kind.NAMESPACE, "name": Kind.JOB, "uid": Kind.UID}
+_OF_GANG: Final[dict[str, Rule]] = {"namespace": Kind.NAMESPACE, "gang": Kind.JOB, "uid": Kind.UID}
+
+RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
+    "NodeClass": {"product": Kind.KEEP, "resource": Kind.KEEP, "labels": Special.LABELS},
+    "NodesSeen": {
+        "domain": Kind.DOMAIN,
+        "names": Special.TABLE,
+        "superpods": Kind.GROUP,
+        "leaves": Kind.LEAF,
+        "addresses": Kind.ADDRESS,
+        "racks": Kind.RACK,
+    },
+    "HealthSeen": {
+        "domain": Kind.DOMAIN,
+        "names": Special.TABLE,
+        "source": Kind.SOURCE,
+        "reasons": Kind.REASON,
+    },
+    "Leaf": {"name": Kind.LEAF, "address": Kind.LEAF, "nodes": Kind.NODE, "addresses": Kind.ADDRESS},
+    "TopologySeen": {"kind": Kind.KEEP, "level": Kind.KEEP, "reason": Kind.REASON},
+    "PodsSeen": _OF_GANG
+    | {
+        "nodes": Special.TABLE,
+        "resource": Kind.KEEP,
+        "tor_affinity": Kind.KEEP,
+        "service": Kind.SERVICE,
+    },
+    "Owner": {"kind": Kind.KEEP, "name": Kind.POD, "uid": Kind.UID},
+    "MembersSeen": {
+        "namespace": Kind.NAMESPACE,
+        "job": Kind.JOB,
+        "uid": Kind.UID,
+        "pods": Kind.POD,
+        "pod_uids": Kind.UID,
+        "rank_index": Kind.KEEP,
+        "hold": Kind.REASON,
+        "podgroup": Kind.POD,
+    },
+    "Rejection": {"uid": Kind.UID},
+    "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON},
+    "RankFailure": {"reason": Kind.REASON},
+    "OutcomeSeen": _OF_JOB | {"state": Kind.KEEP},
+    "TimerSeen": {},
+    "JobRequest": _OF_JOB
+    | {
+        "resource": Kind.KEEP,
+        "labels": Special.LABELS,
+        "annotations": Special.LABELS,
+        "node_selector": Special.LABELS,
+        "queue": Kind.QUEUE,
+        "origin": Kind.KEEP,
+        "near": Special.LABELS,
+    },
+    "Task": {"name": Kind.TASK, "node_selector": Special.LABELS},
+    "Term": {},
+    "Expression": {"key": Kind.KEEP, "operator": Kind.KEEP, "values": Special.BY_KEY},
+    "Toleration": {"key": Kind.KEEP, "operator": Kind.KEEP, "value": Special.BY_KEY, "effect": Kind.KEEP},
+    "Taint": {"key": Kind.KEEP, "value": Special.BY_KEY, "effect": Kind.KEEP},
+    "Refusal": {
+        "code": Kind.KEEP,
+        "field": Kind.KEEP,
+        "value": Special.REFUSED,
+        "expected": Special.REFUSED,
+        "task": Kind.TASK,
+        "form": Kind.KEEP,
+        "form_because": Kind.KEEP,
+        "ahead": Special.PATH,
+    },
+    "ReasonCount": {},
+    "SwitchLack": {"policy": Kind.KEEP, "rule": Kind.KEEP, "leaf": Kind.LEAF},
+    "NearGroup": {"name": Kind.GROUP},
+    "BlockLack": {"rule": Kind.KEEP},
+    "Settings": {"nslb_version": Kind.KEEP, "resource_levels": Kind.KEEP, "queue_policy": Kind.KEEP},
+    "Epoch": {"holder": Kind.HOLDER},
+    "Round": {},
+    "Verdict": _OF_JOB,
+    "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
+    "Eviction": {"uid": Kind.UID, "reason": Kind.KEEP},
+    "Adoption": _OF_GANG,
+    "Placement": {"nodes": Special.TABLE, "resource": Kind.KEEP},
+    "Run": {},
+    "Share": {"policy": Kind.KEEP},
+    "SwitchPart": {
+        "tor_affinity": Kind.KEEP,
+        "policy": Kind.KEEP,
+        "rule": Kind.KEEP,
+        "leaves": Kind.LEAF,
+        "warning": Kind.KEEP,
+    },
+    "BlockPart": {"variant": Kind.KEEP, "phases": Kind.KEEP, "superpods": Kind.GROUP, "service": Kind.SERVICE},
+    "Holding": _OF_JOB | {"ending": Kind.KEEP},
+    "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
+    "SleeperDump": {"uid": Kind.UID},
+    "WaitingDump": {"known": Kind.UID, "improved": Kind.NODE, "thinned": Special.PAIRS},
+    "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
+}
+"""Fields with texts by struct; a struct that is not here, or a field with a text, is a mistake that stops the work."""
+
+NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
+"""Labels and fields whose value is the name of a node."""
+SERVICE_KEY: Final = "inferserviceid"
+KEPT_KEYS: Final = frozenset(
+    {
+        "accelerator",
+        "accelerator-type",
+        "berth/gang-pods",
+        "distributed",
+        "duo",
+        "framework",
+        "host-arch",
+        "huawei.com/affinity-config",
+        "huawei.com/recover_policy_path",
+        "huawei.com/schedule_minAvailable",
+        "huawei.com/schedule_policy",
+        "huawei.com/schedule_ubmemory",
+        "huawei.com/scheduler.chip1softsharedev.enable",
+        "huawei.com/scheduler.softShareDev.aicoreQuota",
+        "huawei.com/scheduler.softShareDev.hbmQuota",
+        "huawei.com/scheduler.softShareDev.policy",
+        "huawei.com/skip-ascend-plugin",
+        "huawei.com/topotree",
+        "infer-card-type",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "mind-cluster/npu-chip-memory",
+        "npu-310-strategy",
+        "ra-block",
+        "sp-block",
+        "sp-fit",
+        "subHealthyStrategy",
+        "super-pod-affinity",
+        "tor-affinity",
+    }
+)
+"""Labels and annotations whose values decide something by what they are, not only by being equal."""
+KEPT_TASKS: Final = frozenset({"scheduler"})
+"""Tasks that mean something by their name."""
