@@ -21,6 +21,8 @@ from berth.core.queue import Queue, Sleep
 from berth.core.round import Chooser, NeedMoreError, askable, asks_of
 from berth.core.scoring import Candidates, Fits, Scorer
 from berth.core.state import State, shard_of
+from schemas.facts import JobSeen
+from schemas.intake import JobRequest
 from schemas.ledger import Round, Verdict
 from schemas.offers import Shape
 from schemas.refusal import NodeReason
@@ -70,14 +72,22 @@ class Decider:
     def __init__(self, state: State) -> None:
         self.state = state
         self.queue = Queue()
-        self.scorer = Scorer(state.table, state.shares, state.fold.settings)
+        self.scorer = self.new_scorer()
         self._before = _Before([], {}, {}, eased=False)
+
+    def new_scorer(self) -> Scorer:
+        """Scoring under the settings of the epoch."""
+        return Scorer(self.state.table, self.state.shares, self.state.fold.settings)
+
+    def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
+        """A job as it waits."""
+        return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings)
 
     def begin(self) -> None:
         """An epoch has begun: everybody who waits is tried anew, under its settings."""
         state = self.state
         self.queue = Queue()
-        self.scorer = Scorer(state.table, state.shares, state.fold.settings)
+        self.scorer = self.new_scorer()
         self._before = _Before([], {}, {}, eased=False)
         state.table.improved.clear()
         state.table.thinned.clear()
@@ -98,7 +108,7 @@ class Decider:
                 self.queue.remove(job.uid)
                 continue
             attempt = gang.attempt if gang is not None else 1
-            self.queue.put(gang_of(job, job.request, attempt=attempt, settings=state.fold.settings))
+            self.queue.put(self.gang(job, job.request, attempt))
         state.changed.clear()
 
     def open(self, at_ms: int) -> Opening | None:

@@ -189,6 +189,14 @@ class Queue:
         """Whether some class sleeps until a time."""
         return any(members.retry_at_ms for members in self._classes.values() if members.sleeps)
 
+    @property
+    def retry_at_ms(self) -> int:
+        """First moment until which some class sleeps; 0 when none waits for time."""
+        return min(
+            (members.retry_at_ms for members in self._classes.values() if members.sleeps and members.retry_at_ms),
+            default=0,
+        )
+
     def sleeping(self) -> list[ClassKey]:
         """Classes that sleep."""
         return [key for key, members in self._classes.items() if members.sleeps]
