@@ -67,6 +67,7 @@ _STRANGE: Final = "strange"
 _DEAD: Final = b""
 """What decodes as nothing."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_WORD: Final = re.compile(r"[a-z]+(-[a-z]+)*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NUMBERED: Final = frozenset({Kind.GROUP, Kind.RACK})
 """Kinds that may be numbers; those stay, for they are ordered as numbers."""
@@ -100,6 +101,7 @@ class _Walk:
             Special.LABELS: lambda _, labels: {key: see_label(key, value) for key, value in labels.items()},
             Special.BY_KEY: self._by_key,
             Special.UIDS: lambda _, numbers: {see(Kind.UID, uid): number for uid, number in numbers.items()},
+            Special.WORD: lambda _, text: text if _WORD.fullmatch(text) else see(Kind.REASON, text),
             Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
         }
 

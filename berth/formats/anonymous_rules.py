@@ -46,6 +46,7 @@ class Special(StrEnum):
     BY_KEY = "value of a label, by the field key"
     UIDS = "numbers by uid"
     PAIRS = "nodes with numbers"
+    WORD = "a word of Berth's own, or a sentence"
     REFUSED = "value of what was refused, by the field field"
 
 
@@ -128,7 +129,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Round": {},
     "Verdict": _OF_JOB,
     "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
-    "Eviction": {"uid": Kind.UID, "reason": Kind.KEEP},
+    "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
     "Adoption": _OF_GANG,
     "Placement": {"nodes": Special.TABLE, "resource": Kind.KEEP},
     "Run": {},
@@ -141,7 +142,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "warning": Kind.KEEP,
     },
     "BlockPart": {"variant": Kind.KEEP, "phases": Kind.KEEP, "superpods": Kind.GROUP, "service": Kind.SERVICE},
-    "Holding": _OF_JOB | {"ending": Kind.KEEP},
+    "Holding": _OF_JOB | {"ending": Special.WORD},
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},
     "WaitingDump": {"known": Kind.UID, "improved": Kind.NODE, "thinned": Special.PAIRS},

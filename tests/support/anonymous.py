@@ -1,0 +1,110 @@
+"""Anonymous recordings in tests: what is left of names, and whether everything is decided as before."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from berth.core.decider import Decider, Silence
+from berth.core.ledger import LedgerDump
+from berth.core.state import State
+from berth.formats.anonymous import Anonymiser
+from berth.formats.anonymous_rules import Kind
+from schemas.columns import unpack_names
+from schemas.envelope import body_of, open_envelope
+from schemas.ledger import Epoch, Round
+from schemas.recording import Entry, RecordingHead
+
+Log = tuple[RecordingHead, list[Entry]]
+
+
+def anonymised(head: RecordingHead, entries: list[Entry]) -> tuple[Anonymiser, Log]:
+    """What replaces names, and the recording without them."""
+    anonymiser = Anonymiser(head, LedgerDump)
+    for entry in entries:
+        anonymiser.learn(entry)
+    anonymiser.settle()
+    return anonymiser, (anonymiser.head(), [anonymiser.entry(entry) for entry in entries])
+
+
+def texts_in(log: Log) -> set[str]:
+    """All texts of a recording: those in bytes and in tables of names too."""
+    found: set[str] = set()
+    for one in log[1]:
+        found.update(_texts(msgspec.to_builtins(one.subject)), _texts(one.data))
+    found.update(_texts(msgspec.msgpack.decode(msgspec.msgpack.encode(log[0]))))
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  # a tree of any form
+    match value:
+        case str():
+            yield value
+        case bytes():
+            yield value.decode("latin-1")
+            with contextlib.suppress(ValueError):
+                yield from unpack_names(value)
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                yield from _texts(msgspec.msgpack.decode(value))
+        case dict():
+            for key, inner in value.items():
+                yield from _texts(key)
+                yield from _texts(inner)
+        case list() | tuple():
+            for inner in value:
+                yield from _texts(inner)
+        case _:
+            pass
+
+
+def left_of(
+    anonymiser: Anonymiser, log: Log, *, least: int = 4, but: tuple[str, ...] = ()
+) -> list[tuple[Kind, str, str]]:
+    """Names of at least so many characters that some text of a recording still has, and the text.
+
+    A name that happens to be inside what is put in place of names is passed over, and so are those in ``but``.
+    """
+    names = list(anonymiser.old_names())
+    new = {anonymiser.name(kind, name) for kind, name in names}
+    texts = sorted(texts_in(log))
+    return [
+        (kind, name, text)
+        for kind, name in names
+        if len(name) >= least and name not in but and not any(name in one for one in new)
+        for text in texts
+        if name in text
+    ]
+
+
+def decided(log: Log) -> int:
+    """Decide every round of a recording again; how many there are.
+
+    Raises:
+        AssertionError: A round is decided in another way.
+    """
+    head, entries = log
+    state = State()
+    decider = Decider(state)
+    if head.start.ledger:
+        state.load(head.start)
+        if state.waiting is not None:
+            decider.load(state.waiting)
+    rounds = 0
+    for entry in entries:
+        if entry.subject:
+            state.apply_fact(entry.subject, entry.sequence, entry.data)
+            continue
+        envelope = open_envelope(entry.data)
+        if envelope.kind == Epoch.KIND:
+            state.apply_record(entry.sequence, entry.data)
+            decider.begin()
+            continue
+        record = body_of(envelope, Round)
+        opening = decider.open(record.at_ms)
+        assert opening is not None
+        made = decider.decide(opening, Silence(record.shards, record.missing, record.doubted))
+        assert made == record
+        decider.adopt(state.apply_record(entry.sequence, entry.data))
+        rounds += 1
+    return rounds
