@@ -18,6 +18,8 @@ _LEAF_BYTES_A_POD = 2 + 1
 """Index of its leaf, and what is said of it."""
 _BLOCK_BYTES_A_POD = 2 + 2
 """Indexes of its block and of its SuperPoD."""
+_BYTES_A_GANG = 64 + 64
+"""What a gang takes beside its pods, whatever its name is: a recording without names is decided in the same rounds."""
 _FRAMEWORK = "framework"
 
 ClassKey = tuple[tuple[Shape, int], ...]
@@ -67,7 +69,7 @@ class Gang(msgspec.Struct, gc=False):
         """Bytes that its placement takes in a record, about."""
         a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if self.tor_affinity else 0)
         a_pod += _BLOCK_BYTES_A_POD if self.blocks is not None else 0
-        return sum(run.pods * (a_pod + run.chips) for run in self.runs) + len(self.name) + 64
+        return sum(run.pods * (a_pod + run.chips) for run in self.runs) + _BYTES_A_GANG
 
 
 def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
