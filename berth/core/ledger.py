@@ -9,7 +9,7 @@ import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
 from schemas.columns import unpack, unpack_names
-from schemas.envelope import Envelope, body_of, open_envelope
+from schemas.envelope import Envelope, body_of
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from schemas.placement import Placement
 from schemas.refusal import Refusal
@@ -307,22 +307,6 @@ class LedgerFold:
         self.holdings = {holding.key: holding for holding in dump.holdings}
         self.gangs = {gang.uid: gang for gang in dump.gangs}
         self._leaving = dict(dump.leaving)
-
-
-def facts_known(data: bytes) -> int:
-    """Last fact that a record knew; 0 for records of unknown kinds.
-
-    Raises:
-        DecodeError: It does not decode.
-    """
-    envelope = open_envelope(data)
-    match envelope.kind:
-        case Round.KIND:
-            return body_of(envelope, Round).facts_seq
-        case Epoch.KIND:
-            return body_of(envelope, Epoch).facts_seq
-        case _:
-            return 0
 
 
 class PodShare(msgspec.Struct, frozen=True, gc=False):

@@ -13,12 +13,13 @@ from typing import Final
 
 import structlog
 
-from berth.core.ledger import Folded, facts_known
+from berth.core.ledger import Folded
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.port import Bus, Follower, Gap, Stored
 from schemas.envelope import DecodeError, decode, encode
+from schemas.ledger import facts_known
 from schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
 from schemas.subjects import StreamName
 

@@ -5,14 +5,14 @@ What is no longer kept is answered with None; nothing here guesses.
 
 import msgspec
 
-from berth.core.ledger import LedgerDump, facts_known
+from berth.core.ledger import LedgerDump
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored
 from berth.runtime.stretches import NotKeptError, pieces
 from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.ledger import Epoch, Round, Settings, Verdict
+from schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
 from schemas.status import SnapshotEnd
 from schemas.subjects import StreamName
 
