@@ -68,6 +68,16 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
 
 def line_of(entry: Entry) -> str:
     """An entry as one line: what it is, its sequence, the moment, and what it says."""
+    line = _line(entry)
+    return line if line.isprintable() else "".join(map(_shown, line))
+
+
+def _shown(sign: str) -> str:
+    """A sign that moves no cursor and ends no line."""
+    return sign if sign.isprintable() else sign.encode("unicode_escape").decode()
+
+
+def _line(entry: Entry) -> str:
     what = f"{'fact' if entry.subject else 'record':6} {entry.sequence:>8}"
     try:
         envelope, body = opened(entry)
