@@ -1,6 +1,6 @@
 """Map of a cluster at a moment: a row a leaf switch, a cell a node, coloured by its chips in use.
 
-Cells are drawn once, and coloured anew for each frame. Import it as :mod:`berth.cli.drawing`.
+Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its own. Import it as :mod:`berth.cli.drawing`.
 """
 
 from itertools import groupby
@@ -8,6 +8,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.artist import Artist
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
@@ -20,6 +23,10 @@ _WIDE: Final = 32
 """Most nodes in a row; those of a larger leaf, or of none, go on in the next."""
 _TALL: Final = 24
 """Rows of a block; blocks stand side by side."""
+_NARROW: Final = 16
+"""Cells for which there is room at least; the scale below them needs it."""
+_GAP: Final = 0.1
+"""Between cells; in cells."""
 _CELL_IN: Final = 0.2
 _WIDTH_IN: Final = 12.0
 """Most; cells shrink to it."""
@@ -74,47 +81,69 @@ class ClusterMap:
         self._course = course
         self._cells = cells_of(course.leaves, len(course.nodes))
         self._most = max(1, *course.node_chips)
-        tall, wide = int(self._cells.row.max()) + 1, int(self._cells.column.max()) + 2
-        self._shape = (tall, wide)
+        tall, wide = int(self._cells.row.max()) + 1, max(_NARROW, int(self._cells.column.max()) + 2)
         cell_in = min(_CELL_IN, _WIDTH_IN / wide)
         with styled():
             self.figure = Figure(figsize=(max(4.5, cell_in * wide), 1.3 + cell_in * tall), layout="constrained")
             axes = self.figure.subplots()
-            colours = colormaps["YlGnBu"].resampled(self._most + 1).with_extremes(over=_OUT_COLOUR, bad="#ffffff00")
-            self._mesh = axes.pcolormesh(
-                np.full(self._shape, np.nan), cmap=colours, vmin=-0.5, vmax=self._most + 0.5, edgecolors="#ffffff"
+            colours = colormaps["YlGnBu"].resampled(self._most + 1).with_extremes(over=_OUT_COLOUR)
+            self._squares = PolyCollection(
+                _squares(self._cells), cmap=colours, norm=Normalize(-0.5, self._most + 0.5), linewidth=0
             )
-            for row, first, name in self._cells.names:
+            axes.add_collection(self._squares)
+            axes.set(xlim=(0, wide), ylim=(tall, 0))
+            names = [
                 axes.text(first - 0.3, row + 0.5, name, ha="right", va="center", fontsize=7)
+                for row, first, name in self._cells.names
+            ]
             axes.set_aspect("equal")
-            axes.invert_yaxis()
             axes.set_axis_off()
             self._title = axes.set_title(title_of(course), fontsize="medium", loc="left")
-            step = -(-self._most // 8)
-            self.figure.colorbar(
-                self._mesh,
+            scale = self.figure.colorbar(
+                self._squares,
                 ax=axes,
                 location="bottom",
                 label="chips in use on a node",
-                ticks=range(0, self._most + 1, step),
+                ticks=range(0, self._most + 1, -(-self._most // 8)),
                 aspect=40,
                 fraction=0.05,
                 pad=0.02,
             )
             out = Patch(facecolor=_OUT_COLOUR)
-            self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
+            key = self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
+            self._ground: list[Artist] = [*names, self._title, scale.ax, key]
 
     def show(self, index: int, words: str) -> Figure:
-        """Colour the cells as in a frame; ``words`` say when it was."""
-        used = np.frombuffer(self._course.frames[index].used, np.uint8).astype(np.float64)
-        grid = np.full(self._shape, np.nan)
-        grid[self._cells.row, self._cells.column] = np.where(used == OUT, self._most + 1, np.minimum(used, self._most))
-        self._mesh.set_array(grid)
+        """The whole map at a frame; ``words`` say when it was."""
+        self._colour(index)
         self._title.set_text(f"{title_of(self._course)}, {words}")
         return self.figure
 
-    def png(self, index: int, words: str) -> bytes:
-        """A frame as PNG; all frames of a course have the same size."""
-        data = rendered(self.show(index, words), "png")
-        self.figure.set_layout_engine("none")
+    def ground(self) -> bytes:
+        """All but the cells, as PNG: what is equal in all frames."""
+        self._squares.set_visible(False)
+        data = rendered(self.figure, "png")
+        self._squares.set_visible(True)
+        self.figure.set_layout_engine("none")  # nothing moves any more
         return data
+
+    def cells(self, index: int) -> bytes:
+        """The cells alone at a frame, as PNG without background: to be laid over the ground, which is made before."""
+        self._colour(index)
+        for artist in self._ground:
+            artist.set_visible(False)
+        data = rendered(self.figure, "png", transparent=True)
+        for artist in self._ground:
+            artist.set_visible(True)
+        return data
+
+    def _colour(self, index: int) -> None:
+        """Colour the cells as in a frame."""
+        used = np.frombuffer(self._course.frames[index].used, np.uint8).astype(np.float64)
+        self._squares.set_array(np.where(used == OUT, self._most + 1, np.minimum(used, self._most)))
+
+
+def _squares(cells: Cells) -> list[NDArray[np.float64]]:
+    """Corners of each cell, with a gap between neighbours."""
+    corners = np.array([(_GAP, _GAP), (1, _GAP), (1, 1), (_GAP, 1)])
+    return [corners + place for place in np.stack([cells.column, cells.row], axis=1)]

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from berth.core.course import Course, JobCourse, Moment
@@ -52,6 +53,7 @@ _CAUSE_COLOURS: Final = {
     "behind": "#999999",
     "constraint": "#009e73",
 }
+_USE_COLOUR: Final = "#a9b4bf"
 _OTHER_COLOUR: Final = "#000000"
 _WIDTHS: Final = (
     ("as few as possible", 1.0, "#deebf7"),
@@ -62,11 +64,13 @@ _WIDTHS: Final = (
 """Bands of span over the smallest possible: name, most, colour."""
 _UNITS: Final = ((172_800_000, 86_400_000, "d"), (7_200_000, 3_600_000, "h"), (120_000, 60_000, "min"), (0, 1000, "s"))
 """Unit of a time axis: from which length on, its length, its name; ms."""
-_POINTS: Final = 1000
+_POINTS: Final = 500
 """Points of a line; moments that are more are averaged over as many equal stretches."""
 _RANKS: Final = 300
 """Points of a distribution."""
 _SHORTEST_S: Final = 1.0
+_TICKS: Final = ((1, "1 s"), (60, "1 min"), (3600, "1 h"), (86_400, "1 d"), (864_000, "10 d"), (8_640_000, "100 d"))
+"""Of an axis of waiting times: seconds, words."""
 _TITLE_LETTERS: Final = 60
 _NO_MOMENT: Final = Moment(0, 0, 0, 0, 0)
 _ROW_IN: Final = 1.7
@@ -80,12 +84,12 @@ def styled() -> Iterator[None]:
         yield
 
 
-def rendered(figure: Figure, form: Format) -> bytes:
+def rendered(figure: Figure, form: Format, *, transparent: bool = False) -> bytes:
     """A picture as a file: without date and release, so that equal pictures are equal files."""
     target = BytesIO()
     metadata = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
     with styled():
-        figure.savefig(target, format=form, metadata=metadata)
+        figure.savefig(target, format=form, metadata=metadata, transparent=transparent)
     return target.getvalue()
 
 
@@ -93,23 +97,25 @@ def use_over_time(courses: Sequence[Course]) -> Figure:
     """Chips there and in use, a row a course, and below them the chips that waiting gangs ask for."""
     with styled():
         figure, rows = _stack(len(courses) + 1)
-        scale, unit = _time_unit(courses)
-        most = max((moment.chips for course in courses for moment in course.moments), default=0)
+        scale, _ = _time_unit(courses)
+        most = float(max((moment.chips for course in courses for moment in course.moments), default=0))
         for course, axes in zip(courses, rows, strict=False):
             time, values = _steps(course, lambda moment: (moment.used, moment.chips))
-            axes.fill_between(time / scale, values[0], step="post", color=_COLOURS[0], linewidth=0)
+            axes.fill_between(time / scale, values[0], step="post", color=_USE_COLOUR, linewidth=0)
             axes.step(time / scale, values[1], where="post", color="#000000", linewidth=1)
             axes.set_title(title_of(course))
             axes.set_ylabel("chips")
             axes.set_ylim(0, max(1.0, 1.05 * most))
+        most = 0.0
         for number, course in enumerate(courses):
             time, values = _steps(course, lambda moment: (moment.waiting_chips,))
+            most = max(most, float(values.max()))
             rows[-1].step(time / scale, values[0], where="post", linewidth=1.2, **_line(number))
         rows[-1].set_title("Chips that waiting gangs ask for")
         rows[-1].set_ylabel("chips")
-        rows[-1].set_ylim(bottom=0)
-        rows[-1].set_xlabel(f"time since the start ({unit})")
-        in_use: list[Artist] = [Patch(color=_COLOURS[0]), Line2D([], [], color="#000000", linewidth=1)]
+        rows[-1].set_ylim(0, max(1.0, 1.05 * most))
+        _set_time(rows[-1], courses)
+        in_use: list[Artist] = [Patch(color=_USE_COLOUR), Line2D([], [], color="#000000", linewidth=1)]
         _legend(figure, [*in_use, *_keys(courses)], ["in use", "there", *_titles(courses)])
         return figure
 
@@ -119,22 +125,27 @@ def waiting_by_class(courses: Sequence[Course]) -> Figure:
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 6.4), layout="constrained")
         grid = figure.subplots(2, 3, sharex=True, sharey=True, squeeze=False).flat
+        placed = (job for course in courses for job in course.jobs if job.placed_ms >= 0)
+        longest_s = 2.0 * max(_TICKS[1][0], max((job.placed_ms - job.asked_ms for job in placed), default=0) / 1000)
         for index, (known, axes) in enumerate(zip(SIZE_CLASSES, grid, strict=True)):
             jobs = 0
             for number, course in enumerate(courses):
                 waits, members = _waits(course, index)
                 jobs = max(jobs, members)
                 if members:
-                    shares, seconds = _distribution(waits, members)
+                    shares, seconds = _distribution(waits, members, longest_s)
                     axes.step(seconds, shares, where="post", linewidth=1.5, **_line(number))
             axes.set_title(
                 f"{known.name} chip{'s' * (known.least > 0)}" + (f", {jobs:,} jobs" if jobs else ": no jobs")
             )
             axes.set_xscale("log")
-            axes.set_xlim(left=_SHORTEST_S)
+            axes.set_xlim(_SHORTEST_S, longest_s)
+            axes.set_xticks([ticks_s for ticks_s, _ in _TICKS if ticks_s <= longest_s], minor=False)
+            axes.set_xticklabels([words for ticks_s, words in _TICKS if ticks_s <= longest_s])
+            axes.xaxis.set_minor_locator(NullLocator())
             axes.set_ylim(0, 105)
             axes.label_outer()
-        figure.supxlabel("waiting time (s; one second or less at the left edge)", fontsize="medium")
+        figure.supxlabel("waiting time (logarithmic; one second or less at the left edge)", fontsize="medium")
         figure.supylabel("jobs placed within that time (%)", fontsize="medium")
         _legend(figure, _keys(courses), _titles(courses))
         return figure
@@ -150,7 +161,7 @@ def span_over_least(courses: Sequence[Course]) -> Figure:
         left.set_title("Leaf switches")
         right.set_title("SuperPoDs")
         left.set_yticks(range(len(courses)), _titles(courses))
-        left.invert_yaxis()
+        left.set_ylim(max(1, len(courses)) - 0.4, -0.6)
         keys = [Patch(facecolor=colour, edgecolor="#555555", linewidth=0.5) for _, _, colour in _WIDTHS]
         _legend(figure, keys, [name for name, _, _ in _WIDTHS])
         return figure
@@ -159,18 +170,20 @@ def span_over_least(courses: Sequence[Course]) -> Figure:
 def blocked_by_cause(courses: Sequence[Course]) -> Figure:
     """Idle chips while a gang waits, by what keeps them from the first in the queue; a row a course."""
     with styled():
-        figure, rows = _stack(max(1, len(courses)))
-        scale, unit = _time_unit(courses)
+        figure, rows = _stack(max(1, len(courses)), sharey=True)
+        scale, _ = _time_unit(courses)
+        most = 0.0
         causes = in_order(cause for course in courses for moment in course.moments for cause in moment.blocked)
         colours = [_CAUSE_COLOURS.get(cause, _OTHER_COLOUR) for cause in causes]
-        for course, axes in zip(courses, rows, strict=True):
+        for course, axes in zip(courses, rows, strict=False):
             time, values = _steps(course, lambda moment: tuple(moment.blocked.get(cause, 0) for cause in causes))
             if causes:
+                most = max(most, float(values.sum(axis=0).max()))
                 axes.stackplot(time / scale, values, step="post", colors=colours, linewidth=0)
             axes.set_title(title_of(course))
             axes.set_ylabel("chips")
-            axes.set_ylim(bottom=0)
-        rows[-1].set_xlabel(f"time since the start ({unit})")
+        rows[-1].set_ylim(0, max(1.0, 1.05 * most))
+        _set_time(rows[-1], courses)
         _legend(figure, [Patch(color=colour) for colour in colours], causes)
         return figure
 
@@ -205,19 +218,24 @@ def _legend(figure: Figure, keys: Sequence[Artist], names: Sequence[str]) -> Non
         figure.legend(keys, names, loc="outside upper left", ncols=columns)
 
 
-def _stack(count: int) -> tuple[Figure, list[Axes]]:
-    """A picture with so many rows over one axis of time."""
+def _stack(count: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+    """A picture with so many rows over one axis of time, of one height if ``sharey``."""
     figure = Figure(figsize=(WIDTH_IN, _HEAD_IN + _ROW_IN * count), layout="constrained")
-    rows = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0].tolist()
-    for axes in rows:
-        axes.margins(x=0)
-    return figure, rows
+    return figure, figure.subplots(count, 1, sharex=True, sharey=sharey, squeeze=False)[:, 0].tolist()
 
 
 def _time_unit(courses: Sequence[Course]) -> tuple[float, str]:
     """Length and name of the unit in which the time of these courses is shown."""
     length_ms = max((course.end_ms - course.begin_ms for course in courses), default=0)
     return next((float(scale_ms), name) for least_ms, scale_ms, name in _UNITS if length_ms >= least_ms)
+
+
+def _set_time(axes: Axes, courses: Sequence[Course]) -> None:
+    """Limits and name of an axis of time that all courses share."""
+    scale, unit = _time_unit(courses)
+    length_ms = max((course.end_ms - course.begin_ms for course in courses), default=0)
+    axes.set_xlim(0, length_ms / scale or 1.0)
+    axes.set_xlabel(f"time since the start ({unit})")
 
 
 def _steps(course: Course, read: Callable[[Moment], tuple[int, ...]]) -> tuple[Columns, Columns]:
@@ -245,13 +263,14 @@ def _waits(course: Course, index: int) -> tuple[Columns, int]:
     return np.array(waits, np.float64) / 1000, len(members)
 
 
-def _distribution(waits: Columns, members: int) -> tuple[Columns, Columns]:
-    """Share of the members in percent that have waited so long, and how long; thinned out to what can be seen."""
+def _distribution(waits: Columns, members: int, longest_s: float) -> tuple[Columns, Columns]:
+    """Share of the members in percent that were placed within a time, and that time; thinned out to what can be seen."""
     if not waits.size:
-        return np.zeros(2), np.array([_SHORTEST_S, 10 * _SHORTEST_S])
+        return np.zeros(2), np.array([_SHORTEST_S, longest_s])
     ranks = np.unique(np.linspace(1, len(waits), min(len(waits), _RANKS)).round().astype(np.int64))
     seconds = np.maximum(waits[ranks - 1], _SHORTEST_S)
-    return np.concatenate([[0], 100 * ranks / members]), np.concatenate([seconds[:1], seconds])
+    shares = 100 * ranks / members
+    return np.concatenate([[0], shares, shares[-1:]]), np.concatenate([seconds[:1], seconds, [longest_s]])
 
 
 def _bars(axes: Axes, courses: Sequence[Course], widths: Callable[[JobCourse], tuple[int, int]]) -> None:
@@ -260,7 +279,7 @@ def _bars(axes: Axes, courses: Sequence[Course], widths: Callable[[JobCourse], t
         several_nodes = (widths(job) for job in course.jobs if job.placed_ms >= 0 and job.nodes > 1)
         ratios = np.array([width / least for width, least in several_nodes if width > 0 and least > 0])
         if not ratios.size:
-            axes.text(1, place, "no jobs of several nodes", va="center", color="#555555")
+            axes.text(1, place, "none of several nodes known", va="center", color="#555555")
             continue
         start, least = 0.0, 0.0
         for _, most, colour in _WIDTHS:

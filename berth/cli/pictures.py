@@ -33,10 +33,12 @@ class Film(NamedTuple):
 
     Attributes:
         title: Of the course.
-        frames: When each was, in words, and the map as PNG; ascending.
+        ground: All but the cells of the map, as PNG.
+        frames: When each was, in words, and its cells as PNG to be laid over the ground; ascending.
     """
 
     title: str
+    ground: bytes
     frames: list[tuple[str, bytes]]
 
 
@@ -115,11 +117,9 @@ def filmed(course: Course, frames_max: int) -> Film:
     kept = min(count, frames_max)
     places = [place * (count - 1) // max(1, kept - 1) for place in range(kept)]
     cluster = ClusterMap(course)
-    frames = []
-    for place in places:
-        after = after_words(course.frames[place].at_ms - course.begin_ms)
-        frames.append((after, cluster.png(place, after)))
-    return Film(course.title, frames)
+    ground = cluster.ground()
+    frames = [(after_words(course.frames[place].at_ms - course.begin_ms), cluster.cells(place)) for place in places]
+    return Film(course.title, ground, frames)
 
 
 def has_map(course: Course) -> bool:

@@ -113,7 +113,8 @@ def _film(film: Film) -> str:
     words, first = frames[0]
     return (
         f'<figure class="film"><figcaption>{title}</figcaption>'
-        f'<img src="data:image/png;base64,{first}" alt="Chips in use on each node: {title}">'
+        f'<div class="map"><img src="data:image/png;base64,{b64encode(film.ground).decode()}" alt="">'
+        f'<img class="cells" src="data:image/png;base64,{first}" alt="Chips in use on each node: {title}"></div>'
         f'<label>moment <input type="range" min="0" max="{len(frames) - 1}" value="0" aria-valuetext="{escape(words)}">'
         f"<output>{escape(words)}</output></label>"
         f'<script type="application/json">{told}</script></figure>'

@@ -12,11 +12,17 @@ _CAUSES: Final = ("partial", "scattered", "topology", "reserved")
 
 
 def a_job(
-    name: str = "a", *, asked: int = 0, placed: int = -1, ended: int = -1, chips: int = 8, **fields: int
+    name: str = "a",
+    *,
+    asked: int = 0,
+    placed: int = -1,
+    ended: int = -1,
+    chips: int = 8,
+    refused: str = "no-room",
+    **fields: int,
 ) -> JobCourse:
-    """A job of one pod a node; all else by keyword."""
+    """A job with a pod a node; a refusal only while it is not placed."""
     pods = max(1, chips // _NODE_CHIPS)
-    refused = "" if placed >= 0 else "no-room"
     return JobCourse(
         namespace="team",
         name=name,
@@ -26,7 +32,7 @@ def a_job(
         asked_ms=asked,
         placed_ms=placed,
         ended_ms=ended,
-        refused=refused,
+        refused="" if placed >= 0 else refused,
         nodes=pods if placed >= 0 else 0,
         **fields,
     )
@@ -83,7 +89,7 @@ def _job(random: Random, number: int, asked_ms: int, leaf: int) -> JobCourse:
     name = f"job-{number:06}"
     fate = random.randrange(100)
     if fate < 2:
-        return a_job(name, asked=asked_ms, chips=chips, left_ms=asked_ms + 1)
+        return a_job(name, asked=asked_ms, chips=chips, left_ms=asked_ms + 1, refused="no-room" if fate else "")
     if fate == 2:
         return a_job(name, asked=asked_ms, chips=chips)
     wait_ms = int(random.lognormvariate(1, 2) * chips * 20_000) if random.random() < 0.6 else 0
