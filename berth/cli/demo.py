@@ -20,6 +20,7 @@ from berth.cli.kube_stage import KubeStage
 from berth.cli.nodes import NodeRow, show_map
 from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
 from berth.cli.play import Play
+from berth.cli.recording import may_write, write_recording
 from berth.cli.stage import CellStage, Sight
 from berth.cli.story import Story, Tale
 from berth.cli.up import Shards, asked_to_stop, ready_bus, unless, watched
@@ -91,21 +92,25 @@ def demo(
     *,
     kubernetes: Annotated[bool, Parameter(negative=())] = False,
     shards: Shards = 2,
+    record: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Start a cell with a simulated cluster, run some fifty jobs on it, show where they went, stop everything.
 
-    Nothing is left behind. What happens does not depend on chance, apart from what Kubernetes does at the same time.
+    Nothing is left behind but the recording, if one is asked for. What happens does not depend on chance, apart from what Kubernetes does at the same time.
 
     Args:
         kubernetes: Do it on a Kubernetes API server of our own, with all services; only the nodes are simulated.
         shards: Number of scorers; 0 lets the dispatcher score in its own process.
+        record: File to which the history of the cell is written, for: berth log, replay, explain, what-if.
         json: Print JSON instead of text.
     """
 
     async def work() -> int:
         clock = SystemClock()
         began_s = clock.monotonic_s()
+        if record is not None:
+            may_write(record)
         plays: list[Play] = []
         with ExitStack() as stack:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-demo-")))
@@ -118,6 +123,9 @@ def demo(
                         say(f"ready after {clock.monotonic_s() - began_s:.1f} s; sending jobs")
                         with _progress() as progress:
                             await staged.run(progress.show)
+                        if record is not None:
+                            recorded = await write_recording(bus, record)
+                            say(f"{record}: {recorded.end.facts} facts and {recorded.end.records} records")
 
                 if not await unless(stop, play):
                     raise CommandError("stopped before the end")

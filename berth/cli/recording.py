@@ -69,9 +69,9 @@ def record_cell(
 
     async def work() -> None:
         begin, end = _point("--from", since), _point("--to", until)
-        _may_write(file, force=force)
+        may_write(file, force=force)
         async with connected(options) as bus:
-            recorded = await _recorded(bus, file, (begin, end), anonymise=anonymise)
+            recorded = await write_recording(bus, file, since=begin, until=end, anonymise=anonymise)
         told = _told(recorded, options.cell)
         if options.json:
             emit(told)
@@ -81,9 +81,16 @@ def record_cell(
     return run(work)
 
 
-async def _recorded(bus: Bus, file: Path, span: tuple[When | None, When | None], *, anonymise: bool) -> Recorded:
+async def write_recording(
+    bus: Bus, file: Path, *, since: When | None = None, until: When | None = None, anonymise: bool = False
+) -> Recorded:
+    """As :func:`berth.runtime.recording.record`, with a file that cannot be written told as errors of commands are.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
     try:
-        return await record(bus, SystemClock(), file, since=span[0], until=span[1], anonymise=anonymise)
+        return await record(bus, SystemClock(), file, since=since, until=until, anonymise=anonymise)
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error.strerror or error}") from error
 
@@ -97,7 +104,12 @@ def _point(option: str, text: str) -> When | None:
         raise CommandError(f"{option}: {error}", code=WRONG_USE) from error
 
 
-def _may_write(file: Path, *, force: bool) -> None:
+def may_write(file: Path, *, force: bool = False) -> None:
+    """See that a recording can be written before work is done for it.
+
+    Raises:
+        CommandError: It cannot, or there is a file that is not to be written over.
+    """
     if file.is_dir() or not file.parent.is_dir():
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise CommandError(f"{file} cannot be written: {why}", code=WRONG_USE)
