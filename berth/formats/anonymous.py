@@ -17,11 +17,11 @@ from berth.formats.anonymous_rules import (
     KEPT_KEYS,
     KEPT_TASKS,
     NAME_KEYS,
-    RULES,
     SERVICE_KEY,
     Kind,
     Rule,
     Special,
+    plan_of,
 )
 from schemas.columns import pack_names, unpack_names
 from schemas.constraints import Expression
@@ -95,6 +95,7 @@ class _Walk:
         self._see = see
         self._see_label = see_label
         self._meet = meet
+        self._plans: dict[type, list[tuple[str, Rule | None]]] = {}
         self._special: dict[Special, Callable[[Any, Any], Any]] = {
             Special.TABLE: lambda _, table: pack_names([see(Kind.NODE, name) for name in unpack_names(table)]),
             Special.PATH: lambda _, path: self._path(path),
@@ -113,11 +114,14 @@ class _Walk:
         """
         if self._meet is not None:
             self._meet(value)
-        rules = RULES[type(value).__name__]
+        plan = self._plans.get(type(value))
+        if plan is None:
+            plan = self._plans[type(value)] = plan_of(type(value))
         changes: dict[str, Any] = {}
-        for field in value.__struct_fields__:
+        for field, rule in plan:
             got = getattr(value, field)
-            rule = rules.get(field)
+            if not got:
+                continue
             made = self._tree(got) if rule is None else self._ruled(value, field, got, rule)
             if made is not got:
                 changes[field] = made
@@ -125,10 +129,10 @@ class _Walk:
 
     def _ruled(self, value: Any, field: str, got: Any, rule: Rule) -> Any:  # noqa: ANN401  # a field of any message
         if isinstance(rule, Kind):
-            return got if rule is Kind.KEEP else self._named(rule, got)
+            return self._named(rule, got)
         if rule is Special.REFUSED:
             return self._refused(value, field, got)
-        return self._special[rule](value, got) if got else got
+        return self._special[rule](value, got)
 
     def _named(self, kind: Kind, got: Any) -> Any:  # noqa: ANN401  # a name, or a list of names
         return self._see(kind, got) if isinstance(got, str) else [self._see(kind, name) for name in got]
@@ -141,8 +145,6 @@ class _Walk:
                 return [self._tree(one) for one in got]
             case tuple():
                 return tuple([self._tree(one) for one in got])
-            case str() if got:
-                raise TypeError("a text without a rule")  # never a text of the world: the rules do not cover a schema
             case _:
                 return got
 

@@ -3,9 +3,12 @@
 Structs are known by the names of their classes, so that the folded form of the core's snapshots has its rules here too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec import inspect
 
 
 class Kind(StrEnum):
@@ -189,3 +192,41 @@ KEPT_KEYS: Final = frozenset(
 """Labels and annotations whose values decide something by what they are, not only by being equal."""
 KEPT_TASKS: Final = frozenset({"scheduler"})
 """Tasks that mean something by their name."""
+
+
+def plan_of(struct: type[msgspec.Struct]) -> list[tuple[str, Rule | None]]:
+    """Fields of a struct that may hold names, and their rules; none for a field with structs, which have rules of their own.
+
+    Raises:
+        TypeError: The rules do not cover a text: a mistake of this module.
+    """
+    rules = RULES[struct.__name__]
+    plan: list[tuple[str, Rule | None]] = []
+    for field in msgspec.structs.fields(struct):
+        rule = rules.get(field.name)
+        kinds = list(_leaves(inspect.type_info(field.type)))
+        if rule is None and any(isinstance(kind, inspect.StrType | inspect.LiteralType) for kind in kinds):
+            raise TypeError(f"{struct.__name__}.{field.name} has a text without a rule")
+        if rule is not Kind.KEEP and (rule is not None or any(isinstance(kind, inspect.StructType) for kind in kinds)):
+            plan.append((field.name, rule))
+    return plan
+
+
+def _leaves(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """Types inside a type, down to structs and plain values."""
+    match kind:
+        case inspect.UnionType():
+            inner: tuple[inspect.Type, ...] = kind.types
+        case inspect.ListType() | inspect.VarTupleType():
+            inner = (kind.item_type,)
+        case inspect.TupleType():
+            inner = kind.item_types
+        case inspect.DictType():
+            inner = (kind.key_type, kind.value_type)
+        case inspect.Metadata():
+            inner = (kind.type,)
+        case _:
+            yield kind
+            return
+    for one in inner:
+        yield from _leaves(one)
