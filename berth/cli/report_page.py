@@ -115,7 +115,7 @@ def _film(film: Film) -> str:
         f'<figure class="film"><figcaption>{title}</figcaption>'
         f'<div class="map"><img src="data:image/png;base64,{b64encode(film.ground).decode()}" alt="">'
         f'<img class="cells" src="data:image/png;base64,{first}" alt="Chips in use on each node: {title}"></div>'
-        f'<label>moment <input type="range" min="0" max="{len(frames) - 1}" value="0" aria-valuetext="{escape(words)}">'
-        f"<output>{escape(words)}</output></label>"
+        f'<div class="time"><label>moment <input type="range" min="0" max="{len(frames) - 1}" value="0" '
+        f'aria-valuetext="{escape(words)}"></label><output>{escape(words)}</output></div>'
         f'<script type="application/json">{told}</script></figure>'
     )
