@@ -53,6 +53,8 @@ class Gang(msgspec.Struct, gc=False):
     """The settings of this epoch do not allow the request."""
     fresh: bool = True
     """It has had no verdict in this epoch."""
+    bytes_in_record: int = 0
+    """Bytes that its placement takes in a record, about."""
 
     @property
     def blocks(self) -> Blocks | None:
@@ -63,13 +65,6 @@ class Gang(msgspec.Struct, gc=False):
     def order(self) -> tuple[int, int, str]:
         """Place in the queue: priority, then the sequence at which it was first accepted."""
         return (-self.priority, self.accepted_seq, self.uid)
-
-    @property
-    def bytes_in_record(self) -> int:
-        """Bytes that its placement takes in a record, about."""
-        a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if self.tor_affinity else 0)
-        a_pod += _BLOCK_BYTES_A_POD if self.blocks is not None else 0
-        return sum(run.pods * (a_pod + run.chips) for run in self.runs) + _BYTES_A_GANG
 
 
 def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
@@ -82,6 +77,10 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
     valid = validate(request, settings)
     invalid = valid if isinstance(valid, Refusal) else None
     shapes = [] if isinstance(valid, Refusal) else shapes_of(valid, request)
+    runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
+    tor_affinity = valid.tor_affinity if isinstance(valid, ValidJob) else ""
+    a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if tor_affinity else 0)
+    a_pod += _BLOCK_BYTES_A_POD if any(shape.blocks is not None for shape in shapes) else 0
     return Gang(
         namespace=job.namespace,
         name=job.name,
@@ -91,13 +90,14 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         accepted_seq=job.accepted_seq,
         klass=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
         tasks=[task.name for task in request.tasks],
-        runs=[Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks],
+        runs=runs,
         pods=sum(task.replicas for task in request.tasks),
         resource=request.resource,
         form=valid.form if isinstance(valid, ValidJob) else "",
         form_because=valid.because if isinstance(valid, ValidJob) else "",
-        tor_affinity=valid.tor_affinity if isinstance(valid, ValidJob) else "",
+        tor_affinity=tor_affinity,
         framework=request.labels.get(_FRAMEWORK, ""),
         labels=request.labels,
         invalid=invalid,
+        bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + len(job.name) + 64,
     )

@@ -15,6 +15,9 @@ import msgspec
 from berth.core.gangs import ClassKey, Gang
 from berth.core.ledger import SleeperDump
 
+_Entry = tuple[tuple[int, int, str], Gang]
+"""A gang behind its order, which no other gang has."""
+
 
 class Sleep(NamedTuple):
     """How a class sleeps."""
@@ -115,7 +118,7 @@ class Queue:
         """
         taken: list[Gang] = []
         size = 0
-        for gang in heapq.merge(*self._lines(gangs_max), key=lambda gang: gang.order):
+        for _, gang in heapq.merge(*self._lines(gangs_max)):
             size += gang.bytes_in_record
             if taken and (len(taken) == gangs_max or size > bytes_max):
                 break
@@ -207,30 +210,32 @@ class Queue:
         self.awake[members.key] = None
         self.eager.pop(members.key, None)
 
-    def _lines(self, count: int) -> Iterator[list[Gang]]:
+    def _lines(self, count: int) -> Iterator[Iterable[_Entry]]:
         for key in self.awake:
-            yield self._first(self._classes[key], count)
+            yield self._first(self._classes[key])
         for key in self.eager:
             members = self._classes[key]
             gangs = [members.gangs[uid] for uid in members.fresh]
-            yield heapq.nsmallest(count, gangs, key=lambda gang: gang.order)
+            yield [(gang.order, gang) for gang in heapq.nsmallest(count, gangs, key=lambda gang: gang.order)]
 
     @staticmethod
-    def _first(members: GangClass, count: int) -> list[Gang]:
-        """The first ``count`` gangs of a class in order."""
+    def _first(members: GangClass) -> Iterator[_Entry]:
+        """The gangs of a class in order, one after another; the class stays as it is meanwhile."""
         if 2 * members.gone > len(members.line):
             members.line = sorted((gang.order, uid) for uid, gang in members.gangs.items())
             members.gone = 0
-        gangs: list[Gang] = []
         passed = 0
+        before = ""
         for order, uid in members.line:
             gang = members.gangs.get(uid)
-            if gang is None or gang.order != order or (gangs and gangs[-1].uid == uid):
-                passed += not gangs
-                continue
-            gangs.append(gang)
-            if len(gangs) == count:
+            if gang is not None and uid != before and gang.order == order:
                 break
+            passed += 1
         del members.line[:passed]
         members.gone -= passed
-        return gangs
+        for order, uid in members.line:
+            gang = members.gangs.get(uid)
+            if gang is None or uid == before or gang.order != order:
+                continue
+            before = uid
+            yield order, gang

@@ -50,12 +50,15 @@ def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
 
     A gang touches at most as many nodes as it has pods, so the pods up to and with the last gang of a shape are enough.
     """
-    asks: dict[Shape, int] = {}
+    upto: dict[ClassKey, int] = {}
     pods = 0
     for gang in gangs:
         pods += gang.pods
-        for shape, _ in gang.klass:
-            asks[shape] = 0 if shape.is_planned else pods  # places are offered in place of candidates
+        upto[gang.klass] = pods
+    asks: dict[Shape, int] = {}
+    for klass, count in upto.items():
+        for shape, _ in klass:
+            asks[shape] = 0 if shape.is_planned else max(count, asks.get(shape, 0))  # places are offered in their place
     return asks
 
 
@@ -69,8 +72,12 @@ def askable(gangs: Sequence[Gang], *, nodes: int, bytes_max: int = MARKS_BYTES_M
         nodes: Nodes of the cell.
         bytes_max: Most bytes of such marks in one offer.
     """
+    classes: set[ClassKey] = set()
     shapes: set[Shape] = set()
     for index, gang in enumerate(gangs):
+        if gang.klass in classes:
+            continue
+        classes.add(gang.klass)
         shapes.update(shape for shape, _ in gang.klass if shape.is_planned)
         if index and len(shapes) * ((nodes + 7) // 8) > bytes_max:
             return gangs[:index]
@@ -138,8 +145,11 @@ class Chooser:
             NeedMoreError: The offers do not reach far enough.
         """
         verdicts: list[Verdict] = []
+        may_turn_away = self._scorer.settings.strict_product_support
         for gang in gangs:
             known = self._refused.get(gang.klass)
+            if known is not None and not (gang.fresh or may_turn_away or gang.invalid):
+                continue
             if (away := self._turned_away(gang)) is not None:
                 verdicts.append(_verdict(gang, refusal=away, final=True))
             elif known is not None:
