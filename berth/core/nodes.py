@@ -179,6 +179,14 @@ class NodeTable:
             self._ranked = self._size
         return self.rank[: self._size]
 
+    def class_index(self, key: ClassKey) -> int:
+        """Number of a class, given when it is new."""
+        return _index(key, self._class_of, self.classes)
+
+    def settle(self, row: int) -> None:
+        """Bring what follows from a row's columns up to date, after some were written from outside."""
+        self._derive(row)
+
     def rows_of_domain(self, domain: str) -> list[int]:
         """Rows of a domain in the order of names; empty when it is unknown."""
         return list(self._seen.get(domain, ()))

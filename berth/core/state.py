@@ -247,6 +247,16 @@ class State:
         row = self.table.row_of.get(node)
         return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
 
+    def lift(self, holding: Holding) -> None:
+        """Take a holding out as if it had been given back, to see what would be; :meth:`lay` puts it in again."""
+        del self.fold.holdings[holding.key]
+        self._give_back(holding)
+
+    def lay(self, holding: Holding) -> None:
+        """Put a holding in as if a record had given it, to see what would be; :meth:`lift` takes it out again."""
+        self.fold.holdings[holding.key] = holding
+        self._take(holding)
+
     def pods_seen(self, holding: Holding) -> PodsSeen | None:
         """Pods of exactly this attempt, as the cluster shows them."""
         seen = self.pods.get((holding.namespace, holding.name))

@@ -1,0 +1,367 @@
+"""What would help a job that waits: it is placed once those events have really happened, and not before."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from berth.core.decider import Decider
+from berth.core.gangs import gang_of
+from berth.core.grounds import Event, Unblocking, Way, unblocking_lines
+from berth.core.packing import pack_health, pack_nodes, pack_switches
+from berth.core.state import State
+from berth.core.unblocking import Waiting, reduced, unblocking
+from schemas.envelope import encode
+from schemas.facts import JobSeen, NodeHealth
+from schemas.intake import JobRequest
+from schemas.ledger import Epoch, Release, Round, Settings, Verdict
+from schemas.message import Message
+from schemas.nodes import NodeCondition, NodeDescription
+from schemas.refusal import Refusal
+from schemas.subjects import Subjects
+from tests.support.cells import a_job, a_node
+
+SUBJECTS = Subjects("cell")
+
+
+class Ground:
+    """A cell without a bus: facts go in, rounds are decided and folded."""
+
+    def __init__(self, nodes: Sequence[NodeDescription], **changes: object) -> None:
+        self.state = State()
+        self.nodes = {node.name: node for node in nodes}
+        self.conditions: dict[str, NodeCondition] = {}
+        self.requests = 0
+        self.now_ms = 1_000
+        self.record(Epoch(1, 0, 0, self.now_ms, "test", Settings(**changes)))  # type: ignore[arg-type]  # fields of the settings
+        self.decider = Decider(self.state)
+        self.decider.begin()
+        self.publish()
+
+    def fact(self, subject: str, message: Message) -> None:
+        assert not self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message))
+
+    def record(self, message: Message) -> None:
+        folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
+        assert not folded.void
+        if isinstance(message, Round):
+            self.decider.adopt(folded)
+
+    def publish(self) -> None:
+        """Say all nodes and how they are."""
+        self.fact(SUBJECTS.fact_node("all"), pack_nodes("all", self.nodes.values()))
+        self.fact(SUBJECTS.fact_health("all"), pack_health("all", list(self.conditions.values())))
+
+    def ask(self, *requests: JobRequest) -> None:
+        for request in requests:
+            self.requests += 1
+            seen = JobSeen(
+                request.namespace, request.name, request.uid, "accepted", self.requests, self.requests, self.now_ms,
+                request, after_seq=self.requests - 1,
+            )  # fmt: skip
+            self.fact(SUBJECTS.fact_job(request.namespace, request.name), seen)
+
+    def take_back(self, name: str) -> None:
+        """A job is wanted no longer."""
+        self.requests += 1
+        job = self.state.jobs["default", name]
+        changes = {"state": "cancelled", "intake_seq": self.requests, "after_seq": self.requests - 1}
+        self.fact(SUBJECTS.fact_job("default", name), msgspec.structs.replace(job, **changes))
+
+    def decide(self) -> list[Verdict]:
+        """Verdicts of one round, folded."""
+        opening = self.decider.open(self.now_ms)
+        if opening is None:
+            return []
+        found = self.decider.decide(opening)
+        self.record(found)
+        return found.verdicts
+
+    def place(self, *requests: JobRequest) -> None:
+        self.ask(*requests)
+        assert all(verdict.placement for verdict in self.decide())
+
+    def refuse(self, request: JobRequest) -> Refusal:
+        self.ask(request)
+        (verdict,) = self.decide()
+        assert verdict.refusal is not None
+        return verdict.refusal
+
+    def unblocking(self, request: JobRequest, refusal: Refusal) -> Unblocking:
+        job = self.state.jobs[request.namespace, request.name]
+        gang = gang_of(job, request, attempt=1, settings=self.state.fold.settings)
+        before = shown(self.state)
+        found = unblocking(self.state, Waiting(gang, refusal))
+        assert shown(self.state) == before, "a trial leaves nothing behind"
+        return found
+
+    def happen(self, event: Event) -> None:
+        """Let an event really happen.
+
+        Raises:
+            AssertionError: It is none that can be played here.
+        """
+        match event.kind:
+            case "job-ends":
+                fold = self.state.fold
+                self.record(
+                    Round(
+                        1,
+                        fold.head,
+                        self.state.facts_seq,
+                        self.now_ms,
+                        fold.rounds + 1,
+                        releases=[Release(event.uid, event.attempt, "succeeded")],
+                    )
+                )
+            case "node-well":
+                node = self.nodes[event.node]
+                self.nodes[event.node] = msgspec.structs.replace(
+                    node, cordoned=False, ready=True, allocatable=node.chips.bit_count()
+                )
+                self.conditions.pop(event.node, None)
+                self.publish()
+            case "nodes-come":
+                like = next(node for node in self.nodes.values() if node.product == event.product)
+                for number in range(event.nodes):
+                    name = f"zz-{number}"
+                    self.nodes[name] = a_node(name, like.product, labels=like.labels)
+                self.publish()
+            case _:
+                raise AssertionError(event)
+
+
+def shown(state: State) -> object:
+    """What a state says of its nodes and of who holds them."""
+    table = state.table
+    rows = [row for row in range(len(table)) if table.present[row]]
+    columns = ("klass", "free", "idle", "used", "releasing", "unhealthy", "level", "allocatable", "cpu_free", "domain")
+    nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
+    holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
+    return nodes, holdings, list(table.improved), dict(table.thinned), state.leaf_book.bits().tolist()
+
+
+def on(node: str) -> dict[str, str]:
+    return {"accelerator-type": "module-910b-8", "kubernetes.io/hostname": node}
+
+
+def kinds(way: Way) -> list[tuple[str, str]]:
+    return [(event.kind, event.job or event.node) for event in way.events]
+
+
+def words(found: Unblocking) -> list[str]:
+    return unblocking_lines(found, str)
+
+
+def test_one_job_that_ends_is_named_with_what_it_holds_and_when() -> None:
+    ground = Ground([a_node(name) for name in "abc"])
+    ground.place(a_job("long", chips=8, replicas=2, run_ms=50_000), a_job("short", chips=4, run_ms=9_000))
+    big = a_job("big", chips=8, replicas=2)
+    found = ground.unblocking(big, ground.refuse(big))
+    assert [kinds(way) for way in found.ways] == [[("job-ends", "default/long")]]
+    assert words(found) == ["There is room when default/long ends (2 nodes, 16 chips, about 51000)."]
+
+
+def test_of_several_jobs_only_those_that_are_needed_are_named() -> None:
+    ground = Ground([a_node(name) for name in "abcd"])
+    ground.place(*(a_job(f"on-{node}", chips=4, node_selector=on(node)) for node in "abcd"))
+    big = a_job("big", chips=8, replicas=2)
+    found = ground.unblocking(big, ground.refuse(big))
+    assert kinds(found.ways[0]) == [("job-ends", "default/on-a"), ("job-ends", "default/on-b")]
+    assert words(found)[0] == (
+        "There is room when 2 things have happened: default/on-a ends (1 node, 4 chips); default/on-b ends (1 node, 4 chips)."
+    )
+
+
+def test_declared_ends_come_before_nearness() -> None:
+    """The way by declared ends says when; the nearer nodes belong to jobs of which nobody knows how long they run."""
+    ground = Ground([a_node(name) for name in "abcd"])
+    ground.place(
+        *(a_job(f"on-{node}", chips=4, node_selector=on(node)) for node in "ab"),
+        *(a_job(f"on-{node}", chips=6, node_selector=on(node), run_ms=60_000) for node in "cd"),
+    )
+    big = a_job("big", chips=8, replicas=2)
+    found = ground.unblocking(big, ground.refuse(big))
+    assert [(way.at_ms, [event.job for event in way.events]) for way in found.ways[:2]] == [
+        (61_000, ["default/on-c", "default/on-d"]),
+        (0, ["default/on-a", "default/on-b"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ill", "condition", "wrong"),
+    [
+        ({"cordoned": True}, None, "cordoned"),
+        ({"ready": False}, None, "not ready"),
+        ({}, NodeCondition("b", unhealthy=1), "unhealthy"),
+        ({}, NodeCondition("b", level=NodeHealth.EVICT), "unhealthy"),
+    ],
+)
+def test_a_node_that_becomes_well_is_named_with_what_is_wrong(
+    ill: dict[str, Any], condition: NodeCondition | None, wrong: str
+) -> None:
+    ground = Ground([a_node("a"), a_node("b", **ill)])
+    if condition is not None:
+        ground.conditions["b"] = condition
+        ground.publish()
+    big = a_job("big", chips=8, replicas=2)
+    found = ground.unblocking(big, ground.refuse(big))
+    assert [kinds(way) for way in found.ways] == [[("node-well", "b")]]
+    assert words(found) == [
+        f"There is room when node b is well again (now {wrong}).",
+        "No set of running jobs ending makes room.",
+    ]
+
+
+def test_a_job_larger_than_the_cluster_waits_for_nodes() -> None:
+    ground = Ground([a_node("a"), a_node("b")])
+    ground.place(a_job("small", chips=1))
+    big = a_job("big", chips=8, replicas=5)
+    found = ground.unblocking(big, ground.refuse(big))
+    assert not found.ends_help
+    assert [(event.kind, event.nodes) for event in found.ways[0].events] == [("nodes-come", 4)]
+    assert words(found)[0] == "There is room when 4 more nodes like those of module910bx8 come."
+
+
+def test_what_no_event_can_cure_is_said() -> None:
+    ground = Ground([a_node("a")])
+    lost = a_job("lost", chips=1, node_selector={"accelerator-type": "module-910b-8", "zone": "nowhere"})
+    found = ground.unblocking(lost, ground.refuse(lost))
+    assert (found.ways, words(found)) == ([], ["No set of running jobs ending makes room."])
+
+
+def test_a_job_behind_another_waits_for_that_one() -> None:
+    ground = Ground([a_node("a"), a_node("b")])
+    ground.place(a_job("one", chips=8), a_job("other", chips=4))
+    first, second = a_job("first", chips=8), a_job("second", chips=4)
+    ground.refuse(first)
+    ground.ask(second)
+    refusal = Refusal(code="behind", ahead="default/first")
+    found = ground.unblocking(second, refusal)
+    assert [kinds(way) for way in found.ways] == [[("job-placed", "default/first"), ("job-ends", "default/one")]]
+    assert "default/first, which goes before it, is placed or leaves" in words(found)[0]
+
+
+def test_without_a_topology_its_coming_is_the_event() -> None:
+    ground = Ground([a_node("a")])
+    job = a_job("job", chips=8, replicas=2, labels={"tor-affinity": "large-model-schema"})
+    refusal = ground.refuse(job)
+    assert refusal.code == "no-topology"
+    assert words(ground.unblocking(job, refusal)) == ["It can be planned when the leaf switches are known."]
+
+
+def test_a_gang_below_one_leaf_waits_for_jobs_of_that_leaf() -> None:
+    nodes = [a_node(f"n{number}", leaf=f"leaf-{number // 4}", position=number % 4) for number in range(8)]
+    ground = Ground(nodes)
+    ground.fact(SUBJECTS.fact_topology("switch"), pack_switches(nodes))
+    ground.place(
+        *(a_job(f"on-{node}", chips=8, node_selector=on(node)) for node in ("n0", "n1", "n2", "n4", "n5")),
+    )
+    big = a_job("big", chips=8, replicas=4, labels={"tor-affinity": "large-model-schema"})
+    found = ground.unblocking(big, ground.refuse(big))
+    assert found.ways
+    for event in found.ways[0].events:
+        ground.happen(event)
+    assert "big" in [verdict.name for verdict in ground.decide() if verdict.placement]
+
+
+def _asked(ground: Ground, job: JobRequest) -> list[Verdict]:
+    ground.ask(job)
+    return ground.decide()
+
+
+def test_the_search_is_broken_off_and_says_so() -> None:
+    ground = Ground([a_node(f"n{number:02d}") for number in range(40)])
+    ground.place(*(a_job(f"on-{number}", chips=4, node_selector=on(f"n{number:02d}")) for number in range(40)))
+    big = a_job("big", chips=8, replicas=30)
+    refusal = ground.refuse(big)
+    job = ground.state.jobs["default", "big"]
+    gang = gang_of(job, big, attempt=1, settings=ground.state.fold.settings)
+    found = unblocking(ground.state, Waiting(gang, refusal), plans_max=5)
+    assert not found.is_whole
+    assert found.ends_help, "it was not found out"
+
+
+def test_where_very_many_jobs_would_have_to_end_none_is_named() -> None:
+    ground = Ground([a_node(f"n{number:02d}") for number in range(80)])
+    ground.place(*(a_job(f"on-{number}", chips=4, node_selector=on(f"n{number:02d}")) for number in range(80)))
+    big = a_job("big", chips=8, replicas=70)
+    found = ground.unblocking(big, ground.refuse(big))
+    assert found.is_whole
+    assert words(found) == [
+        "There is room when 70 more nodes like those of module910bx8 come.",
+        "The ends of the 64 running jobs that are nearest to helping are not enough.",
+    ]
+
+
+@given(st.sets(st.integers(0, 30), min_size=1), st.integers(1, 31))
+def test_reducing_keeps_what_is_needed(needed: set[int], size: int) -> None:
+    items = list(range(31))[: max(size, max(needed) + 1)]
+    fits: Callable[[Sequence[int]], bool] = lambda kept: needed <= set(kept)  # noqa: E731  # a typed predicate
+    assert reduced(items, fits) == sorted(needed)
+
+
+Nodes = list[tuple[bool, NodeHealth, int]]
+"""Cordoned, level and unhealthy chips of each node."""
+Held = list[tuple[int, int, int]]
+"""Chips a pod, pods and declared run time of each job."""
+_LEVELS = st.sampled_from((NodeHealth.OK, NodeHealth.OK, NodeHealth.OK, NodeHealth.NO_NEW_WORK))
+_NODES = st.tuples(st.sampled_from((False, False, True)), _LEVELS, st.sampled_from((0, 0, 1)))
+_JOBS = st.tuples(st.sampled_from((1, 2, 4, 8)), st.integers(1, 2), st.sampled_from((0, 0, 5_000, 90_000)))
+
+
+def living(nodes: Nodes, held: Held) -> Ground:
+    """The same history each time: some jobs run, nobody waits."""
+    ground = Ground([a_node(f"n{number}", cordoned=cordoned) for number, (cordoned, _, _) in enumerate(nodes)])
+    ground.conditions = {
+        name: NodeCondition(name, level=level, unhealthy=unhealthy)
+        for name, (_, level, unhealthy) in zip(ground.nodes, nodes, strict=True)
+    }
+    ground.publish()
+    ground.ask(
+        *(
+            a_job(f"job-{number}", chips=chips, replicas=pods, run_ms=run_ms)
+            for number, (chips, pods, run_ms) in enumerate(held)
+        )
+    )
+    for verdict in ground.decide():
+        if verdict.placement is None:
+            ground.take_back(verdict.name)
+    return ground
+
+
+def follows(ground: Ground, big: JobRequest, events: Sequence[Event]) -> bool:
+    """Whether a job that is refused is placed after some events."""
+    assert _asked(ground, big)[0].placement is None
+    for event in events:
+        ground.happen(event)
+    return [verdict.name for verdict in ground.decide() if verdict.placement is not None] == ["big"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    nodes=st.lists(_NODES, min_size=2, max_size=8),
+    held=st.lists(_JOBS, max_size=14),
+    chips=st.sampled_from((2, 4, 8)),
+    pods=st.integers(1, 6),
+)
+def test_it_is_placed_after_the_events_and_not_without_any_of_them(
+    nodes: Nodes, held: Held, chips: int, pods: int
+) -> None:
+    big = a_job("big", chips=chips, replicas=pods)
+    ground = living(nodes, held)
+    (verdict,) = _asked(ground, big)
+    if verdict.refusal is None:
+        return
+    found = ground.unblocking(big, verdict.refusal)
+    assert found.is_whole
+    for way in found.ways:
+        assert follows(living(nodes, held), big, way.events), way
+        for left_out in way.events:
+            fewer = [event for event in way.events if event is not left_out]
+            assert not follows(living(nodes, held), big, fewer), (way, left_out)
+    ends = [Event("job-ends", uid=uid, attempt=attempt) for uid, attempt in sorted(ground.state.fold.holdings)]
+    assert follows(living(nodes, held), big, ends) == found.ends_help
