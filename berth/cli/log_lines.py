@@ -2,7 +2,7 @@
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +34,8 @@ _KINDS: Final[dict[str, type[Message]]] = {
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, Epoch, Round,
     )
 }  # fmt: skip
+_NAMES_MAX: Final = 100_000
+"""Jobs whose names are remembered."""
 _NAMES: Final = 0
 _COLUMNS: Final[dict[str, dict[str, int]]] = {
     "NodesSeen": {
@@ -66,27 +68,58 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
     return envelope, body_of(envelope, kind) if kind is not None else None
 
 
+class Lines:
+    """Entries as lines, one after another: jobs that were named once are called by their names."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        """Job of each uid, the oldest first."""
+
+    def line_of(self, entry: Entry) -> str:
+        """An entry as one line: what it is, its sequence, the moment, and what it says."""
+        line = self._line(entry)
+        return line if line.isprintable() else "".join(map(_shown, line))
+
+    def _line(self, entry: Entry) -> str:
+        what = f"{'fact' if entry.subject else 'record':6} {entry.sequence:>8}"
+        try:
+            envelope, body = opened(entry)
+            if body is None:
+                return f"{what}  {'':27}  {envelope.kind}: not known to this release"
+            at_ms = getattr(body, "at_ms", 0)
+            return f"{what}  {moment(at_ms) if at_ms else '':27}  {self._words(body)}"
+        except (DecodeError, ValueError) as error:
+            return f"{what}  {'':27}  does not decode: {error}"
+
+    def _words(self, body: Message) -> str:
+        match body:
+            case Round():
+                for one in body.verdicts:
+                    self._learn(one.uid, one.namespace, one.name)
+                for adoption in body.adoptions:
+                    self._learn(adoption.uid, adoption.namespace, adoption.gang)
+                return _round(body, self._names)
+            case JobSeen():
+                self._learn(body.uid, body.namespace, body.name)
+            case _:
+                pass
+        return _WORDS[body.KIND](body)
+
+    def _learn(self, uid: str, namespace: str, name: str) -> None:
+        self._names.pop(uid, None)
+        self._names[uid] = f"{namespace}/{name}"
+        if len(self._names) > _NAMES_MAX:
+            del self._names[next(iter(self._names))]
+
+
 def line_of(entry: Entry) -> str:
-    """An entry as one line: what it is, its sequence, the moment, and what it says."""
-    line = _line(entry)
-    return line if line.isprintable() else "".join(map(_shown, line))
+    """An entry as one line, by itself."""
+    return Lines().line_of(entry)
 
 
 def _shown(sign: str) -> str:
     """A sign that moves no cursor and ends no line."""
     return sign if sign.isprintable() else sign.encode("unicode_escape").decode()
-
-
-def _line(entry: Entry) -> str:
-    what = f"{'fact' if entry.subject else 'record':6} {entry.sequence:>8}"
-    try:
-        envelope, body = opened(entry)
-        if body is None:
-            return f"{what}  {'':27}  {envelope.kind}: not known to this release"
-        at_ms = getattr(body, "at_ms", 0)
-        return f"{what}  {moment(at_ms) if at_ms else '':27}  {_WORDS[envelope.kind](body)}"
-    except (DecodeError, ValueError) as error:
-        return f"{what}  {'':27}  does not decode: {error}"
 
 
 def tree_of(entry: Entry) -> dict[str, Any]:
@@ -127,7 +160,7 @@ def _epoch(body: Epoch) -> str:
     return f"epoch {body.epoch} begins: {body.holder}, knows facts up to {body.facts_seq}"
 
 
-def _round(body: Round) -> str:
+def _round(body: Round, names: Mapping[str, str]) -> str:
     said: list[str] = []
     for verdict in body.verdicts:
         name = f"{verdict.namespace}/{verdict.name}"
@@ -135,10 +168,12 @@ def _round(body: Round) -> str:
             said.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
             said.append(f"{'turned away' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
-    said += [f"evicted {one.uid}: {one.reason}" for one in body.evictions]
+    said += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for release in body.releases:
         part = f" ({counted(len(release.ranks), 'pod')})" if release.ranks else ""
-        said.append(f"released {release.uid}{part}: {release.reason}{', again' if release.again else ''}")
+        said.append(
+            f"released {names.get(release.uid, release.uid)}{part}: {release.reason}{', again' if release.again else ''}"
+        )
     said += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
     if body.missing:
         said.append(f"without shards {', '.join(map(str, body.missing))}")
@@ -219,5 +254,4 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     OutcomeSeen.KIND: _outcome,
     TimerSeen.KIND: _timer,
     Epoch.KIND: _epoch,
-    Round.KIND: _round,
 }

@@ -12,7 +12,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.log_lines import line_of, tree_of
+from berth.cli.log_lines import Lines, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
 from berth.core.leaf_words import counted
 from berth.formats.recording import RecordingError
@@ -163,7 +163,7 @@ def log(
         common: Cell and form of the output.
     """
     options = common or Common()
-    show = _json_line if options.json else line_of
+    show = _json_line if options.json else Lines().line_of
 
     async def work() -> int:
         if follow == (file is not None):

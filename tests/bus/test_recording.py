@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.log_lines import line_of
+from berth.cli.log_lines import Lines
 from berth.cli.recording import Live
 from berth.core.state import State
 from berth.formats.recording import interleaved
@@ -283,7 +283,7 @@ async def test_a_live_cell_is_printed_with_each_record_after_the_facts_that_it_k
         await until(there, deadline_s=10, what=f"{count} lines")
 
     async with asyncio.TaskGroup() as group:
-        live = Live(real_bus, line_of)
+        live = Live(real_bus, Lines().line_of)
         task = group.create_task(live.run(), name="live")
         await live.began.wait()
         last = await ticks(real_bus, 2)

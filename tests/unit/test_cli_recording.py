@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.log_lines import line_of, tree_of
+from berth.cli.log_lines import Lines, line_of, tree_of
 from berth.formats.anonymous import MESSAGES
 from berth.runtime.recording import When, when_of
 from schemas.envelope import encode
 from schemas.facts import JobSeen, TimerSeen
+from schemas.ledger import Release, Round
 from schemas.recording import Entry
 from tests.contract.sample_messages import samples
 from tests.support.recordings import decision, file_of, history, tick
@@ -67,6 +68,16 @@ def test_what_does_not_decode_or_is_not_known_has_a_line_too() -> None:
     assert "does not decode" in line_of(Entry(1, b"\xff", "berth.c.fact.timer"))
     assert "fact.later: not known to this release" in line_of(Entry(1, b"\x93\xaafact.later\x01\x90", "berth.c.fact.x"))
     assert tree_of(Entry(1, b"\xff"))["data"] == "/w=="
+
+
+def test_a_release_names_the_job_that_was_named_before() -> None:
+    lines = Lines()
+    record = Entry(
+        2, encode(Round(1, 1, 1, 1, 2, releases=[Release("u-1", 1, "succeeded"), Release("u-2", 1, "failed")]))
+    )
+    assert "released u-1: succeeded; released u-2: failed" in lines.line_of(record)
+    lines.line_of(Entry(1, encode(JobSeen("default", "a", "u-1", "accepted", 1)), "berth.c.fact.job.default.a"))
+    assert "released default/a: succeeded; released u-2: failed" in lines.line_of(record)
 
 
 def test_words_of_users_cannot_break_a_line() -> None:
