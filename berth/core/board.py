@@ -3,6 +3,7 @@
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from berth.core.affinity import class_of
 from berth.core.block_explanation import BlockStanding
@@ -16,7 +17,11 @@ from schemas.offers import Shape
 from schemas.placement import Placement, Share
 from schemas.refusal import NodeReason
 
+Keys = npt.NDArray[np.int64]
 _FITS: Final = int(NodeReason.FITS)
+_RANK_BITS: Final = 32
+_NOWHERE: Final = np.iinfo(np.int64).max
+"""Behind every node that fits."""
 
 
 class Board:
@@ -84,6 +89,15 @@ class Board:
                 old.share,
             )
 
+    def holders(self, node: str) -> list[str]:
+        """Jobs with chips on a node as ``namespace/name``, by name; those of earlier verdicts included."""
+        held = {
+            f"{holding.namespace}/{holding.name}"
+            for key, holding in self.state.fold.holdings.items()
+            if any(pod.node == node and pod.chips for pod in self.state.owned(key))
+        }
+        return sorted(held.union(self.takers.get(node, ())))
+
     def usable(self, shape: Shape, row: int) -> int:
         """Mask of the chips of a node that a pod of the shape could use."""
         rule = self.scorer.rule(shape)
@@ -108,6 +122,7 @@ class Standing:
         reasons, scores = board.scorer.evaluate(shape)
         self.reasons = reasons.copy()
         self.scores = scores.astype(np.int64)
+        self._before = self.keys()
         for row in board.rows:
             self.refresh(row, None)
 
@@ -121,10 +136,26 @@ class Standing:
         """Place of a node in the total order, the best lowest."""
         return -int(self.scores[row]), int(self._board.table.ranks()[row])
 
-    def best_besides(self, row: int) -> int | None:
-        """The best node that fits, ``row`` apart."""
+    def best_besides(self, row: int, count: int) -> list[int]:
+        """The best nodes that fit, the best first, ``row`` apart."""
+        keys = self.keys()
+        keys[row] = _NOWHERE
+        best = np.argpartition(keys, count)[:count] if count < len(keys) else np.arange(len(keys))
+        return [other for other in best[np.argsort(keys[best])].tolist() if keys[other] < _NOWHERE]
+
+    def taken_from(self, row: int, count: int) -> list[int]:
+        """Nodes that were better than ``row`` is before this round, and are not any more; the best of then first."""
+        now, before = self.keys(), self._before
+        lost = np.flatnonzero((before < now[row]) & (now > now[row]))
+        return [other for other in lost[np.argsort(before[lost])][:count].tolist() if other != row]
+
+    def score_before(self, row: int) -> int:
+        """Score of a node before the round."""
+        return -(int(self._before[row]) >> _RANK_BITS)
+
+    def keys(self) -> Keys:
+        """Place of each row in the total order, the best lowest; those that do not fit last."""
         table = self._board.table
         fits = (self.reasons == _FITS) & table.present[table.view()]
-        fits[row] = False
-        rows = np.flatnonzero(fits)
-        return min(map(int, rows), key=self.key) if len(rows) else None
+        places = (-self.scores << _RANK_BITS) | table.ranks().astype(np.int64)
+        return np.where(fits, places, _NOWHERE)

@@ -100,9 +100,10 @@ class Decider:
         state = self.state
         for key in state.changed:
             job = state.jobs.get(key)
-            self.queue.keep_only(key, job.uid if job is not None else "")
-            if job is None or job.state == "rejected":
+            if job is None or job.state == "rejected":  # what was turned away may bear the uid of a gang that waited
+                self.queue.keep_only(key, "")
                 continue
+            self.queue.keep_only(key, job.uid)
             gang = state.fold.gangs.get(job.uid)
             if job.state != "accepted" or job.request is None or (gang is not None and gang.phase != "waiting"):
                 self.queue.remove(job.uid)

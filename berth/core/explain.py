@@ -292,18 +292,7 @@ def _nearest(board: Board, shape: Shape) -> list[NearNode]:
                 free=board.usable(shape, row).bit_count(),
                 reason=NodeReason(reason).name.lower(),
                 words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
-                held_by=_holders(board, name),
+                held_by=board.holders(name),
             )
         )
     return found
-
-
-def _holders(board: Board, node: str) -> list[str]:
-    """Jobs with chips on a node, by name."""
-    fold = board.state.fold
-    held = {
-        f"{holding.namespace}/{holding.name}"
-        for key, holding in fold.holdings.items()
-        if any(pod.node == node and pod.chips for pod in board.state.owned(key))
-    }
-    return sorted(held.union(board.takers.get(node, ())))

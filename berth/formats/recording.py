@@ -6,22 +6,31 @@ their CRC-32, and the bytes, which are one zstd frame. Its content is one messag
 :class:`~schemas.recording.RecordingEnd`, after which nothing may come. One frame at a time is in memory.
 """
 
-import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
-import zstandard
 
+from berth.formats.recording_frames import FramePacker, FrameSource, RecordingError
 from schemas.envelope import DecodeError, body_of, encode, open_envelope
 from schemas.ledger import facts_known
 from schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
 from schemas.status import SnapshotBody
 
+__all__ = [
+    "FORMAT",
+    "MAGIC",
+    "Frames",
+    "Order",
+    "Reading",
+    "RecordingError",
+    "frames_of",
+    "interleaved",
+    "read",
+]
+
 MAGIC: Final = b"BERTHREC"
 FORMAT: Final = 1
-_FRAME: Final = struct.Struct("<II")
 _BEGIN_BYTES: Final = len(MAGIC) + 1
 _PART_BYTES: Final = 256 << 10
 """Entries of so many bytes make a part."""
@@ -31,22 +40,6 @@ _FRAME_BYTES_MAX: Final = 128 << 20
 64 MiB."""
 _ENTRY_BYTES: Final = 64
 """Bytes that an entry takes beside its message, about."""
-
-
-class RecordingError(ValueError):
-    """A recording that cannot be read, or not beyond a point.
-
-    Attributes:
-        frame: Number of the frame, the head is 0.
-        offset: Byte of the file where the frame begins; for one that is cut off, where the file ends.
-        reason: What is wrong.
-    """
-
-    def __init__(self, frame: int, offset: int, reason: str) -> None:
-        super().__init__(f"frame {frame}, byte {offset}: {reason}")
-        self.frame = frame
-        self.offset = offset
-        self.reason = reason
 
 
 class Order:
@@ -127,11 +120,11 @@ class Frames:
         self._order = Order(head.start)
         self._entries: list[Entry] = []
         self._bytes = 0
-        self._packer = zstandard.ZstdCompressor()
+        self._packer = FramePacker()
 
     def begin(self) -> bytes:
         """First bytes of the file."""
-        return MAGIC + bytes([FORMAT]) + self._frame(encode(self._head), _HEAD_BYTES_MAX)
+        return MAGIC + bytes([FORMAT]) + self._packer.frame(encode(self._head), _HEAD_BYTES_MAX)
 
     def add(self, entry: Entry) -> bytes:
         """Bytes that are ready once ``entry`` is taken, mostly none.
@@ -149,7 +142,7 @@ class Frames:
     def end(self) -> bytes:
         """Last bytes of the file."""
         part = self._part() if self._entries else b""
-        return part + self._frame(encode(self._order.end()), _FRAME_BYTES_MAX)
+        return part + self._packer.frame(encode(self._order.end()), _FRAME_BYTES_MAX)
 
     @property
     def summary(self) -> RecordingEnd:
@@ -159,13 +152,7 @@ class Frames:
     def _part(self) -> bytes:
         content = encode(RecordingPart(self._entries))
         self._entries, self._bytes = [], 0
-        return self._frame(content, _FRAME_BYTES_MAX)
-
-    def _frame(self, content: bytes, most: int) -> bytes:
-        if len(content) > most:
-            raise ValueError(f"a frame of {len(content)} bytes, at most {most} can be read again")
-        packed = self._packer.compress(content)
-        return _FRAME.pack(len(packed), zlib.crc32(packed)) + packed
+        return self._packer.frame(content, _FRAME_BYTES_MAX)
 
 
 def frames_of(head: RecordingHead, entries: Iterable[Entry]) -> Iterator[bytes]:
@@ -225,7 +212,7 @@ class Reading:
     def __init__(self, chunks: Iterable[bytes], *, salvage: bool) -> None:
         self.end: RecordingEnd | None = None
         self.damage: RecordingError | None = None
-        self._source = _Source(chunks)
+        self._source = FrameSource(chunks)
         self.head = _head(self._source)
         self.order = Order(self.head.start)
         self._salvage = salvage
@@ -233,6 +220,11 @@ class Reading:
 
     def __iter__(self) -> Iterator[Entry]:
         return self._entries
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file that were read so far."""
+        return self._source.position
 
     def _read(self) -> Iterator[Entry]:
         try:
@@ -287,7 +279,7 @@ def read(chunks: Iterable[bytes], *, salvage: bool = False) -> Reading:
     return Reading(chunks, salvage=salvage)
 
 
-def _head(source: "_Source") -> RecordingHead:
+def _head(source: FrameSource) -> RecordingHead:
     begin = source.take(_BEGIN_BYTES)
     if not begin.startswith(MAGIC[: len(begin)]) or not begin:
         raise source.error(f"no recording of Berth: it begins with {begin[: len(MAGIC)]!r}, expected {MAGIC!r}")
@@ -319,80 +311,3 @@ def _release(body: msgspec.Raw) -> str:
         return msgspec.msgpack.decode(body, type=_Release).release
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "(not told)"
-
-
-class _Source:
-    """Frames out of pieces of a file, and where the last one began."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._held = bytearray()
-        self._position = 0
-        self._begin = 0
-        self._frame = -1
-        self._unpacker = zstandard.ZstdDecompressor()
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` bytes, fewer at the end."""
-        while len(self._held) < count:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                break
-            self._held += chunk
-        taken = bytes(memoryview(self._held)[:count])
-        del self._held[:count]
-        self._position += len(taken)
-        return taken
-
-    def frame(self, most: int) -> bytes:
-        """Content of the next frame, at most ``most`` bytes.
-
-        Raises:
-            RecordingError: It is cut off, damaged or too large.
-        """
-        self._begin = self._position
-        self._frame += 1
-        header = self.take(_FRAME.size)
-        if not header:
-            raise self.cut("the end of the recording is missing: the file was cut off between frames")
-        if len(header) < _FRAME.size:
-            raise self.cut("the file is cut off inside the head of a frame")
-        length, checksum = _FRAME.unpack(header)
-        if length > most:
-            raise self.error(f"the frame says it has {length} bytes, at most {most} are possible: its head is damaged")
-        packed = self.take(length)
-        if len(packed) < length:
-            raise self.cut(f"the file is cut off: the frame should have {length} bytes, {len(packed)} are there")
-        if zlib.crc32(packed) != checksum:
-            raise self.error(f"damaged: the checksum of its {length} bytes is not the one that was written")
-        return self._unpack(packed, most)
-
-    def _unpack(self, packed: bytes, most: int) -> bytes:
-        try:
-            size = zstandard.get_frame_parameters(packed).content_size
-            # The size that a frame claims is what the library reserves, whatever limit it is given.
-            if size == zstandard.CONTENTSIZE_UNKNOWN or size > most:
-                claimed = "an unknown number of" if size == zstandard.CONTENTSIZE_UNKNOWN else str(size)
-                raise self.error(f"it unpacks to {claimed} bytes, at most {most} are allowed")
-            return self._unpacker.decompress(packed, max_output_size=most, allow_extra_data=False)
-        except zstandard.ZstdError as error:
-            raise self.error(f"does not unpack: {error}") from error
-
-    def nothing_more(self) -> None:
-        """See that the file ends here.
-
-        Raises:
-            RecordingError: It does not.
-        """
-        self._begin = self._position
-        if self.take(1):
-            self._frame += 1
-            raise self.error("something follows after the end of the recording")
-
-    def error(self, reason: str) -> RecordingError:
-        """What is wrong with the current frame."""
-        return RecordingError(max(0, self._frame), self._begin, reason)
-
-    def cut(self, reason: str) -> RecordingError:
-        """The file ends in the current frame."""
-        return RecordingError(max(0, self._frame), self._position, reason)

@@ -5,7 +5,7 @@ is answered by reading the ledger up to its head, where an own record is found l
 """
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -33,10 +33,20 @@ from services.dispatcher.views import Views
 _LOG: Final = structlog.get_logger()
 _ASKS_MAX: Final = 20
 """Times that a round may ask again for more candidates."""
+_APPENDS_MAX: Final = 3
+"""Times that a record is sent in one turn while no word of it comes."""
 
 
 class DeposedError(Exception):
     """Another dispatcher has begun an epoch."""
+
+
+class _Sent(NamedTuple):
+    """A record that was decided and may or may not be stored."""
+
+    record: Round
+    data: bytes
+    expected_seq: int
 
 
 class Dispatcher:
@@ -68,6 +78,8 @@ class Dispatcher:
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
         self._oversized: list[str] = []
+        self._sent: _Sent | None = None
+        """Until it is known what became of it nothing else is decided, and no fact is applied."""
 
     async def start(self) -> None:
         """Load what is stored and begin an epoch.
@@ -96,7 +108,8 @@ class Dispatcher:
     def has_work(self) -> bool:
         """Whether a turn would do something now."""
         return (
-            (self.queue.has_work and not self.intake.awaits_cancel)
+            self._sent is not None
+            or (self.queue.has_work and not self.intake.awaits_cancel)
             or self.intake.has_work
             or self.views.has_work
             or not self.feeds.facts.is_empty
@@ -111,6 +124,8 @@ class Dispatcher:
             TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
             FatalError: The history broke.
         """
+        if self._sent is not None:
+            await self._settle(self._sent)
         if self.intake.needs_restart:
             await self._restart_intake()
         metrics.JUDGED.inc(await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max))
@@ -171,19 +186,32 @@ class Dispatcher:
         opening = self.decider.open(self.clock.now_ms())
         if opening is None:
             return False
-        is_stored = False
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
             record = await self._choose(opening)
-            # 5. Append one record, 6. adopt it.
-            await self._append(encode(record))
-            is_stored = self.state.fold.rounds == opening.number
+            self._sent = _Sent(record, encode(record), self.state.fold.head)
         finally:
-            if not is_stored:
+            if self._sent is None:
                 self.decider.take_back()
+        # 5. Append one record, 6. adopt it.
+        self._faults.hit("append.before")
+        return await self._settle(self._sent)
+
+    async def _settle(self, sent: _Sent) -> bool:
+        """See what becomes of a record that was decided; returns whether it is stored.
+
+        Raises:
+            DeposedError: Another dispatcher reigns.
+            TransientError: Nobody can tell; the next turn goes on from here.
+        """
+        await self._append(sent)
+        self._sent = None
+        is_stored = self.state.fold.rounds == sent.record.number
         if is_stored:
-            metrics.count_round(record.verdicts)
-        return True
+            metrics.count_round(sent.record.verdicts)
+        else:
+            self.decider.take_back()
+        return is_stored
 
     async def _choose(self, opening: Opening) -> Round:
         asks = dict(opening.asks)
@@ -197,19 +225,27 @@ class Dispatcher:
             return self.decider.record(opening, verdicts, Silence(self.config.shards, offers.missing, offers.doubted))
         raise TransientError(f"round {opening.number} ran out of offers {_ASKS_MAX} times")
 
-    async def _append(self, data: bytes) -> None:
-        expected_seq = self.state.fold.head
-        self._faults.hit("append.before")
-        began_s = self.clock.monotonic_s()
-        try:
-            sequence = await self.bus.append(data, expected_seq=expected_seq)
+    async def _append(self, sent: _Sent) -> None:
+        """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.
+
+        Raises:
+            TransientError: It stays in doubt.
+        """
+        for _ in range(_APPENDS_MAX):
+            began_s = self.clock.monotonic_s()
+            try:
+                sequence = await self.bus.append(sent.data, expected_seq=sent.expected_seq)
+            except (ConflictError, AmbiguousError) as error:
+                _LOG.warning("append is in doubt, reading the ledger", reason=error.reason)
+                await self._read_back()
+                if self.state.fold.head > sent.expected_seq:
+                    return
+                continue
             metrics.APPEND.observe(self.clock.monotonic_s() - began_s)
-        except (ConflictError, AmbiguousError) as error:
-            _LOG.warning("append is in doubt, reading the ledger", reason=error.reason)
-            await self._read_back()
+            self._faults.hit("append.after")
+            self._adopt(self.state.apply_record(sequence, sent.data))
             return
-        self._faults.hit("append.after")
-        self._adopt(self.state.apply_record(sequence, data))
+        raise TransientError(f"round {sent.record.number} may or may not be stored")
 
     async def _read_back(self) -> None:
         """Go to the ledger's head, where an own record counts like any other."""

@@ -3,111 +3,17 @@
 import asyncio
 from typing import Final
 
-import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from berth.formats.node_products import NODE_PRODUCTS
-from schemas.facts import NodeHealth, PodPhase
-from schemas.intake import JobRequest
-from schemas.nodes import NodeCondition, NodeDescription
-from tests.support.cells import Cell, a_job, a_node
+from tests.support.cells import Cell
+from tests.support.superpod_worlds import CONFIG, PRODUCTS, STEPS, WAYS, Step, Way, a_request, live, nodes
 
 COUNTS: Final = (0, 1, 2, 3, 5)
-PODS: Final = 6
-WIDTH: Final = 7
-CONFIG: Final = '{"default": {"level1": {"label": "rack", "reservedNode": 1}, "level2": {"label": "row"}}}'
-PRODUCTS: Final = ("superpod910a3x16", "superpod850x8", "superpod950x8")
-POLICIES: Final = {
-    "superpod910a3x16": "chip2-node16-sp",
-    "superpod850x8": "chip8-node8-sp",
-    "superpod950x8": "chip8-node8-ra64-sp",
-}
-VERBS: Final = ("hard", "hard", "soft", "service", "mindie", "levels", "plain", "ended", "ended", "health", "nodes")
-
-
-class Step(msgspec.Struct, frozen=True):
-    """Something that happens: a job comes or ends, a node falls ill or is well again, nodes come and go."""
-
-    verb: str
-    one: int = 0
-    two: int = 0
-
-
-class Way(msgspec.Struct, frozen=True):
-    """Under which rules a history takes place."""
-
-    reserve: int
-    size: int
-    parity: bool
-
-
-STEPS = st.lists(
-    st.builds(Step, verb=st.sampled_from(VERBS), one=st.integers(0, 30), two=st.integers(0, 30)),
-    min_size=10,
-    max_size=20,
-)
-
-
-def nodes(last: int = WIDTH) -> list[NodeDescription]:
-    """Nodes of three products in SuperPoDs, with racks and labels of levels; of the last SuperPoD only some."""
-    return [
-        a_node(
-            f"n{pod}{index}",
-            PRODUCTS[pod % len(PRODUCTS)],
-            superpod=str(pod * 5 % PODS),
-            rack=str(index // 3),
-            labels=dict(NODE_PRODUCTS[PRODUCTS[pod % len(PRODUCTS)]].labels)
-            | {"rack": f"r{pod}-{index // 3}", "row": f"w{pod // 2}"},
-        )
-        for pod in range(PODS)
-        for index in range(last if pod == PODS - 1 else WIDTH)
-    ]
-
-
-def a_request(number: int, step: Step) -> JobRequest:
-    product = PRODUCTS[step.two % len(PRODUCTS)]
-    chips = NODE_PRODUCTS[product].chips
-    block, count = 1 + step.one % 3, 1 + step.two % 3
-    annotations = {"huawei.com/schedule_policy": POLICIES[product], "sp-block": str(chips * block)}
-    labels = dict(NODE_PRODUCTS[product].job_labels)
-    match step.verb:
-        case "soft":
-            labels["super-pod-affinity"] = "soft"
-        case "service":
-            labels["inferserviceid"] = f"s{step.one % 2}"
-        case "mindie":
-            labels |= {"app": "mindie", "jobID": f"j{step.one % 2}"}
-            annotations["sp-fit"] = ("idlest", "")[step.one % 2]
-        case "levels":
-            sizes = f"level1={block},level2={block * 2}"
-            annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": sizes}
-            count = 2
-        case "plain":
-            annotations["sp-block"] = str(chips)
-        case _:
-            pass
-    return a_job(
-        f"j{number}",
-        product=product,
-        chips=chips,
-        replicas=1 if step.verb == "plain" else block * count,
-        annotations=annotations,
-        labels=labels,
-        near={"app": "mindie"} if step.verb == "mindie" and step.two % 2 else {},
-    )
 
 
 async def ledger_of(steps: list[Step], way: Way, *, shards: int) -> list[bytes]:
-    cell = await Cell(
-        shards=shards,
-        round_gangs_max=3,
-        reserve_nodes=way.reserve,
-        super_pod_size=way.size,
-        reference_parity=way.parity,
-        resource_levels=CONFIG,
-    ).open()
+    cell = await Cell(shards=shards, **way.settings).open()
     try:
         await cell.nodes(nodes())
         await cell.turns()
@@ -123,31 +29,9 @@ async def ledger_of(steps: list[Step], way: Way, *, shards: int) -> list[bytes]:
         await cell.close()
 
 
-async def live(cell: Cell, step: Step, number: int) -> None:
-    match step.verb:
-        case "ended":
-            placed = sorted(holding.name for holding in cell.dispatcher.state.fold.holdings.values())
-            if placed:
-                await cell.pods(placed[step.one % len(placed)], PodPhase.SUCCEEDED)
-        case "health":
-            node = nodes()[step.one % (PODS * WIDTH - 1)]
-            level = NodeHealth.SUB_HEALTHY if step.two % 2 else NodeHealth.OK
-            condition = NodeCondition(
-                node.name, unhealthy=step.two % 3 == 1, network_unhealthy=step.two % 2, level=level
-            )
-            await cell.health(f"superpod-{node.superpod}", [condition])
-        case "nodes":
-            await cell.nodes(nodes(1 + step.one % WIDTH))
-        case _:
-            await cell.submit(a_request(number, step))
-
-
 @pytest.mark.timeout(120)
 @settings(max_examples=40)
-@given(
-    steps=STEPS,
-    way=st.builds(Way, reserve=st.integers(0, 3), size=st.sampled_from((4, 8, 48)), parity=st.booleans()),
-)
+@given(steps=STEPS, way=WAYS)
 def test_any_number_of_shards_writes_the_same_ledger(steps: list[Step], way: Way) -> None:
     ledgers = [asyncio.run(ledger_of(steps, way, shards=shards)) for shards in COUNTS]
     assert all(ledger == ledgers[0] for ledger in ledgers[1:])

@@ -1,0 +1,151 @@
+"""A cell whose ledger answers late or not at all, whose scorers fall silent, and which keeps every snapshot it might have written."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
+from berth.runtime.faults import FaultPoints
+from schemas.envelope import decode, encode
+from schemas.ledger import Round
+from schemas.offers import Offer
+from schemas.status import SnapshotBody
+from services.dispatcher.config import DecisionConfig, DispatcherConfig
+from services.dispatcher.loop import Dispatcher
+from services.scorer.loop import Shard
+from tests.support.cells import Cell
+from tests.support.fake_bus import FakeBus, FakeServed
+
+FAULTS: Final = ("lost", "unheard", "late", "rival", "away")
+"""What may become of an append: it is lost, stored without an answer, stored before the next one is looked at, another writer's void
+record comes first, or nothing is sent."""
+
+
+class DoubtfulBus(FakeBus):
+    """A client whose appends go wrong as the test says; ``faults`` are taken one an append."""
+
+    def __init__(self, cell: "HarshCell") -> None:
+        super().__init__(cell.server, cell.cell)
+        self.faults: list[str] = []
+        self._late: tuple[bytes, int] | None = None
+
+    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
+        await self._land()
+        fault = self.faults.pop(0) if self.faults else ""
+        match fault:
+            case "lost":
+                raise AmbiguousError("no answer")
+            case "late":
+                self._late = (data, expected_seq)
+                raise AmbiguousError("no answer yet")
+            case "away":
+                raise TransientError("nothing was sent")
+            case "rival":
+                void = Round(epoch=0, base_seq=expected_seq, facts_seq=0, at_ms=1, number=999)
+                await super().append(encode(void), expected_seq=expected_seq)
+            case _:
+                pass
+        sequence = await super().append(data, expected_seq=expected_seq, timeout_s=timeout_s)
+        if fault == "unheard":
+            raise AmbiguousError("no answer")
+        return sequence
+
+    async def _land(self) -> None:
+        """Store what was on its way, unless somebody was first."""
+        late, self._late = self._late, None
+        if late is not None:
+            try:
+                await super().append(late[0], expected_seq=late[1])
+            except ConflictError:
+                return
+
+
+class HarshCell(Cell):
+    """See :class:`Cell`; a manual clock, and faults when the test says so."""
+
+    snapshots: list[SnapshotBody]
+    bus: DoubtfulBus
+    served: dict[int, FakeServed]
+    liars: dict[int, None]
+
+    async def open(self) -> "HarshCell":
+        self.snapshots, self.served, self.liars = [], {}, {}
+        await super().open()
+        return self
+
+    async def start_dispatcher(self) -> None:
+        self.bus = DoubtfulBus(self)
+        self.buses.append(self.bus)
+        self.dispatcher = Dispatcher(self.bus, self.clock, self.config, holder="test", faults=FaultPoints())
+        await self.dispatcher.start()
+        self._keep_snapshots(self.dispatcher)
+
+    def _keep_snapshots(self, dispatcher: Dispatcher) -> None:
+        """Keep what a snapshot would hold at each moment in which one may be written."""
+
+        async def keep() -> None:
+            body = dispatcher.state.dump(dispatcher.decider.dump())
+            self.snapshots.append(decode(body, SnapshotBody))
+
+        dispatcher.snapshots.maybe_write = keep  # type: ignore[method-assign]  # the rest of it stays as it is
+
+    async def restart(self, **decisions: object) -> None:
+        """End the dispatcher and begin another reign, with other settings if some are named."""
+        await self.dispatcher.stop()
+        if decisions:
+            changed = DecisionConfig(**decisions)  # type: ignore[arg-type]  # fields of the settings
+            self.config = DispatcherConfig(
+                shards=self.config.shards, decisions=changed, gather_timeout_s=self.config.gather_timeout_s
+            )
+        await self.start_dispatcher()
+
+    async def start_shard(self, number: int) -> None:
+        bus = FakeBus(self.server, self.cell)
+        self.buses.append(bus)
+        shard = Shard(bus, self.clock, shard=number, shards=self.config.shards)
+        await shard.start()
+        handler = self._handler(number, shard.answer)
+        self.served[number] = await bus.serve(bus.subjects.score(number), handler, queue=f"shard-{number}")
+        await bus.serve(bus.subjects.advance, shard.advance)
+        self.shards.append(shard)
+
+    def _handler(
+        self, number: int, answer: Callable[[bytes], Awaitable[bytes | None]]
+    ) -> Callable[[bytes], Awaitable[bytes | None]]:
+        async def handle(data: bytes) -> bytes | None:
+            said = await answer(data)
+            if said is None or number not in self.liars:
+                return said
+            offer = decode(said, Offer)
+            wrong = bytes(state ^ 1 for state in offer.leaf_states)
+            return encode(msgspec.structs.replace(offer, leaf_states=wrong))
+
+        return handle
+
+    def silence(self, number: int, *, is_silent: bool) -> None:
+        """Let a shard hear nothing, or hear again."""
+        served, services = self.served[number], self.server.services
+        if is_silent and served in services:
+            services.remove(served)
+        elif not is_silent and served not in services:
+            services.append(served)
+
+    async def turn(self) -> None:
+        """One turn, which may fail for want of the bus."""
+        try:
+            await self.dispatcher.turn()
+        except TransientError:
+            return
+
+    async def rest(self) -> None:
+        """Turn until all faults are over and everything is decided."""
+        self.bus.faults.clear()
+        for number in self.served:
+            self.silence(number, is_silent=False)
+        self.liars.clear()
+        for _ in range(3):
+            await self.settle()
+            self.clock.advance(2)
+            await self.turn()
+        await self.settle()

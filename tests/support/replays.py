@@ -1,0 +1,40 @@
+"""Histories that are decided again: what a cell stored must come out the same, from the beginning and from any snapshot."""
+
+from collections.abc import Iterable, Sequence
+
+from berth.cli.replay import lines_of
+from berth.core.replay import Replay, Replayed
+from berth.formats.recording import interleaved
+from berth.runtime.port import Stored
+from schemas.recording import Entry
+from schemas.status import SnapshotBody
+
+BEGINNING = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
+
+
+def entries_of(facts: Iterable[Stored], records: Iterable[Stored]) -> list[Entry]:
+    """What a cell stored, in the order of recordings."""
+    return list(
+        interleaved(
+            (Entry(fact.sequence, fact.data, fact.subject) for fact in facts),
+            (Entry(record.sequence, record.data) for record in records),
+        )
+    )
+
+
+def entries_after(entries: Sequence[Entry], start: SnapshotBody) -> list[Entry]:
+    """Those that come after a snapshot."""
+    return [entry for entry in entries if entry.sequence > (start.facts_seq if entry.subject else start.ledger_seq)]
+
+
+def see_same(entries: Sequence[Entry], start: SnapshotBody = BEGINNING) -> Replayed:
+    """Decide a history again; every decision must be the recorded one, and all of them must be compared."""
+    replay = Replay(start)
+    for entry in entries_after(entries, start):
+        found = replay.feed(entry)
+        assert found is None, "\n".join(lines_of(found))
+    result = replay.result
+    assert result.is_identical
+    assert result.digest == result.recorded_digest
+    assert result.not_compared == 0, result.because
+    return result
