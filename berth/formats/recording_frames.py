@@ -1,0 +1,132 @@
+"""Frames of a recording: checked pieces of a file, one after another.
+
+Each has the ``<u4`` length of its packed bytes, their ``<u4`` CRC-32, and the bytes, which are one zstd frame.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import Final
+
+import zstandard
+
+_FRAME: Final = struct.Struct("<II")
+
+
+class RecordingError(ValueError):
+    """A recording that cannot be read, or not beyond a point.
+
+    Attributes:
+        frame: Number of the frame, the head is 0.
+        offset: Byte of the file where the frame begins; for one that is cut off, where the file ends.
+        reason: What is wrong.
+    """
+
+    def __init__(self, frame: int, offset: int, reason: str) -> None:
+        super().__init__(f"frame {frame}, byte {offset}: {reason}")
+        self.frame = frame
+        self.offset = offset
+        self.reason = reason
+
+
+class FramePacker:
+    """Makes frames."""
+
+    def __init__(self) -> None:
+        self._packer = zstandard.ZstdCompressor()
+
+    def frame(self, content: bytes, most: int) -> bytes:
+        """A frame.
+
+        Args:
+            content: What it holds.
+            most: Most bytes that the content may have, so that it can be read again.
+
+        Raises:
+            ValueError: It has more.
+        """
+        if len(content) > most:
+            raise ValueError(f"a frame of {len(content)} bytes, at most {most} can be read again")
+        packed = self._packer.compress(content)
+        return _FRAME.pack(len(packed), zlib.crc32(packed)) + packed
+
+
+class FrameSource:
+    """Frames out of pieces of a file, and where the last one began.
+
+    Attributes:
+        position: Bytes taken so far.
+    """
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._held = bytearray()
+        self.position = 0
+        self._begin = 0
+        self._frame = -1
+        self._unpacker = zstandard.ZstdDecompressor()
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes, fewer at the end."""
+        while len(self._held) < count:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self._held += chunk
+        taken = bytes(memoryview(self._held)[:count])
+        del self._held[:count]
+        self.position += len(taken)
+        return taken
+
+    def frame(self, most: int) -> bytes:
+        """Content of the next frame, at most ``most`` bytes.
+
+        Raises:
+            RecordingError: It is cut off, damaged or too large.
+        """
+        self._begin = self.position
+        self._frame += 1
+        header = self.take(_FRAME.size)
+        if not header:
+            raise self.cut("the end of the recording is missing: the file was cut off between frames")
+        if len(header) < _FRAME.size:
+            raise self.cut("the file is cut off inside the head of a frame")
+        length, checksum = _FRAME.unpack(header)
+        if length > most:
+            raise self.error(f"the frame says it has {length} bytes, at most {most} are possible: its head is damaged")
+        packed = self.take(length)
+        if len(packed) < length:
+            raise self.cut(f"the file is cut off: the frame should have {length} bytes, {len(packed)} are there")
+        if zlib.crc32(packed) != checksum:
+            raise self.error(f"damaged: the checksum of its {length} bytes is not the one that was written")
+        return self._unpack(packed, most)
+
+    def _unpack(self, packed: bytes, most: int) -> bytes:
+        try:
+            size = zstandard.get_frame_parameters(packed).content_size
+            # The size that a frame claims is what the library reserves, whatever limit it is given.
+            if size == zstandard.CONTENTSIZE_UNKNOWN or size > most:
+                claimed = "an unknown number of" if size == zstandard.CONTENTSIZE_UNKNOWN else str(size)
+                raise self.error(f"it unpacks to {claimed} bytes, at most {most} are allowed")
+            return self._unpacker.decompress(packed, max_output_size=most, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise self.error(f"does not unpack: {error}") from error
+
+    def nothing_more(self) -> None:
+        """See that the file ends here.
+
+        Raises:
+            RecordingError: It does not.
+        """
+        self._begin = self.position
+        if self.take(1):
+            self._frame += 1
+            raise self.error("something follows after the end of the recording")
+
+    def error(self, reason: str) -> RecordingError:
+        """What is wrong with the current frame."""
+        return RecordingError(max(0, self._frame), self._begin, reason)
+
+    def cut(self, reason: str) -> RecordingError:
+        """The file ends in the current frame."""
+        return RecordingError(max(0, self._frame), self.position, reason)
