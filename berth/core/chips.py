@@ -105,6 +105,11 @@ class ChipRule:
         self._value_at = self._values.data
 
     @property
+    def weights(self) -> Weights:
+        """What the parts of a raw score weigh for this size of pod."""
+        return self._weights
+
+    @property
     def score_max(self) -> int:
         """No raw score is above this on a node with at most ``chips_max`` allocatable chips."""
         return int(self._values.max()) + self._health * self.form.chips_max

@@ -5,52 +5,35 @@ the one to be explained count, as they did for the round.
 """
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from berth.core.asked import asked_of
 from berth.core.block_explanation import seats_of
 from berth.core.board import Board, Standing
-from berth.core.explanation import Basis, Choice, Explanation, LostBy, NearNode, Rival
+from berth.core.decider import Silence
+from berth.core.explanation import Basis, Choice, Explanation
 from berth.core.gangs import Gang
-from berth.core.ledger import pods_of
+from berth.core.ledger import Holding, pods_of
+from berth.core.nearness import Holders, nearest_domains, nearest_nodes
 from berth.core.products import FORMS
-from berth.core.refusals import reason_words, sentence
+from berth.core.refusals import sentence
+from berth.core.rivals import candidates_of, rival_of
 from berth.core.scoring import Reasons, RowState
 from berth.core.state import State
+from berth.core.unblocking import Waiting, unblocking
 from schemas.columns import unpack
 from schemas.ledger import Round, Settings, Verdict
 from schemas.offers import Shape
 from schemas.placement import Placement
 from schemas.refusal import NodeReason, Refusal
 
-NEAREST: Final = 3
-"""Nodes that are named when a gang waits."""
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
 """How a refusal says that a setting asks for what it expects."""
 _FITS: Final = int(NodeReason.FITS)
-_CLOSENESS: Final[dict[NodeReason, int]] = {
-    NodeReason.SHORTAGE: 0,
-    NodeReason.TOPOLOGY: 0,
-    NodeReason.TOPOLOGY_HELPED: 0,
-    NodeReason.QUOTA: 0,
-    NodeReason.CPU: 1,
-    NodeReason.MEMORY: 1,
-    NodeReason.NO_CHIP_LIST: 2,
-    NodeReason.UNSTABLE: 2,
-    NodeReason.SUB_HEALTH: 2,
-    NodeReason.NODE_FAULT: 2,
-    NodeReason.HEALTH_UNKNOWN: 2,
-    NodeReason.NOT_READY: 3,
-    NodeReason.CORDONED: 3,
-    NodeReason.TAINT: 3,
-    NodeReason.NODE_LABEL: 4,
-    NodeReason.SELECTOR: 5,
-    NodeReason.NO_SUPERPOD: 5,
-    NodeReason.NO_LEVEL: 5,
-}
-"""How far a node is from taking a pod; reasons that are not here: never."""
 
 
 def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explanation | None:
@@ -67,18 +50,26 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     """
     board = Board(state, state.fold.settings)
     verdict: Verdict | None = None
+    laid: list[Holding] = []
     for verdict in record.verdicts:
         if verdict.uid == uid:
             break
         if verdict.placement is not None:
             board.take_all(verdict, verdict.placement)
+            laid.append(_held(verdict, verdict.placement, ledger_seq, record.at_ms))
     else:
         return None
     gang = board.gang(verdict)
     if gang is None:
         return None
-    basis = _basis(state.fold.settings, record, ledger_seq)
-    return _explained(board, gang, basis, verdict.placement, verdict.refusal, is_final=verdict.final)
+    case = _Case(board, gang, verdict, laid, Silence(record.shards, record.missing, record.doubted))
+    return _explained(case, _basis(state, record, ledger_seq))
+
+
+def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -> Holding:
+    return Holding(
+        verdict.namespace, verdict.name, verdict.uid, verdict.attempt, placement, ledger_seq=ledger_seq, at_ms=at_ms
+    )
 
 
 def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanation | None:
@@ -96,15 +87,9 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
     if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
         board.give_back_all(verdict, verdict.placement)
     fold = state.fold
-    basis = Basis(
-        ledger_seq=ledger_seq,
-        facts_seq=state.facts_seq,
-        at_ms=fold.at_ms,
-        epoch=fold.epoch,
-        settings=_switches(fold.settings),
-        is_current=True,
-    )
-    return _explained(board, gang, basis, verdict.placement, verdict.refusal, is_final=verdict.final)
+    basis = Basis(ledger_seq, state.facts_seq, fold.at_ms, fold.epoch, is_current=True)
+    basis = _with_state(basis, state)
+    return _explained(_Case(board, gang, verdict), basis)
 
 
 def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, basis: Basis) -> Explanation:
@@ -119,6 +104,7 @@ def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, 
         form=refusal.form,
         title=form.title if form is not None else "",
         because=refusal.form_because,
+        code=refusal.code,
         sentence=sentence(refusal),
         since_ms=basis.at_ms,
         field=refusal.field,
@@ -128,34 +114,63 @@ def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, 
     )
 
 
-def _basis(settings: Settings, record: Round, ledger_seq: int) -> Basis:
-    return Basis(
-        ledger_seq=ledger_seq,
-        facts_seq=record.facts_seq,
-        at_ms=record.at_ms,
-        epoch=record.epoch,
-        round=record.number,
-        settings=_switches(settings),
-        missing_shards=list(record.missing),
+def _basis(state: State, record: Round, ledger_seq: int) -> Basis:
+    basis = Basis(ledger_seq, record.facts_seq, record.at_ms, record.epoch, record.number)
+    return _with_state(msgspec.structs.replace(basis, missing_shards=list(record.missing)), state)
+
+
+def _with_state(basis: Basis, state: State) -> Basis:
+    """A basis with the settings, and with what there was in numbers."""
+    table = state.table
+    rows = table.view()
+    present = table.present[rows]
+    return msgspec.structs.replace(
+        basis,
+        settings=_switches(state.fold.settings),
+        values=_values(state.fold.settings),
+        nodes=int(present.sum()),
+        chips=int(table.capacity[rows][present].sum()),
+        chips_free=int(np.bitwise_count(table.free[rows][present]).sum()),
+        jobs_held=len(state.fold.holdings),
     )
 
 
 def _switches(settings: Settings) -> dict[str, bool]:
-    """Settings that are on or off; the others are bounds, which no choice between nodes depends on."""
+    """Settings that are on or off."""
     return {name: value for name, value in msgspec.structs.asdict(settings).items() if isinstance(value, bool)}
 
 
-def _explained(
-    board: Board,
-    gang: Gang,
-    basis: Basis,
-    placement: Placement | None,
-    refusal: Refusal | None,
-    *,
-    is_final: bool,
-) -> Explanation:
-    if placement is None and refusal is not None and is_final:
-        return explain_rejection(gang.namespace, gang.name, gang.uid, refusal, basis=basis)
+def _values(settings: Settings) -> dict[str, int | str]:
+    """The other settings."""
+    return {name: value for name, value in msgspec.structs.asdict(settings).items() if not isinstance(value, bool)}
+
+
+class _Case(NamedTuple):
+    """A verdict to be explained.
+
+    Attributes:
+        board: The nodes as it found them.
+        gang: What it is on.
+        verdict: The verdict.
+        laid: What earlier verdicts of the record gave away.
+        silence: Shards that did not answer.
+    """
+
+    board: Board
+    gang: Gang
+    verdict: Verdict
+    laid: Sequence[Holding] = ()
+    silence: Silence = Silence()
+
+
+def _explained(case: _Case, basis: Basis) -> Explanation:
+    board, gang, verdict, laid, _ = case
+    placement, refusal = verdict.placement, verdict.refusal
+    asked = asked_of(board.state, gang, placed=[holding.uid for holding in laid])
+    if placement is None and refusal is not None and verdict.final:
+        told = explain_rejection(gang.namespace, gang.name, gang.uid, refusal, basis=basis)
+        told.asked = asked
+        return told
     form = FORMS.get(gang.form)
     told = Explanation(
         namespace=gang.namespace,
@@ -169,6 +184,7 @@ def _explained(
         because=gang.form_because,
         pods=gang.pods,
         since_ms=basis.at_ms,
+        asked=asked,
     )
     if placement is not None:
         is_same = _planned(board, gang, placement, told)
@@ -177,19 +193,31 @@ def _explained(
         is_best = (is_same and not beaten) or bool(basis.missing_shards)
         told.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
-        told.sentence = sentence(refusal)
-        told.field, told.value, told.expected = refusal.field, refusal.value, refusal.expected
-        index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
-        shape = gang.klass[index][0]
-        told.task, told.chips = gang.tasks[index], shape.chips
-        told.nearest = _nearest(board, shape) if refusal.code == "no-room" else []
-        if gang.tor_affinity:
-            lack = refusal.switch if refusal.code != "larger-than-cluster" else None
-            told.switch = board.leaves.waiting(gang, lack, shape, _reasons(board, gang))
-        elif gang.blocks is not None:
-            blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
-            told.blocks = board.blocks.waiting(gang, blocks, shape, _reasons(board, gang))
+        _tell_refusal(case, refusal, told)
     return told
+
+
+def _tell_refusal(case: _Case, refusal: Refusal, told: Explanation) -> None:
+    """Tell what a gang waits for."""
+    board, gang = case.board, case.gang
+    told.sentence, told.code = sentence(refusal), refusal.code
+    told.field, told.value, told.expected = refusal.field, refusal.value, refusal.expected
+    told.ahead, told.start_ms = refusal.ahead, refusal.start_ms
+    index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
+    shape = gang.klass[index][0]
+    told.task, told.chips = gang.tasks[index], shape.chips
+    is_planned = shape.is_planned
+    if refusal.code == "no-room":
+        holders = Holders(board, case.laid)
+        told.nearest = nearest_nodes(board, shape, holders)
+        told.domains = [] if is_planned else nearest_domains(board, gang, shape, holders)
+    if gang.tor_affinity:
+        lack = refusal.switch if refusal.code != "larger-than-cluster" else None
+        told.switch = board.leaves.waiting(gang, lack, shape, _reasons(board, gang))
+    elif gang.blocks is not None:
+        blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
+        told.blocks = board.blocks.waiting(gang, blocks, shape, _reasons(board, gang))
+    told.unblocking = unblocking(board.state, Waiting(gang, refusal, case.laid, case.silence))
 
 
 def _planned(board: Board, gang: Gang, placement: Placement, told: Explanation) -> bool:
@@ -217,6 +245,7 @@ def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choic
     """
     standings = {shape: Standing(board, shape) for shape, _ in gang.klass}
     before: dict[int, RowState] = {}
+    ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
     pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
@@ -226,6 +255,8 @@ def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choic
         standing = standings[shape]
         row = board.table.row(pod.node)
         do_fit = do_fit and standing.reasons[row] == _FITS
+        is_free = not (leaves[rank] or seat)
+        rivals = candidates_of(board, standing, row, ranks=ranks_on) if is_free else []
         choices.append(
             Choice(
                 rank=rank,
@@ -235,12 +266,14 @@ def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choic
                 score=int(standing.scores[row]),
                 free=board.usable(shape, row).bit_count(),
                 affinity=board.affinity(shape, row),
-                runner_up=None if leaves[rank] or seat else _rival(board, standing, row),
+                runner_up=next((rival_of(rival) for rival in rivals if rival.lost_by != "taken"), None),
                 leaf=leaves[rank],
                 superpod=seat.superpod if seat is not None else "",
                 block=seat.block if seat is not None else -1,
+                candidates=rivals,
             )
         )
+        ranks_on.setdefault(pod.node, []).append(rank)
         before.setdefault(row, board.at(row))
         board.take(pod, placement.share)
         for other in standings.values():
@@ -254,45 +287,3 @@ def _leaves_of(placement: Placement) -> list[str]:
     if part is None or not part.policy:
         return [""] * placement.pods()
     return [part.leaves[leaf - 1] if leaf else "" for leaf in unpack(part.leaf_index, 2)]
-
-
-def _rival(board: Board, standing: Standing, row: int) -> Rival | None:
-    best = standing.best_besides(row)
-    if best is None:
-        return None
-    score = int(standing.scores[best])
-    lost_by: LostBy = "score" if score < standing.scores[row] else "name"
-    if standing.key(best) < standing.key(row):
-        lost_by = "better"
-    return Rival(
-        node=board.table.names[best],
-        score=score,
-        free=board.usable(standing.shape, best).bit_count(),
-        affinity=board.affinity(standing.shape, best),
-        lost_by=lost_by,
-    )
-
-
-def _nearest(board: Board, shape: Shape) -> list[NearNode]:
-    """Nodes that lack least, the nearest first."""
-    standing = Standing(board, shape)
-    table = board.table
-    ranked: list[tuple[int, int, str, int]] = []
-    for row in np.flatnonzero(table.present[table.view()]).tolist():
-        closeness = _CLOSENESS.get(NodeReason(int(standing.reasons[row])))
-        if closeness is not None:
-            lack = max(0, shape.chips - board.usable(shape, row).bit_count())
-            ranked.append((closeness, lack, table.names[row], row))
-    found = []
-    for _, _, name, row in sorted(ranked)[:NEAREST]:
-        reason = int(standing.reasons[row])
-        found.append(
-            NearNode(
-                node=name,
-                free=board.usable(shape, row).bit_count(),
-                reason=NodeReason(reason).name.lower(),
-                words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
-                held_by=board.holders(name),
-            )
-        )
-    return found

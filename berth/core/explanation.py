@@ -4,15 +4,23 @@ from typing import Final, Literal
 
 import msgspec
 
+from berth.core.asked import Asked, asked_lines
 from berth.core.block_account import BlockLayout, placed_lines, seat_words, waiting_lines
+from berth.core.grounds import (
+    Candidate,
+    Clock,
+    NearDomain,
+    NearNode,
+    Rival,
+    Unblocking,
+    holders_words,
+    unblocking_lines,
+)
 from berth.core.leaf_words import counted, ranges
 from berth.core.products import FORMS
 from berth.core.refusals import unfit_words
 
 Outcome = Literal["placed", "waiting", "rejected"]
-LostBy = Literal["score", "name", "better"]
-"""Lower score; equal score and a later name; it is the better one: see ``Basis`` for what can make it so."""
-
 _RANKS_TOLD: Final = 8
 _LEAVES_TOLD: Final = 8
 _JOBS_TOLD: Final = 4
@@ -32,17 +40,16 @@ class Basis(msgspec.Struct, frozen=True):
     missing_shards: list[int] = []
     is_current: bool = False
     """The history is no longer kept: scores and reasons are those of the state now, not of the decision."""
-
-
-class Rival(msgspec.Struct, frozen=True):
-    """The best other node for a pod, and why it was not taken."""
-
-    node: str
-    score: int
-    free: int
-    """Chips there that the pod could have used."""
-    affinity: int
-    lost_by: LostBy
+    values: dict[str, int | str] = {}
+    """The other settings of the epoch, by name."""
+    nodes: int = 0
+    """Nodes that were known."""
+    chips: int = 0
+    """Chips that they had."""
+    chips_free: int = 0
+    """Those of them that were healthy and nobody held."""
+    jobs_held: int = 0
+    """Jobs that held something."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -62,17 +69,9 @@ class Choice(msgspec.Struct, frozen=True):
     """SuperPoD, or group of level 1, of the block by whose plan it got its node; empty likewise."""
     block: int = -1
     """That block; -1 for none."""
-
-
-class NearNode(msgspec.Struct, frozen=True):
-    """A node that lacks little."""
-
-    node: str
-    free: int
-    reason: str
-    words: str
-    held_by: list[str] = []
-    """Jobs that hold chips there, as ``namespace/name``."""
+    candidates: list[Candidate] = []
+    """The best other nodes at that moment, the best first, then those that were better until others of the round took of them; where
+    score and name decided."""
 
 
 class LeafUser(msgspec.Struct, frozen=True):
@@ -168,14 +167,39 @@ class Explanation(msgspec.Struct):
     """For gangs with switch affinity, unless another scheduler placed them."""
     blocks: BlockLayout | None = None
     """For gangs with SuperPoD affinity, unless another scheduler placed them."""
+    asked: Asked | None = None
+    code: str = ""
+    """Code of the refusal, while it waits or when it was turned away."""
+    ahead: str = ""
+    """Job, as ``namespace/name``, that goes before this one."""
+    start_ms: int = 0
+    """Moment from which on room is reserved, for this job or for the one that is ahead; 0 without."""
+    domains: list[NearDomain] = []
+    """Parts of the cluster that come closest; for gangs without switch or SuperPoD affinity."""
+    unblocking: Unblocking | None = None
+    """What would help, while it waits."""
 
 
-def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
-    """The explanation in words, one sentence an entry; times are left to the reader's clock.
+def all_sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
+    """The whole explanation in words: what was asked, what was decided and why, and what would help.
 
     Args:
         told: The explanation.
         is_over: Whether the job waits no longer, because it was cancelled.
+        clock: How a moment is written.
+    """
+    asked = asked_lines(told.asked, clock) if told.asked is not None else []
+    help_ = unblocking_lines(told.unblocking, clock) if told.unblocking is not None and not is_over else []
+    return [*asked, *sentences(told, is_over=is_over, clock=clock), *help_]
+
+
+def sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
+    """What was decided and why, one sentence an entry.
+
+    Args:
+        told: The explanation.
+        is_over: Whether the job waits no longer, because it was cancelled.
+        clock: How a moment is written.
     """
     lines = []
     if told.form and told.because:
@@ -190,10 +214,7 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
             if not told.is_confirmed:
                 lines.append("Deciding again does not give the same nodes.")
         case "waiting":
-            lines.append(f"It {'waited' if is_over else 'waits'}: {told.sentence}.")
-            lines += [_near_words(near, told) for near in told.nearest]
-            lines += [_near_leaf_words(near, told) for near in told.switch.nearest] if told.switch is not None else []
-            lines += waiting_lines(told.blocks, chips=told.chips, form=told.form) if told.blocks is not None else []
+            lines += _waiting_lines(told, clock, is_over=is_over)
         case "rejected":
             lines.append(f"It was turned away: {told.sentence}.")
             if told.setting:
@@ -204,6 +225,26 @@ def sentences(told: Explanation, *, is_over: bool = False) -> list[str]:
     if told.basis.is_current:
         lines.append("The history of this decision is no longer kept; scores and reasons are those of the state now.")
     return lines
+
+
+def _waiting_lines(told: Explanation, clock: Clock, *, is_over: bool) -> list[str]:
+    lines = [f"It {'waited' if is_over else 'waits'}: {told.sentence}."]
+    if told.ahead or told.start_ms:
+        lines.append(_ahead_words(told, clock))
+    lines += [_near_words(near, told, clock) for near in told.nearest]
+    lines += [domain.told(clock) for domain in told.domains]
+    lines += [_near_leaf_words(near, told) for near in told.switch.nearest] if told.switch is not None else []
+    lines += waiting_lines(told.blocks, chips=told.chips, form=told.form) if told.blocks is not None else []
+    return lines
+
+
+def _ahead_words(told: Explanation, clock: Clock) -> str:
+    at = f" from about {clock(told.start_ms)} on" if told.start_ms else ""
+    if not told.ahead:
+        return f"Room is reserved for it{at}."
+    if told.start_ms:
+        return f"Room is reserved for {told.ahead}{at}, and this job would delay it."
+    return f"{told.ahead} goes before it and waits as well."
 
 
 def _leaf_lines(switch: LeafPlan) -> list[str]:
@@ -264,7 +305,7 @@ def _choice_words(rank: int, told: Explanation) -> str:
             words += f"its score is lower by {choice.score - rival.score}"
         case "name":
             words += "equal score, and its name comes later"
-        case "better":
+        case "better" | "taken":
             words += _better_words(told.basis)
     after = told.choices[rank + 1] if rank + 1 < len(told.choices) else None
     is_next = after is not None and after.node == rival.node and not after.leaf
@@ -289,7 +330,7 @@ def _standing_words(at: Choice | Rival, told: Explanation) -> str:
     return f"{words}, {at.free} usable chip{'' if at.free == 1 else 's'} free before"
 
 
-def _near_words(near: NearNode, told: Explanation) -> str:
-    holders = f"; chips there are held by {', '.join(near.held_by)}" if near.held_by else ""
+def _near_words(near: NearNode, told: Explanation, clock: Clock) -> str:
+    holders = holders_words(near.holders, clock)
     chips = f"with {near.free} usable chip{'' if near.free == 1 else 's'} free, " if told.chips else ""
     return f"Near: {near.node}, {chips}{near.words}{holders}."

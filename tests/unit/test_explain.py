@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from berth.core.asked import QueuePlace
 from berth.core.explain import explain, explain_now, explain_rejection
-from berth.core.explanation import Basis, Explanation, sentences
+from berth.core.explanation import Basis, Explanation, all_sentences, sentences
 from berth.core.jobs import validate
 from berth.runtime.history import state_at, state_now, verdict_on
 from schemas.envelope import body_of, open_envelope
@@ -60,6 +61,64 @@ async def test_a_placed_gang_shows_each_rank_and_its_runner_up(cell: Cell) -> No
     )
     assert "Runner-up b: score 792" in words[1]
     assert words[1].endswith("equal score, and its name comes later; rank 1 takes it.")
+
+
+async def test_what_was_asked_is_told_with_the_jobs_that_waited_before_it(cell: Cell) -> None:
+    await cell.nodes([a_node("a")])
+    await cell.submit(
+        a_job("first", chips=8, replicas=2), a_job("urgent", chips=8, replicas=3, priority=7), a_job("placed", chips=2)
+    )
+    await cell.turns(2)
+    await cell.submit(a_job("job", chips=8, replicas=4, run_ms=7_200_000))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.asked is not None
+    assert found.asked.place == QueuePlace(gangs=2, chips=40, first="default/urgent", waiting=3)
+    assert all_sentences(found)[:3] == [
+        "It asked for 4 pods with 8 chips each of huawei.com/Ascend910, 32 chips in all, to run for 2 h, at 1700000000000.",
+        "It carries selector accelerator-type=module-910b-8.",
+        "Before it wait 2 jobs for 40 chips, the first is default/urgent.",
+    ]
+    assert (found.basis.nodes, found.basis.chips, found.basis.chips_free, found.basis.jobs_held) == (1, 8, 6, 1)
+    assert found.basis.values["queue_policy"] == "skip"
+
+
+async def test_the_best_nodes_are_told_with_the_part_of_the_score_that_lost(cell: Cell) -> None:
+    await cell.nodes([a_node(name) for name in "abcdefgh"])
+    await cell.health("bucket-all", [NodeCondition("d", unhealthy=1)])
+    await cell.submit(a_job("fuller", chips=3, node_selector=on("b")))
+    await cell.turns(2)
+    await cell.submit(a_job("job", chips=2))
+    await cell.turns(2)
+    (choice,) = (await told(cell, "job")).choices
+    assert (choice.node, choice.score) == ("b", 795)
+    assert [(other.node, other.lost_by, other.part, other.words(795)) for other in choice.candidates] == [
+        (name, "score", "free", "its score is lower by 3: more free chips") for name in "acefg"
+    ]
+    await cell.submit(*(a_job(f"one-{name}", chips=8, node_selector=on(name)) for name in "acefgh"))
+    await cell.turns(2)
+    await cell.submit(a_job("next", chips=2))
+    await cell.turns(2)
+    (choice,) = (await told(cell, "next")).choices
+    (other,) = choice.candidates
+    assert (other.node, other.score, other.part) == ("d", 693, "unhealthy")
+    assert other.parts == {"affinity": 0, "health": 0, "unhealthy": -100, "free": -7}
+    assert other.words(choice.score) == "its score is lower by 104: more unhealthy chips"
+
+
+async def test_nodes_that_others_of_the_round_took_are_named_with_who_did(cell: Cell) -> None:
+    await cell.submit(a_job("first", chips=8, priority=2), a_job("second", chips=4, replicas=3))
+    await cell.turns(3)
+    await cell.nodes([a_node(name) for name in "abcd"])
+    await cell.turns(2)
+    found = await told(cell, "second")
+    assert [(choice.node, choice.chips) for choice in found.choices] == [
+        ("b", [0, 1, 2, 3]),
+        ("b", [4, 5, 6, 7]),
+        ("c", [0, 1, 2, 3]),
+    ]
+    taken = [[(other.node, other.taken_by) for other in choice.candidates if other.lost_by == "taken"] for choice in found.choices]  # fmt: skip
+    assert taken == [[("a", ["default/first"])], [], [("a", ["default/first"]), ("b", ["rank 0", "rank 1"])]]
 
 
 async def test_moving_one_chip_moves_the_runner_up(cell: Cell) -> None:
@@ -128,8 +187,24 @@ async def test_a_waiting_gang_names_the_nearest_nodes_and_who_holds_their_chips(
     assert words[1] == "It waits: 0 of 4 nodes fit: 4 have fewer than 8 free chips."
     assert sentences(found, is_over=True)[1] == words[1].replace("waits", "waited")
     assert words[2] == (
-        "Near: b, with 6 usable chips free, has fewer than 8 free chips; chips there are held by default/on-b."
+        "Near: b, with 6 usable chips free, has fewer than 8 free chips; chips there are held by default/on-b (2 chips, since"
+        " 1700000000000)."
     )
+    assert [(domain.kind, domain.name, domain.usable, domain.lacks) for domain in found.domains] == [
+        ("domain", "bucket-all", 0, 1)
+    ]
+    assert [(holder.job, holder.chips) for holder in found.domains[0].holders] == [
+        ("default/on-c", 8),
+        ("default/on-a", 6),
+        ("default/on-d", 4),
+        ("default/on-b", 2),
+    ]
+    assert found.unblocking is not None
+    assert [[event.job for event in way.events] for way in found.unblocking.ways] == [
+        ["default/on-a"],
+        ["default/on-b"],
+        ["default/on-c"],
+    ]
 
 
 async def test_chips_that_the_same_record_gave_away_have_a_holder(cell: Cell) -> None:
