@@ -31,6 +31,9 @@ MARKS_BYTES_MAX: Final = 4_000_000
 """Bytes of marks of nodes in one offer: half of the largest message that the server takes."""
 
 
+_NO_LEAVES: Final = LeafTable()
+
+
 class NeedMoreError(Exception):
     """Offers ran out before the round was decided.
 
@@ -134,8 +137,7 @@ class Chooser:
         self._log: list[int] = []
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
-        table = LeafTable()
-        self._leaves = LeafRound(scorer, *(leaves or (table, LeafBook(table))))
+        self._leaves = LeafRound(scorer, *(leaves or (_NO_LEAVES, LeafBook(_NO_LEAVES))))
         self._blocks = BlockRound(scorer, blocks or ground_of(scorer.table))
 
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
