@@ -18,6 +18,7 @@ from berth.cli.nodes import nodes
 from berth.cli.output import WRONG_USE, complain, results, talk
 from berth.cli.recording import log, record_cell
 from berth.cli.replay import replay
+from berth.cli.simulate import simulate
 from berth.cli.submit import submit
 from berth.cli.superpods import superpods
 from berth.cli.switches import switches
@@ -45,6 +46,7 @@ APP.command(explain_job, name="explain")
 APP.command(record_cell, name="record")
 APP.command(log)
 APP.command(replay)
+APP.command(simulate)
 APP.command(check_config)
 
 

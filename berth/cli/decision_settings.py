@@ -1,0 +1,55 @@
+"""Settings of decisions from the command line: ``--set key=value`` over defaults, or over what a recording says."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from berth.cli.output import WRONG_USE, CommandError
+from berth.formats.yaml_tree import nearest
+from berth.runtime.config import PREFIX, ConfigError, load
+from schemas.ledger import Settings
+from services.dispatcher.config import DecisionConfig
+
+KEYS: Final = DecisionConfig.__struct_fields__
+
+
+def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
+    """Settings with some of them changed.
+
+    Args:
+        base: What holds where nothing is said.
+        pairs: Such as ``queue_policy=easy``; later ones go before earlier ones.
+
+    Raises:
+        CommandError: One is no ``key=value``, its key is unknown, its value is wrong, or they do not go together.
+    """
+    words: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise CommandError(f"--set {pair!r}: expected key=value, such as queue_policy=easy", code=WRONG_USE)
+        if key not in KEYS:
+            raise CommandError(f"--set: {key!r} is no setting, expected {nearest(key, KEYS)}", code=WRONG_USE)
+        words[key] = value
+    known = {key: getattr(base, key) for key in KEYS}
+    try:
+        said = load(DecisionConfig, None, {f"{PREFIX}{key.upper()}": value for key, value in words.items()})
+        DecisionConfig(**known | {key: getattr(said, key) for key in words})  # sees whether they go together
+    except ConfigError as error:
+        raise CommandError(f"--set {error}", code=WRONG_USE) from error
+    except ValueError as error:
+        raise CommandError(f"--set: {error}", code=WRONG_USE) from error
+    return msgspec.structs.replace(base, **{key: getattr(said, key) for key in words})
+
+
+def told_settings(settings: Settings) -> dict[str, str]:
+    """Settings in words: those of the queue, and others that are not the default."""
+    queue = ("queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms")
+    default = Settings()
+    others = [key for key in KEYS if key not in queue and getattr(settings, key) != getattr(default, key)]
+    return {key: _word(getattr(settings, key)) for key in (*queue, *others)}
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,53 @@
+"""Recordings as the source of simulations: files, and what is wrong with them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from berth.cli.output import CommandError
+from berth.core.course import Course
+from berth.core.course_log import course_of
+from berth.core.errors import HistoryError, InvariantError
+from berth.core.workload_log import LoggedWorkload, WorkloadReader
+from berth.formats.recording import MAGIC, Reading, RecordingError
+from berth.runtime.recording import read_file
+from schemas.envelope import DecodeError
+
+T = TypeVar("T")
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file starts like a recording; a file that cannot be read does not."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def workload_of(path: Path) -> LoggedWorkload:
+    """Jobs and cluster of a recording.
+
+    Raises:
+        CommandError: It cannot be read.
+    """
+    return _read(path, lambda reading: WorkloadReader(reading.head).read(reading))
+
+
+def recorded_course(path: Path, words: dict[str, str]) -> Course:
+    """The course as it was recorded.
+
+    Raises:
+        CommandError: It cannot be read.
+    """
+    return _read(path, lambda reading: course_of(reading.head, reading, words=words))
+
+
+def _read(path: Path, what: Callable[[Reading], T]) -> T:
+    try:
+        with read_file(path) as reading:
+            return what(reading)
+    except (RecordingError, DecodeError, HistoryError, InvariantError) as error:
+        raise CommandError(f"{path}: {error}") from error
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
