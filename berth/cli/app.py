@@ -23,6 +23,7 @@ from berth.cli.submit import submit
 from berth.cli.superpods import superpods
 from berth.cli.switches import switches
 from berth.cli.up import up
+from berth.cli.what_if import what_if
 
 APP: Final = App(
     name="berth",
@@ -47,6 +48,7 @@ APP.command(record_cell, name="record")
 APP.command(log)
 APP.command(replay)
 APP.command(simulate)
+APP.command(what_if, name="what-if")
 APP.command(check_config)
 
 

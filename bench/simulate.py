@@ -1,0 +1,64 @@
+"""``simulate``: real traces on the core, from the first arrival to the last end; the traces are no part of the tree."""
+
+import gzip
+import sys
+import time
+from typing import Final, NamedTuple
+
+from bench.report import Report, Row, machine, row
+from berth.core.cluster_facts import facts_of
+from berth.core.simulation import Simulation, SimulationPlan, TimedFact
+from berth.formats.cluster_words import read_cluster
+from berth.formats.traces import read_trace
+from schemas.envelope import encode
+from schemas.ledger import Settings
+from schemas.subjects import Subjects
+from tests.support.traces import FILES, traces_folder
+
+
+class _Case(NamedTuple):
+    trace: str
+    compress: float
+    cluster: str
+    target_s: float
+
+
+_CASES: Final = (
+    _Case("kalos", 8.0, "nodes=302,leaf=16", 5.0),
+    _Case("kalos", 12.0, "nodes=302,leaf=16", 5.0),
+    _Case("philly", 1.0, "nodes=64,leaf=16", 60.0),
+)
+_CELL: Final = "bench"
+
+
+def run() -> Report:
+    """Measure; a trace that is not there is left out, and stderr says so."""
+    rows: list[Row] = []
+    for case in _CASES:
+        path = traces_folder() / FILES[case.trace]
+        if not path.is_file():
+            print(f"left out: no trace at {path}; the variable BERTH_TRACES names the folder", file=sys.stderr)
+            continue
+        rows += _measured(case)
+    return Report(bench="simulate", machine=machine(), rows=rows)
+
+
+def _measured(case: _Case) -> list[Row]:
+    start_s = time.perf_counter()
+    with gzip.open(traces_folder() / FILES[case.trace], "rt", encoding="utf-8") as file:
+        workload = read_trace(file, compress=case.compress)
+    read_s = time.perf_counter() - start_s
+    cluster = read_cluster(case.cluster)
+    facts = [
+        TimedFact(0, subject, encode(message))
+        for subject, message in facts_of(cluster, subjects=Subjects(_CELL), at_ms=0)
+    ]
+    start_s = time.perf_counter()
+    Simulation(SimulationPlan(workload=workload, facts=facts, settings=Settings(), cell=_CELL)).run()
+    took_s = time.perf_counter() - start_s
+    name = f"{case.trace} x{case.compress:g}, {len(workload.jobs)} jobs, {len(cluster.nodes)} nodes, skip"
+    return [
+        row(name, "read the trace", "s", [read_s]),
+        row(name, "simulate", "s", [took_s], target=case.target_s),
+        row(name, "simulate", "jobs/s", [len(workload.jobs) / took_s], better="more"),
+    ]
