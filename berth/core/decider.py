@@ -13,11 +13,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.backfill import Backfill, Memory
 from berth.core.gangs import ClassKey, Gang, gang_of
-from berth.core.ledger import Folded, WaitingDump
+from berth.core.gates import NEVER, RESERVED, Gate, StrictOrder
+from berth.core.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.lifecycle import Due, due
 from berth.core.products import FORMS
+from berth.core.prospect import Silent
 from berth.core.queue import Queue, Sleep
+from berth.core.reservations import next_end_ms
 from berth.core.round import Chooser, NeedMoreError, askable, asks_of
 from berth.core.scoring import Candidates, Fits, Scorer
 from berth.core.state import State, shard_of
@@ -25,8 +29,9 @@ from schemas.facts import JobSeen
 from schemas.intake import JobRequest
 from schemas.ledger import Round, Verdict
 from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from schemas.refusal import NodeReason, Refusal
 
+_BACKFILLS: Final = frozenset({"easy", "conservative"})
 _ROWS_ONE_BY_ONE: Final = 32
 """Up to so many improved nodes are asked one by one whether they help a class."""
 
@@ -60,6 +65,8 @@ class _Before(NamedTuple):
     improved: dict[int, None]
     thinned: dict[int, int]
     eased: bool
+    held: Sequence[SleeperDump] = ()
+    loosened: bool = False
 
 
 class Decider:
@@ -74,6 +81,9 @@ class Decider:
         self.queue = Queue()
         self.scorer = self.new_scorer()
         self._before = _Before([], {}, {}, eased=False)
+        self._memory = Memory()
+        self._opening: Opening | None = None
+        """The round that was opened last, until it is known what became of it."""
 
     def new_scorer(self) -> Scorer:
         """Scoring under the settings of the epoch."""
@@ -86,9 +96,11 @@ class Decider:
     def begin(self) -> None:
         """An epoch has begun: everybody who waits is tried anew, under its settings."""
         state = self.state
-        self.queue = Queue()
+        self.queue = Queue(strict=state.fold.settings.queue_policy == "fifo")
         self.scorer = self.new_scorer()
         self._before = _Before([], {}, {}, eased=False)
+        self._memory = Memory()
+        self._opening = None
         state.table.improved.clear()
         state.table.thinned.clear()
         state.leaf_book.eased = False
@@ -129,10 +141,11 @@ class Decider:
         if not gangs and not must:
             return None
         asks = asks_of([gang for gang in gangs if gang.invalid is None])
-        return Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
+        self._opening = Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
+        return self._opening
 
     def choose(
-        self, opening: Opening, views: Mapping[Shape, Candidates], asks: Mapping[Shape, int], missing: Sequence[int]
+        self, opening: Opening, views: Mapping[Shape, Candidates], asks: Mapping[Shape, int], away: Silence
     ) -> list[Verdict]:
         """Verdicts on the gangs of a round.
 
@@ -140,14 +153,43 @@ class Decider:
             opening: The round.
             views: Merged candidates of each shape.
             asks: How many were asked for.
-            missing: Shards that did not answer.
+            away: Shards that did not answer.
 
         Raises:
             NeedMoreError: The candidates do not reach far enough.
         """
         state = self.state
-        chooser = Chooser(self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks)
-        return chooser.choose(opening.gangs, missing=missing)
+        chooser = Chooser(
+            self.scorer,
+            views,
+            asks,
+            leaves=(state.leaves, state.leaf_book),
+            blocks=state.blocks,
+            gate=self._gate(opening, away),
+        )
+        return chooser.choose(opening.gangs, missing=away.missing)
+
+    def _gate(self, opening: Opening, away: Silence) -> Gate | None:
+        """The policy of the queue; None where everybody gets what it finds."""
+        policy = self.state.fold.settings.queue_policy
+        if policy == "skip":
+            return None
+        if policy == "fifo":
+            return StrictOrder(self.queue.head(), self._last_refusal)
+        tried = {gang.uid for gang in opening.gangs}
+        waiting = self.queue.waiting_for_room(held=policy == "conservative")
+        others = (gang for gang in waiting if gang.uid not in tried)
+        return Backfill(self.state, self.scorer, opening.at_ms, others, self._silent(away), self._memory)
+
+    def _last_refusal(self, uid: str) -> Refusal | None:
+        known = self.state.fold.gangs.get(uid)
+        return None if known is None else known.refusal
+
+    def _silent(self, away: Silence) -> Silent:
+        """Rows that silent shards own."""
+        lost = self.rows_of_shards(away.missing, away.shards)
+        believed = [shard for shard in away.missing if shard not in away.doubted]
+        return Silent(lost, self.rows_of_shards(believed, away.shards))
 
     def decide(self, opening: Opening, silence: Silence | None = None) -> Round:
         """The record of a round, with offers made here.
@@ -158,20 +200,17 @@ class Decider:
         """
         away = silence or Silence()
         asks = dict(opening.asks)
-        lost = self.rows_of_shards(away.missing, away.shards)
-        lost_but_plain = self.rows_of_shards(
-            [shard for shard in away.missing if shard not in away.doubted], away.shards
-        )
+        silent = self._silent(away)
         leaves = self.state.leaves
         while True:
             views = {
                 shape: self.scorer.candidates(
-                    shape, count, leaves=leaves, without=lost if shape.tor_affinity else lost_but_plain
+                    shape, count, leaves=leaves, without=silent.by_leaf if shape.tor_affinity else silent.others
                 )
                 for shape, count in asks.items()
             }
             try:
-                verdicts = self.choose(opening, views, asks, away.missing)
+                verdicts = self.choose(opening, views, asks, away)
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
@@ -202,16 +241,40 @@ class Decider:
                 self.queue.remove(gang.uid)
             elif gang.refusal is None:
                 self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
-            else:
+            elif gang.refusal.code == "behind":
+                self.queue.seen(gang.uid)
+            elif gang.refusal.code != RESERVED:
                 wait_ms = self.state.fold.settings.shard_retry_ms
                 retry_at_ms = gang.at_ms + wait_ms if gang.refusal.missing_shards else 0
-                self.queue.refused(gang.uid, retry_at_ms=retry_at_ms)
+                self.queue.refused(gang.uid, retry_at_ms=retry_at_ms, never=gang.refusal.code in NEVER)
+        self._keep_back(folded)
+
+    def _keep_back(self, folded: Folded) -> None:
+        """Hold the gangs that may not start for the sake of a reservation, those included of which there was no news."""
+        fold = self.state.fold
+        opening, self._opening = self._opening, None
+        if fold.settings.queue_policy not in _BACKFILLS:
+            return
+        kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
+        if opening is not None and opening.number == fold.rounds and not folded.void:
+            silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
+            kept |= {gang.uid: gang for gang in silent if gang is not None}
+        held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
+        late_ms = next_end_ms(self.state, fold.at_ms) if held else 0
+        for gang in held:
+            if gang.phase == "waiting" and gang.refusal is not None:
+                start_ms = gang.refusal.start_ms
+                self.queue.hold(gang.uid, retry_at_ms=start_ms if start_ms > fold.at_ms else late_ms)
 
     def take_back(self) -> None:
         """Forget the last round that was opened: it was never stored, and its reader will not know of it."""
         before = self._before
         for key, sleep in before.woken:
             self.queue.lull(key, sleep)
+        for one in before.held:
+            self.queue.hold_again(one)
+        self.queue.loosened = self.queue.loosened or before.loosened
+        self._opening = None
         self.state.table.improved.update(before.improved)
         for row, chips in before.thinned.items():
             self.state.table.thinned[row] = self.state.table.thinned.get(row, 0) | chips
@@ -229,13 +292,15 @@ class Decider:
             thinned=sorted((table.names[row], chips) for row, chips in table.thinned.items()),
             eased=self.state.leaf_book.eased,
             time_ms=self.state.time_ms,
+            held=self.queue.held,
+            loosened=self.queue.loosened,
         )
 
     def load(self, dump: WaitingDump) -> None:
         """Become what a snapshot holds; the state must have been loaded from the same one."""
         state = self.state
         self.begin()
-        self.queue.load(dump.known, dump.sleeping)
+        self.queue.load(dump.known, dump.sleeping, dump.held, loosened=dump.loosened)
         state.table.improved.update(dict.fromkeys(state.table.row(name) for name in dump.improved))
         state.table.thinned.update({state.table.row(name): chips for name, chips in dump.thinned})
         state.leaf_book.eased = dump.eased
@@ -264,7 +329,14 @@ class Decider:
             table.improved.clear()
             table.thinned.clear()
             book.eased = False
-        self._before = _Before(woken, improved, thinned, eased)
+        held: Sequence[SleeperDump] = ()
+        loosened = self.queue.loosened
+        if self.queue.is_holding and (
+            woken or improved or thinned or eased or loosened or self.queue.is_due(self.state.time_ms)
+        ):
+            held = self.queue.release()
+        self.queue.loosened = False
+        self._before = _Before(woken, improved, thinned, eased, held, loosened)
 
     def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.

@@ -53,6 +53,8 @@ class Gang(msgspec.Struct, gc=False):
     """The settings of this epoch do not allow the request."""
     fresh: bool = True
     """It has had no verdict in this epoch."""
+    run_ms: int = 0
+    """Run time that its request declares; 0 for none."""
     bytes_in_record: int = 0
     """Bytes that its placement takes in a record, about."""
 

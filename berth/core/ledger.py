@@ -5,13 +5,16 @@ is void, for every reader in the same way. So a writer that has lost its reign c
 sends.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
+from berth.core.run_times import RunTime, RunTimes
 from schemas.columns import unpack, unpack_names
 from schemas.envelope import Envelope, body_of
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.placement import Placement
+from schemas.placement import Placement, Run
 from schemas.refusal import Refusal
 
 
@@ -77,6 +80,8 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
 
     uid: str
     retry_at_ms: int = 0
+    never: bool = False
+    """It waits for another cluster, not for room: it stands in nobody's way."""
 
 
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -93,6 +98,10 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Leaf switches are open to more jobs than they were."""
     time_ms: int = 0
     """Last tick of the dispatcher's clock among the facts."""
+    held: list[SleeperDump] = []
+    """Gangs that may not start because of a reservation, each until something changes or its moment comes, by uid."""
+    loosened: bool = False
+    """Somebody who waited has left, and may have stood in the way of those."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):
@@ -112,6 +121,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     leaving: dict[str, int] = {}
     waiting: WaitingDump | None = None
     """None in snapshots of releases before 0.4, which do not say it."""
+    run_times: list[RunTime] = []
 
 
 class LedgerFold:
@@ -130,6 +140,7 @@ class LedgerFold:
         self.voided = 0
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
+        self.run_times = RunTimes()
         self._leaving: dict[str, int] = {}
         """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
 
@@ -224,6 +235,8 @@ class LedgerFold:
             return
         del self.holdings[holding.key]
         folded.given_back.append(holding)
+        if release.reason == "succeeded" and not holding.foreign:
+            self.run_times.note(holding.namespace, chips_in(holding.placement.runs), record.at_ms - holding.at_ms)
         gang = self.gangs.get(release.uid)
         if gang is None or gang.attempt != release.attempt:
             return
@@ -298,6 +311,7 @@ class LedgerFold:
             holdings=[self.holdings[key] for key in sorted(self.holdings)],
             gangs=[self.gangs[uid] for uid in sorted(self.gangs)],
             leaving=dict(self._leaving),
+            run_times=self.run_times.dump(),
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -307,6 +321,7 @@ class LedgerFold:
         self.holdings = {holding.key: holding for holding in dump.holdings}
         self.gangs = {gang.uid: gang for gang in dump.gangs}
         self._leaving = dict(dump.leaving)
+        self.run_times.load(dump.run_times)
 
 
 class PodShare(msgspec.Struct, frozen=True, gc=False):
@@ -317,6 +332,11 @@ class PodShare(msgspec.Struct, frozen=True, gc=False):
     chips: tuple[int, ...]
     cpu_milli: int
     memory_mib: int
+
+
+def chips_in(runs: Iterable[Run]) -> int:
+    """Chips of all pods of a gang."""
+    return sum(run.pods * run.chips for run in runs)
 
 
 def owned_by(holding: Holding) -> list[PodShare]:

@@ -3,12 +3,17 @@
 A class of request that was refused sleeps: its gangs are not scored again until something on some node changed that
 lets the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so a
 replay sleeps and wakes alike.
+
+Gangs that find room and may not have it, for the sake of a reservation, are held one by one: not their class, for how long they run
+differs. Anything that changes for the better lets go of all of them. In strict order nobody is held: whoever is behind the first
+gang that sleeps is not taken, except for a first verdict.
 """
 
 import bisect
 import heapq
+import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +21,7 @@ from berth.core.gangs import ClassKey, Gang
 from berth.core.ledger import SleeperDump
 
 _Entry = tuple[tuple[int, int, str], Gang]
+_ORDER: Final = operator.itemgetter(0)
 """A gang behind its order, which no other gang has."""
 
 
@@ -24,6 +30,8 @@ class Sleep(NamedTuple):
 
     retry_at_ms: int
     """When to try again although nothing got better; 0 for never."""
+    never: bool = False
+    """It waits for another cluster: it stands in nobody's way."""
 
 
 class GangClass(msgspec.Struct, gc=False):
@@ -40,12 +48,24 @@ class GangClass(msgspec.Struct, gc=False):
     sleeps: bool = False
     retry_at_ms: int = 0
     """When to try again although nothing got better; 0 for never."""
+    never: bool = False
+    """It waits for another cluster, and stands in nobody's way."""
+    held: dict[str, int] = {}
+    """Gangs (uid) that may not start for the sake of a reservation, and when to try again; 0 for never."""
 
 
 class Queue:
-    """Waiting gangs by class."""
+    """Waiting gangs by class.
 
-    def __init__(self) -> None:
+    Args:
+        strict: Nobody goes before a gang that waits ahead of it.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._held: dict[str, ClassKey] = {}
+        self.loosened = False
+        """Somebody who slept or was held has left; whoever looks clears it."""
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
@@ -65,7 +85,13 @@ class Queue:
     @property
     def has_work(self) -> bool:
         """Whether a round could decide something."""
-        return bool(self.awake or self.eager)
+        if self._strict:
+            return bool(self.eager) or self._is_strict_awake()
+        if not self._held:
+            return bool(self.awake or self.eager)
+        classes = self._classes
+        awake = any(len(classes[key].held) < len(classes[key].gangs) for key in self.awake)
+        return awake or bool(self.eager) or self.loosened
 
     def put(self, gang: Gang) -> None:
         """Add a gang, or take its new form for the old one; its place follows from its order alone."""
@@ -99,6 +125,9 @@ class Queue:
         self._uid_of.pop((gang.namespace, gang.name), None)
         members.gone += 1
         members.fresh.pop(uid, None)
+        is_held = members.held.pop(uid, None) is not None
+        self._held.pop(uid, None)
+        self.loosened = self.loosened or (bool(self._held) and (members.sleeps or is_held))
         if not members.fresh:
             self.eager.pop(key, None)
         if not members.gangs:
@@ -125,14 +154,22 @@ class Queue:
             taken.append(gang)
         return taken
 
-    def refused(self, uid: str, *, retry_at_ms: int) -> None:
-        """Put the class of a refused gang to sleep."""
+    def refused(self, uid: str, *, retry_at_ms: int, never: bool = False) -> None:
+        """Put the class of a refused gang to sleep.
+
+        Args:
+            uid: The gang.
+            retry_at_ms: When to try again although nothing got better; 0 for never.
+            never: It waits for another cluster, not for room.
+        """
         key = self._class_of.get(uid)
         if key is None:
             return
         members = self._classes[key]
         members.sleeps = True
         members.retry_at_ms = retry_at_ms
+        members.never = never
+        self._let_go(members)
         members.gangs[uid].fresh = False
         members.fresh.pop(uid, None)
         self.awake.pop(key, None)
@@ -141,13 +178,77 @@ class Queue:
         else:
             self.eager.pop(key, None)
 
+    def seen(self, uid: str) -> None:
+        """Note that a gang had a verdict that leaves its class as it is."""
+        key = self._class_of.get(uid)
+        if key is None:
+            return
+        members = self._classes[key]
+        members.gangs[uid].fresh = False
+        members.fresh.pop(uid, None)
+        if not members.fresh:
+            self.eager.pop(key, None)
+
+    def hold(self, uid: str, *, retry_at_ms: int) -> None:
+        """Keep a gang back that had a verdict, until :meth:`release`; nothing if its class sleeps."""
+        self.seen(uid)
+        key = self._class_of.get(uid)
+        if key is not None and not self._classes[key].sleeps:
+            self._classes[key].held[uid] = retry_at_ms
+            self._held[uid] = key
+
+    def hold_again(self, one: SleeperDump) -> None:
+        """Hold a gang as it was before :meth:`release`, unless it left or changed."""
+        key = self._class_of.get(one.uid)
+        if key is not None and not self._classes[key].gangs[one.uid].fresh:
+            self.hold(one.uid, retry_at_ms=one.retry_at_ms)
+
+    def release(self) -> list[SleeperDump]:
+        """Let go of all gangs that are held; say which, and until when they were."""
+        held = self.held
+        for one in held:
+            del self._classes[self._held.pop(one.uid)].held[one.uid]
+        return held
+
+    @property
+    def held(self) -> list[SleeperDump]:
+        """Gangs that are held, and when to try again, by uid."""
+        return [SleeperDump(uid, self._classes[self._held[uid]].held[uid]) for uid in sorted(self._held)]
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether gangs are held."""
+        return bool(self._held)
+
+    def is_due(self, time_ms: int) -> bool:
+        """Whether the moment has come for which a held gang waits."""
+        return any(0 < self._classes[key].held[uid] <= time_ms for uid, key in self._held.items())
+
+    def head(self) -> Gang | None:
+        """The first gang in order that found no room and sleeps, those left out that wait for another cluster."""
+        return next(self.waiting_for_room(held=False), None)
+
+    def waiting_for_room(self, *, held: bool) -> Iterator[Gang]:
+        """Gangs that had a verdict and are not tried now, in order, those left out that wait for another cluster.
+
+        Args:
+            held: Those too that are held.
+        """
+        sleeping = [members for members in self._classes.values() if members.sleeps and not members.never]
+        lines: list[Iterable[_Entry]] = [self._known(members) for members in sleeping]
+        if held:
+            gangs = [self._classes[key].gangs[uid] for uid, key in self._held.items()]
+            lines.append(sorted(((gang.order, gang) for gang in gangs), key=_ORDER))
+        for _, gang in heapq.merge(*lines, key=_ORDER):
+            yield gang
+
     def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
         """Wake every sleeping class that ``helps`` says an event can help, or whose wait is over; say which, and how they slept."""
         woken: list[tuple[ClassKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
             if (members.retry_at_ms and time_ms >= members.retry_at_ms) or helps(key):
-                woken.append((key, Sleep(members.retry_at_ms)))
+                woken.append((key, Sleep(members.retry_at_ms, members.never)))
                 self._wake(members)
         self.woken += len(woken)
         return woken
@@ -159,6 +260,7 @@ class Queue:
             return
         members.sleeps = True
         members.retry_at_ms = sleep.retry_at_ms
+        members.never = sleep.never
         self.awake.pop(key, None)
         if members.fresh:
             self.eager[key] = None
@@ -170,13 +272,22 @@ class Queue:
         )
         sleeping = [self._classes[key] for key in self.sleeping()]
         return known, sorted(
-            SleeperDump(min(uid for uid in members.gangs if uid not in members.fresh), members.retry_at_ms)
+            SleeperDump(
+                min(uid for uid in members.gangs if uid not in members.fresh), members.retry_at_ms, members.never
+            )
             for members in sleeping
             if len(members.fresh) < len(members.gangs)
         )
 
-    def load(self, known: Iterable[str], sleeping: Iterable[SleeperDump]) -> None:
-        """Become what :meth:`dump` gave; the gangs themselves must have been put before."""
+    def load(
+        self,
+        known: Iterable[str],
+        sleeping: Iterable[SleeperDump],
+        held: Iterable[SleeperDump] = (),
+        *,
+        loosened: bool = False,
+    ) -> None:
+        """Become what :meth:`dump`, :attr:`held` and :attr:`loosened` gave; the gangs themselves must have been put before."""
         for uid in known:
             key = self._class_of.get(uid)
             if key is not None:
@@ -185,20 +296,25 @@ class Queue:
         for sleeper in sleeping:
             key = self._class_of.get(sleeper.uid)
             if key is not None:
-                self.lull(key, Sleep(sleeper.retry_at_ms))
+                self.lull(key, Sleep(sleeper.retry_at_ms, sleeper.never))
+        for one in held:
+            self.hold(one.uid, retry_at_ms=one.retry_at_ms)
+        self.loosened = loosened
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether some class sleeps until a time."""
-        return any(members.retry_at_ms for members in self._classes.values() if members.sleeps)
+        """Whether some class sleeps until a time, or a gang is held until one."""
+        return any(self._moments())
 
     @property
     def retry_at_ms(self) -> int:
-        """First moment until which some class sleeps; 0 when none waits for time."""
-        return min(
-            (members.retry_at_ms for members in self._classes.values() if members.sleeps and members.retry_at_ms),
-            default=0,
-        )
+        """First moment until which some class sleeps or a gang is held; 0 when none waits for time."""
+        return min(filter(None, self._moments()), default=0)
+
+    def _moments(self) -> Iterator[int]:
+        """When to try again although nothing got better; 0 for never."""
+        yield from (members.retry_at_ms for members in self._classes.values() if members.sleeps)
+        yield from (self._classes[key].held[uid] for uid, key in self._held.items())
 
     def sleeping(self) -> list[ClassKey]:
         """Classes that sleep."""
@@ -207,12 +323,52 @@ class Queue:
     def _wake(self, members: GangClass) -> None:
         members.sleeps = False
         members.retry_at_ms = 0
+        members.never = False
         self.awake[members.key] = None
         self.eager.pop(members.key, None)
 
+    def _let_go(self, members: GangClass) -> None:
+        for uid in members.held:
+            del self._held[uid]
+        members.held.clear()
+
+    def _is_strict_awake(self) -> bool:
+        head = self.head()
+        return any(True for key in self.awake for _ in self._strict_line(self._classes[key], 1, head))
+
+    def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[_Entry]:
+        """Gangs of a class before the head, and behind it those that had no verdict yet."""
+        for entry in self._first(members):
+            if head is not None and entry[0] >= head.order:
+                break
+            yield entry
+        if head is not None:
+            behind = [gang for uid in members.fresh if (gang := members.gangs[uid]).order > head.order]
+            for gang in heapq.nsmallest(count, behind, key=lambda gang: gang.order):
+                yield gang.order, gang
+
+    @staticmethod
+    def _known(members: GangClass) -> Iterator[_Entry]:
+        """Gangs of a class in order, those left out that had no verdict yet."""
+        before = ""
+        for order, uid in members.line:
+            gang = members.gangs.get(uid)
+            if gang is not None and gang.order == order and uid != before and not gang.fresh:
+                before = uid
+                yield order, gang
+
+    def _free(self, members: GangClass) -> Iterator[_Entry]:
+        """Gangs of a class in order, those left out that are held."""
+        return (entry for entry in self._first(members) if entry[1].uid not in members.held)
+
     def _lines(self, count: int) -> Iterator[Iterable[_Entry]]:
+        head = self.head() if self._strict else None
         for key in self.awake:
-            yield self._first(self._classes[key])
+            members = self._classes[key]
+            if self._strict:
+                yield self._strict_line(members, count, head)
+            else:
+                yield self._free(members) if members.held else self._first(members)
         for key in self.eager:
             members = self._classes[key]
             gangs = [members.gangs[uid] for uid in members.fresh]
@@ -233,9 +389,9 @@ class Queue:
             passed += 1
         del members.line[:passed]
         members.gone -= passed
+        gangs = members.gangs
         for order, uid in members.line:
-            gang = members.gangs.get(uid)
-            if gang is None or uid == before or gang.order != order:
-                continue
-            before = uid
-            yield order, gang
+            gang = gangs.get(uid)
+            if gang is not None and uid != before and gang.order == order:
+                before = uid
+                yield order, gang

@@ -15,6 +15,7 @@ import numpy as np
 
 from berth.core.block_round import BlockRound
 from berth.core.gangs import ClassKey, Gang
+from berth.core.gates import RESERVED, Gate
 from berth.core.leaf_book import LeafBook
 from berth.core.leaf_round import LeafRound, code_of
 from berth.core.leaves import LeafTable
@@ -118,6 +119,7 @@ class Chooser:
         asked: How many candidates were asked for each shape.
         leaves: Leaf switches and the jobs on them; without them nothing is known of switches.
         blocks: SuperPoDs, trees, and who is where; without, they follow from the nodes, and nobody is anywhere.
+        gate: Policy of the queue; without one everybody gets what it finds.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Chooser:
         *,
         leaves: tuple[LeafTable, LeafBook] | None = None,
         blocks: BlockGround | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._scorer = scorer
         self._ranks = scorer.table.ranks()
@@ -137,6 +140,9 @@ class Chooser:
         self._log: list[int] = []
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
+        self._gate = gate
+        self._found: dict[ClassKey, Refusal] = {}
+        """What is to be said of the room of classes that may not have it."""
         self._leaves = LeafRound(scorer, *(leaves or (_NO_LEAVES, LeafBook(_NO_LEAVES))))
         self._blocks = BlockRound(scorer, blocks or ground_of(scorer.table))
 
@@ -147,19 +153,39 @@ class Chooser:
             NeedMoreError: The offers do not reach far enough.
         """
         verdicts: list[Verdict] = []
-        may_turn_away = self._scorer.settings.strict_product_support
+        has_say = self._scorer.settings.strict_product_support or self._gate is not None
         for gang in gangs:
             known = self._refused.get(gang.klass)
-            if known is not None and not (gang.fresh or may_turn_away or gang.invalid):
+            if known is not None and not (gang.fresh or has_say or gang.invalid):
                 continue
             if (away := self._turned_away(gang)) is not None:
                 verdicts.append(_verdict(gang, refusal=away, final=True))
+            elif self._gate is not None:
+                verdicts.extend(self._decide_behind(self._gate, gang, known, missing))
             elif known is not None:
                 if gang.fresh:
                     verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
             else:
                 verdicts.append(self._decide(gang, missing))
         return verdicts
+
+    def _decide_behind(
+        self, gate: Gate, gang: Gang, known: Refusal | None, missing: Sequence[int]
+    ) -> Iterator[Verdict]:
+        """Verdict on a gang where a policy of the queue has a say; none when there is nothing new."""
+        refusal = gate.bars(gang) if known is None or gate.is_strict else None
+        if refusal is None and known is not None:
+            refusal = gate.refused(gang, self._named(known, gang))
+        if refusal is None:
+            verdict = self._decide(gang, missing)
+            refusal = verdict.refusal
+            if refusal is None or refusal.code != RESERVED:
+                yield verdict
+                return
+        if not gate.is_news(gang, refusal):
+            return
+        found = self._found.get(gang.klass) if refusal.code == RESERVED else None
+        yield _verdict(gang, refusal=refusal if found is None else _kept(found, refusal))
 
     def _turned_away(self, gang: Gang) -> Refusal | None:
         """Why a gang is never placed, whatever becomes of its class."""
@@ -191,6 +217,11 @@ class Chooser:
         placement = placement_of(
             names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
         )
+        kept = self._gate.admits(gang, placement) if self._gate is not None else None
+        if kept is not None:
+            self._roll_back(undo)
+            self._found[gang.klass] = self._refusal(gang, 0, gang.pods, missing)
+            return _verdict(gang, refusal=kept)
         self._leaves.note(gang, placement)
         self._blocks.note(gang, placement)
         return _verdict(gang, placement=placement)
@@ -199,7 +230,7 @@ class Chooser:
         """Refuse a gang and its class."""
         self._refused[gang.klass] = refusal
         self._failed_task[gang.klass] = index
-        return _verdict(gang, refusal=refusal)
+        return _verdict(gang, refusal=refusal if self._gate is None else self._gate.refused(gang, refusal))
 
     def _plan(self, gang: Gang, missing: Sequence[int]) -> _Planned | Refusal:
         """Where the pods with chips of a gang with switch or SuperPoD affinity go, all at once; nothing for other gangs."""
@@ -377,6 +408,18 @@ def _outside(gang: Gang, warning: str) -> Refusal:
         expected=f"a job that the policy supports (setting strict_product_support): {warning}",
         form=gang.form,
         form_because=gang.form_because,
+    )
+
+
+def _kept(found: Refusal, kept: Refusal) -> Refusal:
+    """Refusal of a gang that found room and may not have it.
+
+    Args:
+        found: What is to be said of the room.
+        kept: For whom it is kept, and from when on.
+    """
+    return msgspec.structs.replace(
+        found, code=kept.code, field="", value="", expected="", ahead=kept.ahead, start_ms=kept.start_ms
     )
 
 

@@ -5,6 +5,7 @@ node name. Everything is vectorised over the rows of a table; a single row can b
 gangs of a round would leave it in.
 """
 
+import copy
 from typing import Final, NamedTuple
 
 import msgspec
@@ -83,6 +84,12 @@ class Scorer:
         self._reason_lists: dict[Shape, list[int]] = {}
         """The same as plain lists, for single rows."""
         self._has_number: Fits = np.empty(0, np.bool_)
+
+    def on(self, table: NodeTable, shares: ShareBook) -> "Scorer":
+        """The same scoring on a fork of the table: nodes, classes and places are the same, only what is free differs."""
+        other = copy.copy(self)
+        other.table, other.shares = table, shares
+        return other
 
     def rule(self, shape: Shape) -> ChipRule | None:
         """Chip rule of a shape; None for pods without chips and for soft share."""

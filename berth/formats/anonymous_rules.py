@@ -149,6 +149,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},
     "WaitingDump": {"known": Kind.UID, "improved": Kind.NODE, "thinned": Special.PAIRS},
+    "RunTime": {"namespace": Kind.NAMESPACE},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }
 """Fields with texts by struct; a struct that is not here, or a field with a text, is a mistake that stops the work."""

@@ -217,12 +217,13 @@ class Dispatcher:
         asks = dict(opening.asks)
         for _ in range(_ASKS_MAX):
             offers: Offers = await self.scatter.gather(self.decider.scorer, asks, number=opening.number)
+            silence = Silence(self.config.shards, offers.missing, offers.doubted)
             try:
-                verdicts = self.decider.choose(opening, offers.views, asks, offers.missing)
+                verdicts = self.decider.choose(opening, offers.views, asks, silence)
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
-            return self.decider.record(opening, verdicts, Silence(self.config.shards, offers.missing, offers.doubted))
+            return self.decider.record(opening, verdicts, silence)
         raise TransientError(f"round {opening.number} ran out of offers {_ASKS_MAX} times")
 
     async def _append(self, sent: _Sent) -> None:
