@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-from bench import bind, gang, kube_gang, score, simulate, spine, superpod, switch, watch
+from bench import bind, gang, kube_gang, replay, score, simulate, spine, superpod, switch, watch
 from bench.report import show
 
 _BENCHES = {
@@ -17,6 +17,7 @@ _BENCHES = {
     "watch": watch.run,
     "simulate": simulate.run,
     "kube-gang": kube_gang.run,
+    "replay": replay.run,
 }
 
 
@@ -25,7 +26,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("name", choices=[*_BENCHES, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON document a bench")
+    parser.add_argument("--events", type=int, default=0, help="replay: also a log of so many events, for its memory")
     arguments = parser.parse_args()
+    if arguments.events and arguments.name != "replay":
+        parser.error("--events is for: replay")
+    if arguments.name == "replay":
+        show(replay.run(arguments.events), as_json=arguments.json)
+        return 0
     if arguments.name != "all":
         show(_BENCHES[arguments.name](), as_json=arguments.json)
         return 0

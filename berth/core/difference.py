@@ -88,17 +88,32 @@ def difference_of(moment: Moment, recorded: Round, replayed: Round | None) -> Di
         replayed: As it came out here; None when there was nothing to decide.
     """
     mine = replayed.verdicts if replayed is not None else []
-    pair = next((pair for pair in zip_longest(recorded.verdicts, mine) if pair[0] != pair[1]), None)
-    if pair is None:
+    theirs = _first(recorded.verdicts, mine)
+    if theirs is None:
         return _told(moment, recorded, "the record", *_rest(recorded, replayed), nodes=[])
-    theirs = pair[0] if pair[0] is not None else pair[1]
-    uid = theirs.uid if theirs is not None else ""
+    uid = theirs.uid
     was = _of(recorded.verdicts, uid)
     now = _of(mine, uid)
     told = _Compared(moment, mine, uid)
-    words = told.words(was, now)
-    subject = f"gang {theirs.namespace}/{theirs.name}" if theirs is not None else "the record"
+    words = (_place_words(recorded.verdicts, uid), _place_words(mine, uid)) if was == now else told.words(was, now)
+    subject = f"gang {theirs.namespace}/{theirs.name}"
     return _told(moment, recorded, subject, *words, nodes=told.nodes, uid=uid)
+
+
+def _first(recorded: Sequence[Verdict], mine: Sequence[Verdict]) -> Verdict | None:
+    """The first verdict in which two records differ: one that only one of them has before one in another place."""
+    for was, now in zip_longest(recorded, mine):
+        if was == now:
+            continue
+        if was is None or (now is not None and _of(recorded, now.uid) is None):
+            return was if was is not None and _of(mine, was.uid) is None else now
+        return was
+    return None
+
+
+def _place_words(verdicts: Sequence[Verdict], uid: str) -> str:
+    place = next(index for index, verdict in enumerate(verdicts, 1) if verdict.uid == uid)
+    return f"the same verdict, number {place} of {len(verdicts)} in the record"
 
 
 def _of(verdicts: Iterable[Verdict], uid: str) -> Verdict | None:
@@ -217,8 +232,6 @@ class _Compared:
         if was is None or now is None:
             self._note(was or now, 0, [was, now])
             return self._verdict(was, 0), self._verdict(now, 0)
-        if was == now:
-            return "the same verdict, but in another place", "the same verdict, but in another place"
         if was.placement is not None and now.placement is not None:
             return self._placements(was, was.placement, now, now.placement)
         self._note(now, 0, [was, now])

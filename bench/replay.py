@@ -1,0 +1,235 @@
+"""``replay``: a busy log of 1,000 nodes decided again, from memory and from a file, and the memory that a long one takes."""
+
+import heapq
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from bench.cell import PRODUCT, described
+from bench.report import Report, Row, machine, row
+from berth.core.decider import Decider
+from berth.core.ledger import Holding
+from berth.core.packing import pack_nodes
+from berth.core.replay import Replay, Replayed
+from berth.core.state import State
+from berth.formats.recording import frames_of
+from berth.runtime.recording import read_file
+from schemas.columns import pack, pack_names
+from schemas.envelope import encode
+from schemas.facts import JobSeen, PodPhase, PodsSeen
+from schemas.intake import JobRequest, Task
+from schemas.ledger import Epoch, Settings
+from schemas.message import Message
+from schemas.recording import Entry, RecordingHead
+from schemas.status import SnapshotBody
+from schemas.subjects import Subjects
+
+_NODES: Final = 1_000
+_DOMAIN_NODES: Final = 50
+_EVENTS: Final = 100_000
+_REPEATS: Final = 3
+_ROUND_MS: Final = 200
+_WAITING_MAX: Final = 100
+"""Jobs come while fewer wait."""
+_ARRIVALS_MAX: Final = 7
+"""Most jobs that come between two rounds; on average they take about as many chips as there are."""
+_RUN_MS: Final = (20_000, 60_000)
+_SIZES: Final = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (4, 4), (1, 8))
+"""(chips a pod, pods) of jobs."""
+_START: Final = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
+_MIB: Final = 1 << 20
+
+
+class _Cell:
+    """A cell in which jobs come, run, end and are forgotten; it gives what it stores as entries."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311  # a log that is the same each time
+        self._state = State()
+        self._decider = Decider(self._state)
+        self._subjects = Subjects("bench")
+        self._at_ms = 1_700_000_000_000
+        self._jobs = 0
+        self._ends: list[tuple[int, str]] = []
+        """Heap of (when, uid) of jobs that run."""
+        self._over: list[JobSeen] = []
+        self._started: list[Holding] = []
+
+    def entries(self, facts: int) -> Iterator[Entry]:
+        """A history of about so many facts."""
+        nodes = [described(f"node-{number:04}") for number in range(_NODES)]
+        for start in range(0, _NODES, _DOMAIN_NODES):
+            domain = f"domain-{start // _DOMAIN_NODES:02}"
+            fact = pack_nodes(domain, nodes[start : start + _DOMAIN_NODES], at_ms=self._at_ms)
+            yield self._fact(self._subjects.fact_node(domain), fact)
+        fold = self._state.fold
+        yield self._record(Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings()))
+        self._decider.begin()
+        while self._state.facts_seq < facts:
+            self._at_ms += _ROUND_MS
+            yield from self._news()
+            opening = self._decider.open(self._at_ms)
+            if opening is not None:
+                yield self._record(self._decider.decide(opening))
+
+    def _news(self) -> Iterator[Entry]:
+        """What happened since the last round: names given up, pods begun and ended, jobs come."""
+        over, self._over = self._over, []
+        for job in over:
+            tombstone = JobSeen(job.namespace, job.name, job.uid, "tombstone", job.intake_seq, at_ms=self._at_ms)
+            yield self._fact(self._subjects.fact_job(job.namespace, job.name), tombstone)
+        started, self._started = self._started, []
+        for holding in started:
+            heapq.heappush(self._ends, (self._at_ms + self._random.randint(*_RUN_MS), holding.uid))
+            yield self._pods(holding, PodPhase.RUNNING)
+        while self._ends and self._ends[0][0] <= self._at_ms:
+            _, uid = heapq.heappop(self._ends)
+            yield self._pods(self._state.fold.holdings[uid, 1], PodPhase.SUCCEEDED)
+        for _ in range(self._random.randint(0, min(_ARRIVALS_MAX, max(0, _WAITING_MAX - len(self._decider.queue))))):
+            yield self._job()
+
+    def _job(self) -> Entry:
+        chips, pods = self._random.choice(_SIZES)
+        before, self._jobs = self._jobs, self._jobs + 1
+        request = JobRequest(
+            namespace="bench",
+            name=f"job-{self._jobs:08}",
+            uid=f"uid-{self._jobs:08}",
+            resource=PRODUCT.resource,
+            tasks=[Task("worker", pods, chips)],
+            node_selector=dict(PRODUCT.selector),
+            labels=dict(PRODUCT.job_labels),
+            annotations={"huawei.com/schedule_policy": PRODUCT.policy} if PRODUCT.policy else {},
+        )
+        fact = JobSeen(
+            "bench",
+            request.name,
+            request.uid,
+            "accepted",
+            self._jobs,
+            self._jobs,
+            self._at_ms,
+            request,
+            after_seq=before,
+        )
+        return self._fact(self._subjects.fact_job("bench", request.name), fact)
+
+    def _pods(self, holding: Holding, phase: PodPhase) -> Entry:
+        placement = holding.placement
+        masks = [sum(1 << chip for chip in chips) for chips in placement.chips_by_rank()]
+        names = placement.names()
+        table = sorted(set(names))
+        fact = PodsSeen(
+            namespace="bench",
+            gang=holding.name,
+            uid=holding.uid,
+            attempt=1,
+            rank=pack(range(len(names)), 4),
+            nodes=pack_names(table),
+            node_index=pack([table.index(name) for name in names], 4),
+            phase=pack([phase] * len(names), 1),
+            chips=pack(masks, 8),
+            resource=placement.resource,
+            at_ms=self._at_ms,
+        )
+        return self._fact(self._subjects.fact_pod("bench", holding.name), fact)
+
+    def _fact(self, subject: str, fact: Message) -> Entry:
+        entry = Entry(self._state.facts_seq + 1, encode(fact), subject)
+        if reason := self._state.apply_fact(subject, entry.sequence, entry.data):
+            raise ValueError(reason)
+        return entry
+
+    def _record(self, record: Message) -> Entry:
+        entry = Entry(self._state.fold.head + 1, encode(record))
+        folded = self._state.apply_record(entry.sequence, entry.data)
+        self._decider.adopt(folded)
+        self._started += folded.taken
+        self._over += [self._state.jobs[holding.namespace, holding.name] for holding in folded.given_back]
+        return entry
+
+
+def run(events: int = 0) -> Report:
+    """Measure.
+
+    Args:
+        events: Facts of one more, long log, which is only read from a file; 0 for none.
+    """
+    entries = list(_Cell(1).entries(_EVENTS))
+    rows = _rows("from memory", [_timed(entries) for _ in range(_REPEATS)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "busy.berthlog"
+        _write(path, entries)
+        rows += _rows("from a file", [_file_timed(path) for _ in range(_REPEATS)])
+        rows.append(row("from a file", "size of the file", "MiB", [path.stat().st_size / _MIB]))
+        rows.append(row("from a file", "peak RSS of its process", "MiB", [_peak_mib(path)], target=1024))
+        if events:
+            path = Path(folder) / "long.berthlog"
+            _write(path, _Cell(2).entries(events))
+            case = f"{events:,} events, from a file"
+            rows.append(row(case, "size of the file", "MiB", [path.stat().st_size / _MIB]))
+            rows.append(row(case, "peak RSS of its process", "MiB", [_peak_mib(path)], target=1024))
+    return Report(bench="replay", machine=machine(), rows=rows)
+
+
+def _rows(case: str, found: list[tuple[Replayed, float]]) -> list[Row]:
+    result = found[0][0]
+    what = f"{_NODES:,} nodes, {result.events:,} events, {result.decisions:,} decisions, {case}"
+    events = [each.events / took_s for each, took_s in found]
+    decisions = [each.decisions / took_s for each, took_s in found]
+    return [
+        row(what, "events", "1/s", events, target=20_000, better="more"),
+        row(what, "decisions", "1/s", decisions, target=5_000, better="more"),
+        row(what, "rounds", "1/s", [each.rounds / took_s for each, took_s in found]),
+        row(what, "gangs refused", "verdicts", [result.refused]),
+    ]
+
+
+def _timed(entries: Iterable[Entry], start: SnapshotBody = _START) -> tuple[Replayed, float]:
+    """What a replay found, and the seconds it took.
+
+    Raises:
+        ValueError: A decision is another one.
+    """
+    began_s = time.perf_counter()
+    replay = Replay(start)
+    for entry in entries:
+        replay.feed(entry)
+    took_s = time.perf_counter() - began_s
+    result = replay.result
+    if not result.is_identical or result.not_compared:
+        raise ValueError(f"{result.differences} rounds differ")
+    return result, took_s
+
+
+def _file_timed(path: Path) -> tuple[Replayed, float]:
+    began_s = time.perf_counter()
+    with read_file(path) as reading:
+        result, _ = _timed(reading, reading.head.start)
+    return result, time.perf_counter() - began_s
+
+
+def _write(path: Path, entries: Iterable[Entry]) -> None:
+    head = RecordingHead(release="bench", cell="bench", made_at_ms=0, settings=Settings(), start=_START)
+    with path.open("wb") as file:
+        for piece in frames_of(head, entries):
+            file.write(piece)
+
+
+def _peak_mib(path: Path) -> float:
+    """Peak memory of a process of its own that replays a file."""
+    code = f"from bench.replay import told; told({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603  # ourselves
+    return float(done.stdout)
+
+
+def told(path: str) -> None:
+    """Replay a file and print the peak memory of this process, in MiB."""
+    _file_timed(Path(path))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
