@@ -12,7 +12,7 @@ from cyclopts import App, CycloptsError
 from berth.cli.breaking import break_node, mend_node
 from berth.cli.checking import check_config
 from berth.cli.demo import demo
-from berth.cli.explaining import explain_job
+from berth.cli.explanations import explain_job
 from berth.cli.jobs import cancel, jobs
 from berth.cli.nodes import nodes
 from berth.cli.output import WRONG_USE, complain, results, talk

@@ -1,18 +1,36 @@
-"""``berth explain``: what was decided on a job, on what, and what came second."""
+"""What ``berth explain`` tells: what was asked and decided, on what, what came second, what is missing, and what would help."""
+
+from typing import Final
 
 import msgspec
 from rich.markup import escape
 
-from berth.cli.cell import Common, connected, run
-from berth.cli.jobs import OVER, find_job, phase_words
-from berth.cli.output import emit, moment, results, tell
+from berth.cli.jobs import OVER, phase_words
+from berth.cli.output import moment, new_table, results, tell
 from berth.core.explain import explain, explain_now, explain_rejection
-from berth.core.explanation import Basis, Explanation, sentences
-from berth.runtime.clock import Clock, SystemClock
+from berth.core.explanation import Basis, Choice, Explanation, all_sentences
+from berth.core.leaf_words import counted
+from berth.core.past import Life, Look, Trail
+from berth.runtime.clock import Clock
 from berth.runtime.history import Kept, state_at, state_now, verdict_on
 from berth.runtime.port import Bus
 from schemas.ledger import Verdict
 from schemas.status import JobStatus
+
+NOT_ASKED: Final = "not-asked"
+"""Phase of a job that nobody had asked for yet at the moment in question."""
+_TABLES_MAX: Final = 3
+"""Choices of which the other nodes are listed for people."""
+
+
+class LifeRow(msgspec.Struct, frozen=True):
+    """A job that had the name."""
+
+    uid: str
+    since_ms: int
+    ended: str = ""
+    """How it ended: succeeded, failed, cancelled or rejected; empty when nothing says that it did."""
+    ended_ms: int = 0
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -26,13 +44,85 @@ class Told(msgspec.Struct, frozen=True):
     attempt: int
     sentences: list[str]
     explanation: Explanation | None = None
+    at_ms: int = 0
+    """Moment of the past that it is told of, that of the last record before; 0 for now."""
+    lives: list[LifeRow] = []
+    """All jobs that had the name up to then, the last one last, where the past was looked at."""
 
 
 async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
     """What there is to tell of a job."""
     found = await _explanation(bus, clock, status)
+    lines = _lines(status, found)
+    return Told(
+        namespace=status.namespace,
+        name=status.name,
+        uid=status.uid,
+        phase=status.phase,
+        since_ms=status.since_ms,
+        attempt=status.attempt,
+        sentences=lines,
+        explanation=found,
+    )
+
+
+def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> Told:
+    """What there is to tell of a job as it stood.
+
+    Args:
+        namespace: Its namespace.
+        name: Its name.
+        trail: What there was of the name.
+        life: The job.
+        look: How it stood.
+    """
+    status, found = look
+    lives = [LifeRow(one.uid, one.since_ms, one.ended, one.ended_ms) for one in trail.lives.values()]
+    if status is None:  # the name is another's by then, or nobody's
+        since = life.ended_ms or life.since_ms
+        status = JobStatus(namespace, name, life.uid, life.ended or "cancelled", since, trail.last_ms)
+        if life.seen is not None and life.seen.refusal is not None:
+            status = msgspec.structs.replace(status, refusal=life.seen.refusal)
+    if found is None and status.phase == "rejected" and status.refusal is not None:
+        basis = Basis(facts_seq=life.facts_seq, at_ms=status.since_ms)
+        found = explain_rejection(namespace, name, life.uid, status.refusal, basis=basis)
+    lines = _lines(status, found)
+    others = [one for one in lives if one.uid != life.uid]
+    if others:
+        rows = ", ".join(f"{one.uid} (since {moment(one.since_ms)})" for one in others)
+        lines.append(f"Other jobs had this name: uid {rows}; --uid tells of one of them.")
+    attempt = status.attempt or (found.attempt if found is not None else 0)
+    return Told(
+        namespace,
+        name,
+        life.uid,
+        status.phase,
+        status.since_ms,
+        attempt,
+        lines,
+        found,
+        at_ms=trail.last_ms,
+        lives=lives,
+    )
+
+
+def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
+    """What there is to tell of a job before anybody asked for it.
+
+    Args:
+        namespace: Its namespace.
+        name: Its name.
+        at_ms: Moment that it is told of.
+        first_ms: When it was asked for.
+    """
+    line = f"It was first asked for at {moment(first_ms)}, later than that."
+    return Told(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
+
+
+def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
+    """Status and explanation in words."""
     if found is not None:
-        lines = sentences(found, is_over=status.phase in OVER)
+        lines = all_sentences(found, is_over=status.phase in OVER, clock=moment)
     elif status.ledger_seq:
         lines = ["The decision and its history are no longer kept.", *([status.sentence] if status.sentence else [])]
     else:
@@ -44,16 +134,7 @@ async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
             f"Another request for this name was turned away at {moment(beside.at_ms)}:"
             f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
         )
-    return Told(
-        namespace=status.namespace,
-        name=status.name,
-        uid=status.uid,
-        phase=status.phase,
-        since_ms=status.since_ms,
-        attempt=status.attempt,
-        sentences=lines,
-        explanation=found,
-    )
+    return lines
 
 
 async def _explanation(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
@@ -86,45 +167,57 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
-def explain_job(job: str, *, namespace: str = "default", common: Common | None = None) -> int:
-    """Explain a decision: nodes and chips of each rank and what came second, or why a job waits or was turned away.
-
-    Args:
-        job: Its name, or namespace/name.
-        namespace: Namespace of a name without one.
-        common: Cell and form of the output.
-    """
-    options = common or Common()
-
-    async def work() -> None:
-        clock = SystemClock()
-        async with connected(options) as bus:
-            told = await told_of(bus, clock, await find_job(bus, job, namespace))
-        if options.json:
-            emit(told)
-        else:
-            show(told)
-
-    return run(work)
-
-
 def show(told: Told) -> None:
     """Print an explanation."""
     console = results()
+    name = f"{told.namespace}/{told.name}"
+    at = f" as of {moment(told.at_ms)}" if told.at_ms else ""
+    if told.phase == NOT_ASKED:
+        console.print(f"[bold]{escape(name)}[/] was not asked for yet{at}")
+        tell(f"  {told.sentences[0]}")
+        return
     attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
     since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
     console.print(
-        f"[bold]{escape(f'{told.namespace}/{told.name}')}[/] {phase_words(told.phase)}{attempt}{since}"
-        f" {moment(told.since_ms)}"
+        f"[bold]{escape(name)}[/] {phase_words(told.phase)}{attempt}{since} {moment(told.since_ms)}"
+        f"{f'; told{at}' if at else ''}"
     )
     if told.explanation is not None:
         tell(_basis_words(told.explanation.basis))
     for line in told.sentences:
         tell(f"  {line}")
+    if told.explanation is not None:
+        _show_candidates(told.explanation)
+
+
+def _show_candidates(told: Explanation) -> None:
+    """The best other nodes for the first pod of each task, as a table."""
+    first: dict[str, Choice] = {}
+    for choice in told.choices:
+        first.setdefault(choice.task, choice)
+    for choice in list(first.values())[:_TABLES_MAX]:
+        if not choice.candidates:
+            continue
+        tell(f"  The best nodes for rank {choice.rank} ({choice.task}):")
+        table = new_table("", "NODE", "SCORE", "FREE", "CLASS", "WHY NOT")
+        table.add_row(" ", escape(choice.node), str(choice.score), str(choice.free), str(choice.affinity), "it won")
+        later = {other.node: other.rank for other in reversed(told.choices) if other.rank > choice.rank}
+        for other in choice.candidates:
+            then = f"; rank {later[other.node]} takes it" if other.node in later else ""
+            why = escape(f"{other.words(choice.score)}{then}")
+            table.add_row("  ", escape(other.node), str(other.score), str(other.free), str(other.affinity), why)
+        results().print(table)
 
 
 def _basis_words(basis: Basis) -> str:
     settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
+    if basis.nodes:
+        held = f"{counted(basis.jobs_held, 'job')} held chips or nodes"
+        policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
+        settings = (
+            f"{counted(basis.nodes, 'node')} with {counted(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
+            f" {held}; {settings}{policy}"
+        )
     if not basis.ledger_seq:
         return f"Judged at {moment(basis.at_ms)}, when the request came in."
     if basis.is_current:

@@ -1,20 +1,32 @@
-"""History: the state of a cell at sequences of the past, from the newest snapshot before them and what came after it.
+"""History: a cell and its jobs at points of the past, from the newest snapshot before them and what came after it.
 
 What is no longer kept is answered with None; nothing here guesses.
 """
 
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
 import msgspec
 
+from berth.core.explain import explain
 from berth.core.ledger import LedgerDump
-from berth.core.state import State
+from berth.core.past import Life, Look, Point, Trail, View
+from berth.core.state import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
-from berth.runtime.port import Bus, Stored
+from berth.runtime.port import Bus, Stored, StreamState
+from berth.runtime.recording import Reach, When
 from berth.runtime.stretches import NotKeptError, pieces
 from schemas.envelope import DecodeError, body_of, open_envelope
 from schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
-from schemas.status import SnapshotEnd
+from schemas.recording import Entry
+from schemas.status import SnapshotBody, SnapshotEnd
 from schemas.subjects import StreamName
+
+_RECORDS_AT_ONCE: Final = 4096
+"""Records that are read at once when a verdict is looked for."""
+Heads = tuple[StreamState, StreamState]
+"""What the ledger and the facts hold."""
 
 
 class Kept(msgspec.Struct):
@@ -42,6 +54,102 @@ async def state_at(bus: Bus, *, ledger_seq: int, facts_seq: int) -> State | None
             if state is not None:
                 return await _advanced(bus, state, ledger_seq, facts_seq)
     return await _advanced(bus, State(), ledger_seq, facts_seq)
+
+
+class Past(NamedTuple):
+    """A job as it stood.
+
+    Attributes:
+        trail: What there was of its name.
+        life: The job; None when nobody had the name, or not with the uid that was asked for.
+        look: How it stood; None without a life.
+    """
+
+    trail: Trail
+    life: Life | None
+    look: Look | None
+
+
+async def past_of(bus: Bus, key: JobKey, *, uid: str = "", until: When | None = None) -> Past | None:
+    """A job as it stood at a point of the past, or at the end of what is stored.
+
+    Args:
+        bus: The cell.
+        key: Namespace and name.
+        uid: Which of the jobs that had the name; empty for the last one.
+        until: The point; facts that came between two records count by when they were stored.
+
+    Returns:
+        None when nothing is kept from before the point.
+
+    Raises:
+        NotKeptError: The cell removed something meanwhile.
+        TransientError: The bus did not answer.
+    """
+    heads = (await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS))
+    found: Past | None = None
+    async for start in _starts(bus, until, heads):
+        trail = Trail(key, start, Point())
+        async for entry in _entries(bus, start, until, heads):
+            trail.add(entry)
+        trail.end()
+        life = trail.life(uid)
+        found = Past(trail, life, None)
+        if life is not None:
+            look = await _look(bus, key, found, start, until, heads)
+            return Past(trail, life, look)
+    return found
+
+
+async def _look(
+    bus: Bus, key: JobKey, past: Past, start: SnapshotBody, until: When | None, heads: Heads
+) -> Look | None:
+    if past.life is None:
+        return None
+    view = View(key, past.life, past.trail, start)
+    async for entry in _entries(bus, start, until, heads):
+        view.add(entry)
+    look = view.end()
+    if look.status is None or (look.explanation is not None and not look.explanation.basis.is_current):
+        return look
+    kept = await verdict_on(
+        bus,
+        past.life.uid,
+        hint_seq=look.status.ledger_seq,
+        placed=look.status.phase != "waiting",
+        up_to=past.trail.ledger_seq,
+    )
+    then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq) if kept else None
+    told = explain(then, kept.record, past.life.uid, ledger_seq=kept.sequence) if kept and then else None
+    return look if told is None else Look(look.status, told)
+
+
+async def _starts(bus: Bus, until: When | None, heads: Heads) -> AsyncIterator[SnapshotBody]:
+    """Where a history up to a point may begin: at the newest snapshot before it, and at the oldest that is kept."""
+    ledger, facts = heads
+    ends = [
+        end
+        for end in await snapshot_ends(bus)
+        if ledger.first_seq - 1 <= end.ledger_seq <= ledger.last_seq
+        and facts.first_seq - 1 <= end.facts_seq <= facts.last_seq
+    ]
+    before = [end for end in ends if until is None or _is_before(end, until)]
+    has_all = ledger.first_seq <= 1 and facts.first_seq <= 1
+    for end in dict.fromkeys([*before[-1:], *([] if has_all else before[:1])]):
+        body = await read_snapshot(bus, end)
+        if body is not None:
+            yield body
+    if has_all:
+        yield SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
+
+
+def _is_before(end: SnapshotEnd, until: When) -> bool:
+    return end.ledger_seq <= until.ledger_seq if until.ledger_seq >= 0 else end.at_ms <= until.at_ms
+
+
+async def _entries(bus: Bus, start: SnapshotBody, until: When | None, heads: Heads) -> AsyncIterator[Entry]:
+    async for entry in Reach(bus, start, (heads[0].last_seq, heads[1].last_seq), until).entries():
+        yield entry
 
 
 async def state_now(bus: Bus, clock: Clock) -> State:
@@ -76,7 +184,9 @@ async def settings_now(bus: Bus) -> Settings | None:
     return found
 
 
-async def verdict_on(bus: Bus, uid: str, *, hint_seq: int = 0, placed: bool = False) -> Kept | None:
+async def verdict_on(
+    bus: Bus, uid: str, *, hint_seq: int = 0, placed: bool = False, up_to: int | None = None
+) -> Kept | None:
     """The last kept record with a verdict on a gang.
 
     Args:
@@ -84,18 +194,29 @@ async def verdict_on(bus: Bus, uid: str, *, hint_seq: int = 0, placed: bool = Fa
         uid: The gang.
         hint_seq: Record to look at first; if it holds a verdict, that is the answer.
         placed: Only verdicts that placed the gang count.
+        up_to: Last record that counts; None for all.
     """
     head = await bus.state(StreamName.LEDGER)
+    if up_to is not None:
+        head = head._replace(last_seq=min(head.last_seq, up_to))
     if head.first_seq <= hint_seq <= head.last_seq:
         found = _verdict_in(await _tail(bus, StreamName.LEDGER, hint_seq, hint_seq) or [], uid, placed=placed)
         if found is not None:
             return found
-    stored = await _tail(bus, StreamName.LEDGER, max(head.first_seq, 1), head.last_seq)
-    return _verdict_in(stored or [], uid, placed=placed)
+    end = head.last_seq
+    while end >= max(head.first_seq, 1):  # from the newest back: it is rarely far
+        begin = max(end - _RECORDS_AT_ONCE + 1, head.first_seq, 1)
+        found = _verdict_in(await _tail(bus, StreamName.LEDGER, begin, end) or [], uid, placed=placed)
+        if found is not None:
+            return found
+        end = begin - 1
+    return None
 
 
 def _verdict_in(records: list[Stored], uid: str, *, placed: bool) -> Kept | None:
     for stored in reversed(records):
+        if uid.encode() not in stored.data:
+            continue
         try:
             envelope = open_envelope(stored.data)
             record = body_of(envelope, Round) if envelope.kind == Round.KIND else None

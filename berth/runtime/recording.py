@@ -127,7 +127,7 @@ async def _record(bus: Bus, clock: Clock, path: Path, since: When | None, until:
     facts = await bus.state(StreamName.FACTS)
     _check(since, until, ledger)
     start = await _start(bus, since, ledger, facts)
-    reach = _Reach(bus, start, (ledger.last_seq, facts.last_seq), until)
+    reach = Reach(bus, start, (ledger.last_seq, facts.last_seq), until)
     frames = Frames(_head(bus, clock, start))
     try:
         with replacing(path) as file:
@@ -249,7 +249,7 @@ class _Next:
         self._piece.popleft()
 
 
-class _Reach:
+class Reach:
     """What is recorded: from the start up to the heads, or less."""
 
     def __init__(self, bus: Bus, start: SnapshotBody, heads: tuple[int, int], until: When | None) -> None:
