@@ -122,7 +122,7 @@ def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterab
             for number, entry in enumerate(reading):
                 if not number % _SHOW_EVERY:
                     order = reading.order
-                    told = f"{order.facts:,} events, {order.records:,} records"
+                    told = f"{order.facts + order.records:,} events"
                     progress.update(task, completed=reading.position, told=told)
                 yield entry
 
@@ -215,7 +215,7 @@ def words_of(outcome: Outcome) -> list[str]:
     """An outcome for people, a line each."""
     found = outcome.replayed
     lines = [line for difference in found.found for line in [*lines_of(difference), ""]]
-    events, decisions = found.events + found.records, found.decisions
+    events, decisions = found.events, found.decisions
     took_s = max(outcome.took_s, 1e-9)
     speed = f"{events / took_s:,.0f} events/s, {decisions / took_s:,.0f} decisions/s"
     head = (

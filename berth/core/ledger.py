@@ -152,16 +152,33 @@ class LedgerFold:
             DecodeError: The body does not decode.
             InvariantError: The record gives what is not there to give; never for records that Berth wrote.
         """
+        if envelope.kind == Round.KIND:
+            return self.apply_round(sequence, body_of(envelope, Round))
+        folded = Folded()
+        self._check_order(sequence)
+        if envelope.kind == Epoch.KIND:
+            self._begin(sequence, body_of(envelope, Epoch), folded)
+        else:
+            folded.void = True
+        return self._counted(sequence, folded)
+
+    def apply_round(self, sequence: int, record: Round) -> Folded:
+        """Fold the round stored at ``sequence``.
+
+        Raises:
+            HistoryError: Records are missing between ``head`` and ``sequence``.
+            InvariantError: See :meth:`apply`.
+        """
+        folded = Folded()
+        self._check_order(sequence)
+        self._round(sequence, record, folded)
+        return self._counted(sequence, folded)
+
+    def _check_order(self, sequence: int) -> None:
         if sequence != self.head + 1:
             raise HistoryError(wanted=self.head + 1, got=sequence)
-        folded = Folded()
-        match envelope.kind:
-            case Epoch.KIND:
-                self._begin(sequence, body_of(envelope, Epoch), folded)
-            case Round.KIND:
-                self._round(sequence, body_of(envelope, Round), folded)
-            case _:
-                folded.void = True
+
+    def _counted(self, sequence: int, folded: Folded) -> Folded:
         self.head = sequence
         self.voided += folded.void
         return folded

@@ -43,8 +43,7 @@ class ReplayError(Exception):
 class Replayed(msgspec.Struct, frozen=True):
     """What a replay found."""
 
-    events: int = 0
-    """Facts."""
+    facts: int = 0
     records: int = 0
     rounds: int = 0
     """Records that were decided again."""
@@ -68,6 +67,11 @@ class Replayed(msgspec.Struct, frozen=True):
     """SHA-256 over the epochs and the rounds as they were decided here."""
     recorded_digest: str = ""
     """The same of the recorded ones."""
+
+    @property
+    def events(self) -> int:
+        """Facts and records."""
+        return self.facts + self.records
 
     @property
     def is_identical(self) -> bool:
@@ -108,7 +112,7 @@ class Replay:
         self._own, self._recorded = hashlib.sha256(), hashlib.sha256()
         self._before: deque[Entry] = deque(maxlen=_BEFORE)
         self._found: list[Difference] = []
-        self._events = self._records = self._rounds = self._decisions = self._placed = self._refused = 0
+        self._facts = self._records = self._rounds = self._decisions = self._placed = self._refused = 0
         self._epochs = self._void = self._undecodable = self._not_compared = self._differences = 0
         if start.ledger:
             self._load(start)
@@ -123,7 +127,7 @@ class Replay:
             ReplayError: The recorded decision is impossible; nothing can be fed any more.
         """
         if entry.subject:
-            self._events += 1
+            self._facts += 1
             if self.state.apply_fact(entry.subject, entry.sequence, entry.data):
                 self._undecodable += 1
             self._before.append(entry)
@@ -140,7 +144,7 @@ class Replay:
     def result(self) -> Replayed:
         """What was found so far."""
         return Replayed(
-            events=self._events,
+            facts=self._facts,
             records=self._records,
             rounds=self._rounds,
             decisions=self._decisions,
@@ -240,7 +244,7 @@ class Replay:
         """
         if not is_own:
             self._check(entry.sequence, record)
-        return self.state.apply_record(entry.sequence, entry.data)
+        return self.state.apply_round(entry.sequence, record)
 
     @staticmethod
     def _check(sequence: int, record: Round) -> None:

@@ -36,10 +36,13 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
+from schemas.ledger import Round
 from schemas.placement import Share
 from schemas.status import KeptFact, SnapshotBody
 from schemas.subjects import token
 
+_INDEX_BYTES: Final = 4
+_MASK_BYTES: Final = 8
 _FOLDED: Final = "folded"
 _VOID: Final = "void"
 _GONE: Final = "gone"
@@ -159,7 +162,19 @@ class State:
             DecodeError: It does not decode.
             InvariantError: It breaks a rule of the ledger.
         """
-        folded = self.fold.apply(sequence, open_envelope(data))
+        return self._follow(self.fold.apply(sequence, open_envelope(data)))
+
+    def apply_round(self, sequence: int, record: Round) -> Folded:
+        """As :meth:`apply_record`, for a round that is decoded already.
+
+        Raises:
+            HistoryError: Records are missing before it.
+            InvariantError: It breaks a rule of the ledger.
+        """
+        return self._follow(self.fold.apply_round(sequence, record))
+
+    def _follow(self, folded: Folded) -> Folded:
+        """Bring the columns in line with a record that was folded."""
         if folded.epoch and self.fold.settings.reference_parity != self.leaf_book.parity:
             self._count_leaves()
         if self._owns is not None:
@@ -361,10 +376,11 @@ class State:
     def _pods(self, envelope: Envelope) -> str:
         fact = body_of(envelope, PodsSeen)
         rows = len(fact.phase)
-        if any(
-            len(column) != width * rows
-            for column, width in ((fact.rank, 4), (fact.node_index, 4), (fact.chips, 8), (fact.leaf_states, 1))
-            if column or width > 1
+        if (
+            len(fact.rank) != _INDEX_BYTES * rows
+            or len(fact.node_index) != _INDEX_BYTES * rows
+            or len(fact.chips) != _MASK_BYTES * rows
+            or len(fact.leaf_states) not in {0, rows}
         ):
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
         if len(fact.blocks) not in {0, 2 * rows}:
