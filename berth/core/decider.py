@@ -8,7 +8,7 @@ and a round that was opened but never stored is taken back.
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -133,7 +133,9 @@ class Decider:
         self.sync()
         self._wake()
         settings = self.state.fold.settings
-        taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max)
+        taken = self.queue.take(
+            gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=self._most()
+        )
         gangs = askable(taken, nodes=len(self.state.table))
         must = due(self.state)
         if must.adoptions:
@@ -143,6 +145,21 @@ class Decider:
         asks = asks_of([gang for gang in gangs if gang.invalid is None])
         self._opening = Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
         return self._opening
+
+    def _most(self) -> Callable[[ClassKey], int]:
+        """How many gangs of a class a round can decide: as many as the free chips are enough for, and one that is refused.
+
+        Those behind it would have no verdict, for then the class sleeps.
+        """
+        table = self.state.table
+        free = int(np.bitwise_count(table.free[table.view()]).sum())
+        gangs_max = self.state.fold.settings.round_gangs_max
+
+        def most(key: ClassKey) -> int:
+            chips = sum(shape.chips * pods for shape, pods in key if shape.share is None)
+            return min(gangs_max, free // chips + 1) if chips else gangs_max
+
+        return most
 
     def choose(
         self, opening: Opening, views: Mapping[Shape, Candidates], asks: Mapping[Shape, int], away: Silence

@@ -11,6 +11,7 @@ gang that sleeps is not taken, except for a first verdict.
 
 import bisect
 import heapq
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -140,14 +141,19 @@ class Queue:
         if waits is not None and waits != uid:
             self.remove(waits)
 
-    def take(self, *, gangs_max: int, bytes_max: int) -> list[Gang]:
+    def take(self, *, gangs_max: int, bytes_max: int, most: Callable[[ClassKey], int] | None = None) -> list[Gang]:
         """Gangs for a round, in queue order; they stay in the queue. At least one if there is any.
 
         Of a sleeping class only the gangs that never had a verdict are taken.
+
+        Args:
+            gangs_max: Most gangs.
+            bytes_max: Most bytes of their placements, unless one alone has more.
+            most: Most gangs of a class that can be decided before it sleeps, at least one; those behind them are left.
         """
         taken: list[Gang] = []
         size = 0
-        for _, gang in heapq.merge(*self._lines(gangs_max)):
+        for _, gang in heapq.merge(*self._lines(gangs_max, most or (lambda _: gangs_max))):
             size += gang.bytes_in_record
             if taken and (len(taken) == gangs_max or size > bytes_max):
                 break
@@ -361,14 +367,14 @@ class Queue:
         """Gangs of a class in order, those left out that are held."""
         return (entry for entry in self._first(members) if entry[1].uid not in members.held)
 
-    def _lines(self, count: int) -> Iterator[Iterable[_Entry]]:
+    def _lines(self, count: int, most: Callable[[ClassKey], int]) -> Iterator[Iterable[_Entry]]:
         head = self.head() if self._strict else None
         for key in self.awake:
             members = self._classes[key]
             if self._strict:
                 yield self._strict_line(members, count, head)
             else:
-                yield self._free(members) if members.held else self._first(members)
+                yield self._free(members) if members.held else itertools.islice(self._first(members), most(key))
         for key in self.eager:
             members = self._classes[key]
             gangs = [members.gangs[uid] for uid in members.fresh]
