@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.gangs import Gang
-from berth.core.leaf_book import LeafBook
+from berth.core.leaf_book import LeafBook, LeafJob
 from berth.core.leaf_jobs import placed_job
 from berth.core.ledger import PodShare, pods_of
 from berth.core.nodes import Mask, NodeTable
@@ -38,14 +38,16 @@ class Lot(NamedTuple):
     memory: Rows
     share: Share | None
     nodes: frozenset[int]
+    leaf: LeafJob
+    """As leaf switches see it."""
 
     def meets(self, other: "Lot") -> bool:
         """Whether both have something on one node: chips, or cpu and memory that the other may need."""
         return not self.nodes.isdisjoint(other.nodes)
 
 
-def lot_of(table: NodeTable, pods: Iterable[PodShare], share: Share | None) -> Lot:
-    """What pods hold of a table."""
+def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> Lot:
+    """What pods of a placement hold of a table."""
     held = [pod for pod in pods if pod.mask or pod.cpu_milli or pod.memory_mib]
     rows = [table.row_of[pod.node] for pod in held]
     return Lot(
@@ -53,8 +55,9 @@ def lot_of(table: NodeTable, pods: Iterable[PodShare], share: Share | None) -> L
         np.array([pod.mask for pod in held], np.uint64),
         np.array([pod.cpu_milli for pod in held], np.int64),
         np.array([pod.memory_mib for pod in held], np.int64),
-        share,
+        placement.share,
         frozenset(rows),
+        placed_job(placement),
     )
 
 
@@ -122,6 +125,8 @@ class _Cell(NamedTuple):
     """Who has ended."""
     come: tuple[tuple[Mapping[str, str], Placement], ...] = ()
     """Labels and placements of those who have started."""
+    unread: tuple[tuple[tuple[str, int], LeafJob], ...] = ()
+    """Those of them whom the leaf switches do not know yet."""
 
 
 class Prospect:
@@ -146,16 +151,20 @@ class Prospect:
         self._has_leaves = bool(len(state.leaves))
         self._book = cell.book.copy() if self._has_leaves else cell.book
         self._over, self._come = set(cell.over), list(cell.come)
+        self._unread = list(cell.unread)
 
     def copy(self) -> "Prospect":
         """One that goes its own way."""
-        cell = _Cell(self._table, self._shares, self._book, frozenset(self._over), tuple(self._come))
+        cell = _Cell(
+            self._table, self._shares, self._book, frozenset(self._over), tuple(self._come), tuple(self._unread)
+        )
         return Prospect(self._state, self._origin, self._silent, like=cell)
 
     def end(self, key: tuple[str, int], lot: Lot) -> None:
         """Somebody has ended by then."""
         self._shift(lot, gives_back=True)
         self._over.add(key)
+        self._unread = [one for one in self._unread if one[0] != key]
         if self._has_leaves:
             self._book.drop(key)
 
@@ -164,12 +173,15 @@ class Prospect:
         self._shift(lot, gives_back=False)
         self._come.append((gang.labels, placement))
         if self._has_leaves:
-            self._book.put((gang.uid, gang.attempt), placed_job(placement))
+            self._unread.append(((gang.uid, gang.attempt), lot.leaf))  # most moments are too full to look any further
 
     def plan(self, gang: Gang) -> Placement | None:
         """Where a gang would be placed; None when it finds no room."""
         if not self.may_fit(gang):
             return None
+        for key, job in self._unread:
+            self._book.put(key, job)
+        self._unread.clear()
         state, silent = self._state, self._silent
         asks = asks_of([gang])
         views = {

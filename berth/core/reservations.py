@@ -98,12 +98,12 @@ class Timetable:
         lot = lots.get(known)
         if lot is None:
             pods = self._state.owned(holding.key)
-            lot = lots[known] = lot_of(self._state.table, pods, holding.placement.share)
+            lot = lots[known] = lot_of(self._state.table, pods, holding.placement)
         return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, lot)
 
     def lot(self, placement: Placement) -> Lot:
         """What a placement would hold."""
-        return lot_of(self._state.table, pods_of(placement), placement.share)
+        return lot_of(self._state.table, pods_of(placement), placement)
 
     def run_ms(self, gang: Gang) -> int:
         """How long a gang is taken to run."""
