@@ -122,7 +122,7 @@ def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
 def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
     """Status and explanation in words."""
     if found is not None:
-        lines = all_sentences(found, is_over=status.phase in OVER, clock=moment)
+        lines = all_sentences(found, is_over=status.phase in OVER, clock=lambda at_ms: _near(at_ms, found.basis.at_ms))
     elif status.ledger_seq:
         lines = ["The decision and its history are no longer kept.", *([status.sentence] if status.sentence else [])]
     else:
@@ -135,6 +135,12 @@ def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
             f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
         )
     return lines
+
+
+def _near(at_ms: int, other_ms: int) -> str:
+    """A moment in UTC; without its day where that is the day of another one."""
+    day, _, time = moment(at_ms).removesuffix(" UTC").partition(" ")
+    return f"{time.partition('.')[0]} UTC" if moment(other_ms).startswith(day) else moment(at_ms)
 
 
 async def _explanation(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
@@ -212,7 +218,7 @@ def _show_candidates(told: Explanation) -> None:
 def _basis_words(basis: Basis) -> str:
     settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
     if basis.nodes:
-        held = f"{counted(basis.jobs_held, 'job')} held chips or nodes"
+        held = f"{counted(basis.jobs_held, 'job')} held something"
         policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
         settings = (
             f"{counted(basis.nodes, 'node')} with {counted(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
