@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench vectors schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench results vectors schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
+
+results: setup ## Simulate real traces into docs/results; BERTH_TRACES names their folder
+	@$(BIN)/python -m bench.results
 
 vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
 	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
