@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
+from berth.runtime.recording import anonymise_file
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,32 @@ def test_the_demo_places_refuses_and_ends(tmp_path: Path) -> None:
     assert told["placed"]["explanation"]["choices"][0]["runner_up"]
     assert told["waited"]["explanation"]["nearest"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_recording_replays_to_the_same_ledger_with_and_without_names(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("recorded")
+    file, nameless = folder / "demo.berthlog", folder / "nameless.berthlog"
+    done = demo(tmp_path_factory.mktemp("demo"), "--record", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    anonymise_file(file, nameless)
+    for path in (file, nameless):
+        assert call(["replay", str(path), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["identical"]
+        assert told["replayed"]["digest"] == told["replayed"]["recorded_digest"]
+        assert told["replayed"]["placed"] >= sum(job["fate"] == "succeeded" for job in json.loads(done.stdout)["jobs"])
+    assert call(["explain", "--log", str(file), "a2-40x8"]) == 0
+    assert "320 chips" in capsys.readouterr().out
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    assert call(["demo", "--record", str(file)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert file.read_text() == "mine"
 
 
 def test_without_shards_it_ends_alike_and_shows_a_table_and_a_map(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from berth.cli.app import call
+
 pytestmark = pytest.mark.timeout(240)
 ROOT = Path(__file__).parents[2]
 TOO_LONG_S = 200
@@ -39,8 +41,11 @@ def left(tmp_path: Path) -> list[str]:
     return found
 
 
-def test_fifty_jobs_go_through_a_real_api_server(tmp_path: Path) -> None:
-    with started(tmp_path, "--json") as process:
+def test_fifty_jobs_go_through_a_real_api_server_and_replay_to_the_same_ledger(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path_factory.mktemp("recorded") / "demo.berthlog"
+    with started(tmp_path, "--json", "--record", str(file)) as process:
         out, err = process.communicate(timeout=TOO_LONG_S)
     assert process.returncode == 0, err
     told = json.loads(out)
@@ -63,6 +68,11 @@ def test_fifty_jobs_go_through_a_real_api_server(tmp_path: Path) -> None:
     assert kubernetes["podgroups"]["Completed"] >= 30
     assert list(tmp_path.iterdir()) == []
     assert left(tmp_path) == []
+    assert call(["replay", str(file), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["identical"]
+    assert again["replayed"]["digest"] == again["replayed"]["recorded_digest"]
+    assert again["replayed"]["placed"] >= fates["succeeded"]
 
 
 @pytest.mark.parametrize("after", ["is ready", "sending jobs"])
