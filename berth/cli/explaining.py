@@ -218,7 +218,7 @@ def _show_candidates(told: Explanation) -> None:
 def _basis_words(basis: Basis) -> str:
     settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
     if basis.nodes:
-        held = f"{counted(basis.jobs_held, 'job')} held something"
+        held = f"{counted(basis.jobs_held, 'job')} held something" if basis.jobs_held else "nobody held anything"
         policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
         settings = (
             f"{counted(basis.nodes, 'node')} with {counted(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"

@@ -24,6 +24,8 @@ Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_TOLD: Final = 8
 _LEAVES_TOLD: Final = 8
 _JOBS_TOLD: Final = 4
+_CHIPS_MISSING: Final = frozenset({"shortage", "topology", "topology_helped"})
+"""Reasons of nodes that say nothing of health, though it may be what is behind them."""
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -331,6 +333,7 @@ def _standing_words(at: Choice | Rival, told: Explanation) -> str:
 
 
 def _near_words(near: NearNode, told: Explanation, clock: Clock) -> str:
-    holders = holders_words(near.holders, clock)
+    wrong = ", some of it unhealthy" if "unhealthy" in near.wrong and near.reason in _CHIPS_MISSING else ""
+    holders = wrong + holders_words(near.holders, clock)
     chips = f"with {near.free} usable chip{'' if near.free == 1 else 's'} free, " if told.chips else ""
     return f"Near: {near.node}, {chips}{near.words}{holders}."

@@ -14,13 +14,14 @@ earlier job or pod of the round took of it."""
 EventKind = Literal[
     "next-round",
     "job-placed",
+    "job-over",
     "scorer-answers",
     "topology-known",
     "job-ends",
     "node-well",
     "nodes-come",
 ]
-"""The next round; the job that is ahead gets its nodes or leaves; scorers of shards answer; the leaf switches become known; a job
+"""The next round; the job that is ahead gets its nodes, or has ended or is taken back; scorers of shards answer; the leaf switches become known; a job
 gives back what it holds; a node is well, ready and open to work; more nodes come."""
 Clock = Callable[[UnixMs], str]
 """How a moment is written."""
@@ -121,6 +122,8 @@ class NearNode(msgspec.Struct, frozen=True):
     """Jobs that hold chips there, as ``namespace/name``."""
     holders: list[Holder] = []
     """The same jobs, with what they hold there."""
+    wrong: list[str] = []
+    """What is the matter with it: cordoned, not ready, unhealthy, health unknown."""
 
 
 class NearDomain(msgspec.Struct, frozen=True):
@@ -181,7 +184,8 @@ class Event(msgspec.Struct, frozen=True):
             "node-well": f"node {self.node} is well again (now {', '.join(self.wrong)})",
             "nodes-come": f"{counted(self.nodes, 'more node')}{like} {comes}",
             "scorer-answers": scorers.format(ranges(self.shards)),
-            "job-placed": f"{self.job}, which goes before it, is placed or leaves",
+            "job-placed": f"{self.job}, which goes before it, is placed",
+            "job-over": f"{self.job}, which goes before it, has ended or is taken back",
             "topology-known": "the leaf switches are known",
             "next-round": "the next round tries it again",
         }

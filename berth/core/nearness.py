@@ -11,7 +11,7 @@ from berth.core.grounds import Holder, NearDomain, NearNode
 from berth.core.ledger import Holding
 from berth.core.refusals import reason_words
 from berth.core.scoring import RowState
-from berth.core.unblocking import end_of
+from berth.core.unblocking import end_of, wrong_with
 from schemas.offers import Shape
 from schemas.refusal import NodeReason
 
@@ -115,6 +115,7 @@ def nearest_nodes(board: Board, shape: Shape, holders: Holders) -> list[NearNode
                 words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
                 held_by=sorted({holder.job for holder in held}),
                 holders=held,
+                wrong=wrong_with(board.state, row),
             )
         )
     return found

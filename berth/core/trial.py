@@ -77,8 +77,11 @@ class Trial:
         self._thinned = dict(state.table.thinned)
         self._eased = state.leaf_book.eased
         self._order = list(state.fold.holdings)
+        self._settings = state.fold.settings
 
     def __enter__(self) -> Self:
+        # Room is what is asked for here; who may have it is the policy's business, and it has seen nobody but these.
+        self.state.fold.settings = msgspec.structs.replace(self._settings, queue_policy="skip")
         for holding in self._laid:
             self.state.lay(holding)
         self._holdings = dict(self.state.fold.holdings)
@@ -90,6 +93,7 @@ class Trial:
         self._become(Changes())
         for holding in self._laid:
             self.state.lift(holding)
+        self.state.fold.settings = self._settings
         holdings = self.state.fold.holdings
         for key in self._order:  # as they were: nothing looks at the order, but it is what was lent
             holdings[key] = holdings.pop(key)

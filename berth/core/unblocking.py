@@ -87,11 +87,26 @@ def unblocking(state: State, waits: Waiting, *, plans_max: int = _PLANS_MAX) -> 
     if refusal.code == "no-topology":
         return Unblocking([Way([Event("topology-known")])])
     ahead = _ahead(state, refusal)
-    gangs = [gang] if ahead is None else [ahead, gang]
-    first = [Event("job-placed", job=refusal.ahead)] if refusal.ahead else []
+    both = [gang] if ahead is None else [ahead, gang]
+    placed = [Event("job-placed", job=refusal.ahead)] if refusal.ahead else []
+    found = _searched(state, waits, both, placed, plans_max)
+    if ahead is None or any(not _needs_more(way) for way in found.ways):
+        return found
+    alone = _searched(state, waits, [gang], [Event("job-over", job=refusal.ahead)], plans_max)
+    return Unblocking(
+        sorted([*found.ways, *alone.ways], key=_way_key)[:WAYS_MAX],
+        ends_help=found.ends_help or alone.ends_help,
+        ends_over=max(found.ends_over, alone.ends_over),
+        is_whole=found.is_whole and alone.is_whole,
+    )
+
+
+def _searched(
+    state: State, waits: Waiting, gangs: Sequence[Gang], first: Sequence[Event], plans_max: int
+) -> Unblocking:
+    """Ways after which all of some gangs have room; each begins with the first events."""
     with Trial(state, gangs, laid=waits.laid, silence=waits.silence, plans_max=plans_max) as trial:
-        search = _Search(trial, gang, first, refusal)
-        return search.run()
+        return _Search(trial, gangs, first, waits.refusal).run()
 
 
 def _ahead(state: State, refusal: Refusal) -> Gang | None:
@@ -111,13 +126,13 @@ def _ahead(state: State, refusal: Refusal) -> Gang | None:
 class _Search:
     """A search for ways; what it finds is irreducible unless it was broken off."""
 
-    def __init__(self, trial: Trial, gang: Gang, first: Sequence[Event], refusal: Refusal) -> None:
+    def __init__(self, trial: Trial, gangs: Sequence[Gang], first: Sequence[Event], refusal: Refusal) -> None:
         self._trial = trial
         self._state = trial.state
-        self._gang = gang
+        self._gangs = gangs
         self._first = first
         self._code = refusal.code
-        self._shapes = list(dict.fromkeys(shape for shape, _ in gang.klass))
+        self._shapes = list(dict.fromkeys(shape for gang in gangs for shape, _ in gang.klass))
         self._near = self._nearness()
         self._endings = dict(self._all_endings())
         self._ill = self._ill_rows()
@@ -142,8 +157,7 @@ class _Search:
                 self._several([*(("well", row) for row in self._ill), *(("end", key) for key in by_near)])
         self._more_nodes()
         ways = sorted(self._ways.values(), key=_way_key)[:WAYS_MAX]
-        others = {"nodes-come", "job-placed"}
-        is_far = not is_hopeless and all(event.kind in others for way in ways for event in way.events)
+        is_far = not is_hopeless and all(_needs_more(way) for way in ways)
         return Unblocking(
             ways,
             ends_help=not is_hopeless or trial.is_exhausted,
@@ -185,11 +199,12 @@ class _Search:
         is_easy = any(len(way.events) == len(self._first) + 1 for way in self._ways.values())
         if self._code in _BY_PLACE or model is None or is_easy:
             return
+        pods = sum(gang.pods for gang in self._gangs)
         few, many = 0, 1
         while not self._trial.fits(Changes(come=many)):
-            if many >= self._gang.pods or self._trial.is_exhausted:
+            if many >= pods or self._trial.is_exhausted:
                 return
-            few, many = many, min(2 * many, self._gang.pods)
+            few, many = many, min(2 * many, pods)
         while many - few > 1:
             middle = (few + many) // 2
             few, many = (few, middle) if self._trial.fits(Changes(come=middle)) else (middle, many)
@@ -216,7 +231,7 @@ class _Search:
             pods = [pod for pod in state.owned(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
             nodes = dict.fromkeys(pod.node for pod in pods)
             near = min((self._near[node] for node in nodes if node in self._near), default=None)
-            if key[0] == self._gang.uid or near is None:
+            if key[0] in {gang.uid for gang in self._gangs} or near is None:
                 continue
             event = Event(
                 "job-ends",
@@ -325,7 +340,10 @@ def _event_key(event: Event) -> tuple[int, str]:
     return event.end_ms or _NEVER, name
 
 
+def _needs_more(way: Way) -> bool:
+    return any(event.kind == "nodes-come" for event in way.events)
+
+
 def _way_key(way: Way) -> tuple[bool, int, int, list[tuple[int, str]]]:
     """Place of a way: what may happen by itself before what somebody must buy, then the fewest events, then the earliest."""
-    needs_more = any(event.kind == "nodes-come" for event in way.events)
-    return needs_more, len(way.events), way.at_ms or _NEVER, [_event_key(event) for event in way.events]
+    return _needs_more(way), len(way.events), way.at_ms or _NEVER, [_event_key(event) for event in way.events]

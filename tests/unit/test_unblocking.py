@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.decider import Decider
+from berth.core.decider import Decider, Silence
 from berth.core.gangs import gang_of
 from berth.core.grounds import Event, Unblocking, Way, unblocking_lines
 from berth.core.packing import pack_health, pack_nodes, pack_switches
-from berth.core.state import State
+from berth.core.state import State, shard_of
 from berth.core.unblocking import Waiting, reduced, unblocking
 from schemas.envelope import encode
 from schemas.facts import JobSeen, NodeHealth
@@ -23,6 +23,8 @@ from schemas.nodes import NodeCondition, NodeDescription
 from schemas.refusal import Refusal
 from schemas.subjects import Subjects
 from tests.support.cells import a_job, a_node
+from tests.unit.test_block_explanation import on as filling
+from tests.unit.test_dispatcher_superpods import A3, in_blocks
 
 SUBJECTS = Subjects("cell")
 
@@ -242,7 +244,69 @@ def test_a_job_behind_another_waits_for_that_one() -> None:
     refusal = Refusal(code="behind", ahead="default/first")
     found = ground.unblocking(second, refusal)
     assert [kinds(way) for way in found.ways] == [[("job-placed", "default/first"), ("job-ends", "default/one")]]
-    assert "default/first, which goes before it, is placed or leaves" in words(found)[0]
+    assert "default/first, which goes before it, is placed" in words(found)[0]
+
+
+def test_in_strict_order_it_is_placed_with_the_job_ahead() -> None:
+    ground = Ground([a_node(name) for name in "abc"], queue_policy="fifo")
+    ground.place(a_job("one", chips=8, replicas=2, run_ms=60_000), a_job("other", chips=4, run_ms=30_000))
+    first, second = a_job("first", chips=8, replicas=2), a_job("second", chips=4)
+    ground.refuse(first)
+    refusal = ground.refuse(second)
+    assert refusal.code == "behind"
+    found = ground.unblocking(second, refusal)
+    assert kinds(found.ways[0]) == [("job-placed", "default/first"), ("job-ends", "default/one")]
+    ground.happen(found.ways[0].events[1])
+    placed = [verdict.name for verdict in ground.decide() if verdict.placement is not None]
+    assert placed == ["first", "second"]
+
+
+@pytest.mark.parametrize(("policy", "code"), [("fifo", "behind"), ("easy", "reserved"), ("conservative", "reserved")])
+def test_where_both_have_no_room_at_once_it_waits_for_the_other_to_be_over(policy: str, code: str) -> None:
+    ground = Ground([a_node("a"), a_node("b")], queue_policy=policy, reserve_chips=1)
+    ground.place(a_job("one", chips=8, run_ms=60_000), a_job("other", chips=4, run_ms=30_000))
+    first, second = a_job("first", chips=8, replicas=2, run_ms=60_000), a_job("second", chips=4, run_ms=600_000)
+    ground.refuse(first)
+    refusal = ground.refuse(second)
+    assert (refusal.code, refusal.ahead) == (code, "default/first")
+    found = ground.unblocking(second, refusal)
+    assert words(found) == [
+        "There is room when default/first, which goes before it, has ended or is taken back.",
+        "There is room when 2 things have happened: default/first, which goes before it, is placed; 2 more nodes like those of"
+        " module910bx8 come.",
+    ]
+    ground.take_back("first")
+    assert [verdict.name for verdict in ground.decide() if verdict.placement is not None] == ["second"]
+
+
+def test_scorers_that_answer_again_are_named() -> None:
+    nodes = [a_node(f"n{number}", leaf=f"leaf-{number % 4}") for number in range(8)]
+    ground = Ground([])
+    for leaf in range(4):
+        below = [node for node in nodes if node.leaf == f"leaf-{leaf}"]
+        ground.fact(SUBJECTS.fact_node(f"leaf-{leaf}"), pack_nodes(f"leaf-{leaf}", below))
+    job = a_job("job", chips=8, replicas=7)
+    ground.ask(job)
+    opening = ground.decider.open(ground.now_ms)
+    assert opening is not None
+    silence = Silence(shards=2, missing=[shard_of("leaf-0", 2)])
+    (verdict,) = ground.decider.decide(opening, silence).verdicts
+    assert verdict.refusal is not None
+    gang = gang_of(ground.state.jobs["default", "job"], job, attempt=1, settings=ground.state.fold.settings)
+    found = unblocking(ground.state, Waiting(gang, verdict.refusal, silence=silence))
+    assert words(found)[0] == f"There is room when scorer {silence.missing[0]} answers."
+
+
+def test_a_gang_in_blocks_waits_for_jobs_of_its_superpods() -> None:
+    ground = Ground([a_node(f"n{number}", A3, superpod=str(number // 4)) for number in range(8)], super_pod_size=4)
+    ground.place(*map(filling, ("n1", "n2", "n5")))
+    big = in_blocks("big", 4, 4)
+    refusal = ground.refuse(big)
+    assert refusal.code == "no-blocks"
+    found = ground.unblocking(big, refusal)
+    assert kinds(found.ways[0]) == [("job-ends", "default/on-n5")]
+    ground.happen(found.ways[0].events[0])
+    assert [verdict.name for verdict in ground.decide() if verdict.placement is not None] == ["big"]
 
 
 def test_without_a_topology_its_coming_is_the_event() -> None:
