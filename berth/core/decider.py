@@ -133,9 +133,8 @@ class Decider:
         self.sync()
         self._wake()
         settings = self.state.fold.settings
-        taken = self.queue.take(
-            gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=self._most()
-        )
+        most = self._most() if settings.queue_policy == "skip" else None  # else a later one of a class may fare better
+        taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
         gangs = askable(taken, nodes=len(self.state.table))
         must = due(self.state)
         if must.adoptions:

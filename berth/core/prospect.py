@@ -4,7 +4,7 @@ A prospect is a fork: it shares with the table what does not change, and leaves 
 planned by the choice of a round on it, so that every policy of affinity holds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -59,6 +59,12 @@ def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> 
         frozenset(rows),
         placed_job(placement),
     )
+
+
+def _joined(lots: Sequence[Lot]) -> Lot:
+    """All that some hold, but for soft shares."""
+    rows, masks, cpu, memory = (np.concatenate(part) for part in zip(*(lot[:4] for lot in lots), strict=True))
+    return Lot(rows, masks, cpu, memory, None, frozenset(), lots[0].leaf)
 
 
 class _Fork(NodeTable):
@@ -125,8 +131,8 @@ class _Cell(NamedTuple):
     """Who has ended."""
     come: tuple[tuple[Mapping[str, str], Placement], ...] = ()
     """Labels and placements of those who have started."""
-    unread: tuple[tuple[tuple[str, int], LeafJob], ...] = ()
-    """Those of them whom the leaf switches do not know yet."""
+    unread: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
+    """Who has started, or ended (None), and the leaf switches do not know it yet."""
 
 
 class Prospect:
@@ -160,13 +166,17 @@ class Prospect:
         )
         return Prospect(self._state, self._origin, self._silent, like=cell)
 
-    def end(self, key: tuple[str, int], lot: Lot) -> None:
-        """Somebody has ended by then."""
-        self._shift(lot, gives_back=True)
-        self._over.add(key)
-        self._unread = [one for one in self._unread if one[0] != key]
+    def end(self, ended: Mapping[tuple[str, int], Lot]) -> None:
+        """Some have ended by then."""
+        for lot in ended.values():
+            if lot.share is not None:
+                self._shift(lot, gives_back=True)
+        plain = [lot for lot in ended.values() if lot.share is None]
+        if plain:
+            self._table.shift(_joined(plain), gives_back=True)
+        self._over.update(ended)
         if self._has_leaves:
-            self._book.drop(key)
+            self._unread += [(key, None) for key in ended]
 
     def start(self, gang: Gang, placement: Placement, lot: Lot) -> None:
         """Somebody runs then who does not now."""
@@ -179,9 +189,8 @@ class Prospect:
         """Where a gang would be placed; None when it finds no room."""
         if not self.may_fit(gang):
             return None
-        for key, job in self._unread:
-            self._book.put(key, job)
-        self._unread.clear()
+        if gang.tor_affinity:
+            self._read()
         state, silent = self._state, self._silent
         asks = asks_of([gang])
         views = {
@@ -195,6 +204,15 @@ class Prospect:
         )
         chooser = Chooser(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
         return chooser.choose([gang])[0].placement
+
+    def _read(self) -> None:
+        """Let the leaf switches know who has started and ended."""
+        for key, job in self._unread:
+            if job is None:
+                self._book.drop(key)
+            else:
+                self._book.put(key, job)
+        self._unread.clear()
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether there are chips enough on nodes that a gang can use; quick, and never false where :meth:`plan` finds a plan."""

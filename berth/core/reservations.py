@@ -123,10 +123,8 @@ class Timetable:
         prospect = self._at.get(moment_ms)
         if prospect is None:
             prospect = self._at[moment_ms] = self._now.copy()
-            for one in self._occupants:
-                if one.end_ms > moment_ms:
-                    break
-                prospect.end(one.key, one.lot)
+            count = bisect.bisect_right(self._occupants, moment_ms, key=lambda one: one.end_ms)
+            prospect.end({one.key: one.lot for one in self._occupants[:count]})
         return prospect
 
     def reserve(self, gang: Gang, others: Sequence[Reservation]) -> Reservation | None:
@@ -140,17 +138,23 @@ class Timetable:
         moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants)})
         # Chips are counted first, then the gang is planned, for what is free only grows; others may be in the way anywhere.
         moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self.at(moment).may_fit(gang)) :]
-        moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self._is_room(gang, moment)) :]
-        if moments:
-            later = {one.end_ms for one in others if one.end_ms > moments[0]}
-            for moment in sorted(later.union(moments)):
-                found = self.planned(gang, moment, run_ms, others)
-                if found is not None:
-                    return found
-        return None
+        alone: dict[int, Reservation] = {}
 
-    def _is_room(self, gang: Gang, moment_ms: int) -> bool:
-        return self.at(moment_ms).plan(gang) is not None
+        def is_room(moment: int) -> bool:
+            found = self.planned(gang, moment, run_ms, ())
+            if found is not None:
+                alone[moment] = found
+            return found is not None
+
+        moments = moments[bisect.bisect_left(moments, 1, key=is_room) :]
+        later = {one.end_ms for one in others if moments and one.end_ms > moments[0]}
+        for moment in sorted(later.union(moments)):
+            is_alone = not any(other.overlaps(moment, moment + run_ms) for other in others)
+            found = alone.get(moment) if is_alone else None
+            found = found or self.planned(gang, moment, run_ms, others)
+            if found is not None:
+                return found
+        return None
 
     def planned(
         self,

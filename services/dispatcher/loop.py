@@ -157,7 +157,8 @@ class Dispatcher:
             return
         self._tick_s = now_s
         await self.scatter.advance(at_ms=now_ms)
-        if self.queue.waits_for_time and now_s - self._timer_s >= self.state.fold.settings.shard_retry_ms / 1000:
+        is_due = 0 < self.queue.retry_at_ms <= now_ms
+        if is_due and now_s - self._timer_s >= self.state.fold.settings.shard_retry_ms / 1000:
             self._timer_s = now_s
             await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
         if self.feeds.facts.reconnections != self._reconnections:
