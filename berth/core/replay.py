@@ -200,6 +200,8 @@ class Replay:
         if not why_not and silence.missing and not silence.shards:
             why_not = "records before 0.4 do not say how many scorers there were when some were silent"
         own = self._decided(record.at_ms, silence, skip=bool(why_not))
+        if own.record is not None and record.shards != own.record.shards:
+            own = _Own(own.opening, msgspec.structs.replace(own.record, shards=record.shards))  # said by the caller, not here
         found = None
         if why_not:
             self._not_compared += 1

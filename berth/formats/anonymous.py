@@ -240,6 +240,8 @@ class Anonymiser:
         self._labels: dict[str, set[str]] = {}
         self._compared: set[str] = set()
         self._level_keys: set[str] = set()
+        self._trees: set[str] = set()
+        """Names of the trees of the settings, which stay; a refusal may name one like a SuperPoD."""
         self._shards: set[int] = set()
         self._new: dict[Kind, dict[str, str]] = {}
         self._learn = _Walk(self._note, self._note_label, self._meet)
@@ -272,7 +274,7 @@ class Anonymiser:
 
     def name(self, kind: Kind, name: str) -> str:
         """What replaces a name that was learned."""
-        return name if _stays(kind, name) else self._new[kind][name]
+        return name if self._stays(kind, name) else self._new[kind][name]
 
     def old_names(self) -> Iterator[tuple[Kind, str]]:
         """All names that are replaced."""
@@ -289,10 +291,14 @@ class Anonymiser:
         self._labels.setdefault(key, set()).add(value)
         return value
 
+    def _stays(self, kind: Kind, name: str) -> bool:
+        return _stays(kind, name) or (kind is Kind.GROUP and name in self._trees)
+
     def _meet(self, value: msgspec.Struct) -> None:
         match value:
             case Settings():
                 self._level_keys.update(_texts(value.resource_levels))
+                self._trees.update(_trees(value.resource_levels))
             case Round():
                 self._shards.add(value.shards)
             case Expression() if value.operator in _COMPARED:
@@ -313,7 +319,7 @@ class Anonymiser:
         return Kind.GROUP if key in self._level_keys else Kind.VALUE
 
     def _renamed(self, kind: Kind, names: Iterable[str]) -> dict[str, str]:
-        ordered = sorted(name for name in names if not _stays(kind, name))
+        ordered = sorted(name for name in names if not self._stays(kind, name))
         width = len(str(len(ordered)))
         new = {name: f"{kind.value}-{number:0{width}}" for number, name in enumerate(ordered, 1)}
         if kind is Kind.DOMAIN:
@@ -345,6 +351,16 @@ def _in_shard(made: str, name: str, shards: Iterable[int]) -> str:
     raise ValueError(
         f"no name found for a domain that keeps its shard of {', '.join(str(count) for count, _ in wanted)}"
     )
+
+
+def _trees(text: str) -> Iterator[str]:
+    """Names of the trees of levels in a JSON text; nothing for one that is none."""
+    try:
+        found = msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError:
+        return
+    if isinstance(found, dict):
+        yield from found
 
 
 def _texts(text: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ PACKAGES = sorted(
     }
 )
 GENERATED = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"}
-BINARY = {".gz", ".png", ".pyc", ".zst"}
+BINARY = {".berthlog", ".gz", ".png", ".pyc", ".zst"}
 
 
 def text_files() -> list[Path]:

@@ -1,0 +1,247 @@
+"""The recordings beside this file, made by real dispatchers and scorers on a bus in memory.
+
+``python -m tests.replay.histories`` writes those of this release that are not there. A recording that was released is never made
+anew: it says what that release decided. That of 0.3 was written by a dispatcher of 0.3.0 on steps as those of ``chips`` here.
+"""
+
+import asyncio
+import random
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from berth.core.ledger import LedgerDump
+from berth.formats.recording import frames_of
+from berth.runtime.config import LogConfig
+from berth.runtime.logs import configure
+from schemas.envelope import encode
+from schemas.facts import NodeHealth, PodPhase, TimerSeen
+from schemas.ledger import Settings
+from schemas.nodes import NodeCondition
+from schemas.recording import RecordingHead
+from schemas.status import SnapshotBody
+from schemas.subjects import StreamName
+from tests.support import superpod_worlds, switch_worlds
+from tests.support.cells import a_job, a_node
+from tests.support.harsh_cells import FAULTS, HarshCell
+from tests.support.replays import BEGINNING, entries_after, entries_of
+from tests.support.worlds import Step, World, nodes_of_a_small_cell
+
+FOLDER: Final = Path(__file__).parent
+RELEASE: Final = "v0.4"
+_VERBS: Final = (
+    ("submit",) * 8
+    + ("ended",) * 4
+    + ("health", "cancel", "terminating", "bound", "bind-failed", "evicted", "nodes", "foreign", "time")
+)
+History = Callable[[], Awaitable[HarshCell]]
+
+
+def chip_steps(seed: int, count: int) -> list[Step]:
+    """Steps of a history of chip jobs."""
+    chance = random.Random(seed)  # noqa: S311  # the same steps each time
+    steps = []
+    for _ in range(count):
+        one, two, three = (chance.randint(0, 40) for _ in range(3))
+        steps.append(Step(chance.choice(_VERBS), one, two, three, chance.random() < 0.5))
+    return steps
+
+
+async def _turns(cell: HarshCell, count: int = 1) -> None:
+    for _ in range(count):
+        await cell.settle()
+        await cell.turn()
+    await cell.settle()
+
+
+async def chips() -> HarshCell:
+    """Jobs of seven products; nodes that fall ill, come and go; pods of others; cancelled and unbindable jobs."""
+    cell = await HarshCell(round_gangs_max=4, attempts_max=2, tombstone_after_ms=5_000).open()
+    world = World(cell)
+    await world.become(nodes_of_a_small_cell())
+    for number, step in enumerate(chip_steps(1, 400)):
+        await world.act(step)
+        if number % 3:
+            await _turns(cell)
+    await cell.rest()
+    return cell
+
+
+async def refusals() -> HarshCell:
+    """More jobs than room: they wait asleep, wake when something helps, and are refused with other numbers."""
+    cell = await HarshCell().open()
+    await cell.nodes([a_node(f"n{number}") for number in range(6)])
+    await _turns(cell)
+    for number in range(60):
+        await cell.submit(a_job(f"job{number:02}", chips=(8, 4, 2, 1)[number % 4], replicas=1 + number % 5))
+        if number % 2:
+            await _turns(cell)
+        placed = sorted(holding.name for holding in cell.dispatcher.state.fold.holdings.values())
+        if number % 5 == 4 and placed:
+            await cell.pods(placed[number * 7 % len(placed)], PodPhase.SUCCEEDED)
+        if number % 9 == 8:
+            level = (NodeHealth.OK, NodeHealth.NO_NEW_WORK)[number % 2]
+            await cell.health("ungrouped-0", [NodeCondition(f"n{number % 6}", level=level)])
+        if number % 11 == 10:
+            await cell.cancel(f"job{number - 3:02}")
+        cell.clock.advance(0.25)
+    for _ in range(30):
+        placed = sorted(holding.name for holding in cell.dispatcher.state.fold.holdings.values())
+        for name in placed[:2]:
+            await cell.pods(name, PodPhase.SUCCEEDED)
+        await _turns(cell, 2)
+    return cell
+
+
+def _switches(policy: str, *, is_single_layer: bool, seed: int) -> History:
+    async def work() -> HarshCell:
+        way = switch_worlds.Way(policy, 2, parity=False, is_single_layer=is_single_layer)
+        cell = await HarshCell(**way.settings).open()
+        await switch_worlds.begin(cell, way)
+        chance = random.Random(seed)  # noqa: S311  # the same steps each time
+        verbs = ("common", "common", "model", "model", "plain", "ended", "ended", "ended", "health", "leaves")
+        for number in range(120):
+            step = switch_worlds.Step(chance.choice(verbs), chance.randint(0, 30), chance.randint(0, 30))
+            await switch_worlds.live(cell, step, number, way)
+            if number % 2:
+                await _turns(cell)
+        await cell.rest()
+        return cell
+
+    return work
+
+
+async def superpods() -> HarshCell:
+    """Jobs with SuperPoD affinity of all variants, and groups of several levels."""
+    way = superpod_worlds.Way(reserve=1, size=8, parity=False)
+    cell = await HarshCell(**way.settings).open()
+    await cell.nodes(superpod_worlds.nodes())
+    chance = random.Random(5)  # noqa: S311  # the same steps each time
+    for number in range(120):
+        verb = chance.choice((*superpod_worlds.VERBS, "ended"))
+        await superpod_worlds.live(
+            cell, superpod_worlds.Step(verb, chance.randint(0, 30), chance.randint(0, 30)), number
+        )
+        if number % 2:
+            await _turns(cell)
+    await cell.rest()
+    return cell
+
+
+async def restarts() -> HarshCell:
+    """New epochs, some with other settings, while jobs wait asleep."""
+    ways: list[dict[str, Any]] = [
+        {"round_gangs_max": 2},
+        {"round_gangs_max": 5, "reference_parity": True},
+        {"round_gangs_max": 3, "health_first": True, "needs_health": True},
+    ]
+    cell = await HarshCell(**ways[0]).open()
+    world = World(cell)
+    await world.become(nodes_of_a_small_cell())
+    for number, step in enumerate(chip_steps(2, 200)):
+        await world.act(step)
+        if number % 4:
+            await _turns(cell)
+        if number % 25 == 24:
+            await cell.restart(**ways[number // 25 % len(ways)])
+    await cell.rest()
+    return cell
+
+
+async def silence() -> HarshCell:
+    """Scorers that do not answer, or say what is not so of leaf switches."""
+    way = switch_worlds.Way("1.0", 2, parity=False, is_single_layer=False)
+    cell = await HarshCell(shards=3, **way.settings).open()
+    await switch_worlds.begin(cell, way)
+    chance = random.Random(7)  # noqa: S311  # the same steps each time
+    verbs = ("common", "model", "plain", "plain", "ended", "ended", "health")
+    for number in range(100):
+        step = switch_worlds.Step(chance.choice(verbs), chance.randint(0, 30), chance.randint(0, 30))
+        await switch_worlds.live(cell, step, number, way)
+        cell.silence(number % 3, is_silent=chance.random() < 0.5)
+        if number % 10 == 5:
+            cell.liars[number // 10 % 3] = None
+        elif number % 10 == 9:
+            cell.liars.clear()
+            cell.clock.advance(2)
+            await cell.user.publish(cell.user.subjects.fact_timer, encode(TimerSeen(cell.clock.now_ms())))
+        await _turns(cell)
+    await cell.rest()
+    return cell
+
+
+async def doubts() -> HarshCell:
+    """Appends that are lost, late, unheard, or behind the void record of another writer."""
+    cell = await HarshCell(shards=2, round_gangs_max=3, attempts_max=2).open()
+    world = World(cell)
+    await world.become(nodes_of_a_small_cell())
+    for number, step in enumerate(chip_steps(3, 200)):
+        await world.act(step)
+        if number % 3 == 0:
+            cell.bus.faults.append(FAULTS[number // 3 % len(FAULTS)])
+        await _turns(cell)
+    await cell.rest()
+    return cell
+
+
+HISTORIES: Final[dict[str, tuple[History, bool]]] = {
+    "chips": (chips, False),
+    "refusals": (refusals, False),
+    "refusals-from-a-snapshot": (refusals, True),
+    "switches-1.0": (_switches("1.0", is_single_layer=False, seed=11), False),
+    "switches-2.0": (_switches("2.0", is_single_layer=False, seed=12), False),
+    "switches-single-layer": (_switches("1.0", is_single_layer=True, seed=13), False),
+    "superpods": (superpods, False),
+    "restarts": (restarts, False),
+    "restarts-from-a-snapshot": (restarts, True),
+    "silence": (silence, False),
+    "doubts": (doubts, False),
+}
+"""How each recording is made, and whether it begins at a snapshot in the middle of an epoch with most classes asleep."""
+
+
+def sleepiest(snapshots: Sequence[SnapshotBody]) -> SnapshotBody:
+    """Of the middle half of the snapshots the first with the most sleeping classes."""
+    return max(snapshots[len(snapshots) // 4 : 3 * len(snapshots) // 4], key=_asleep)
+
+
+def _asleep(body: SnapshotBody) -> int:
+    dump = msgspec.msgpack.decode(body.ledger, type=LedgerDump)
+    return len(dump.waiting.sleeping) if dump.waiting is not None else 0
+
+
+async def recorded(history: History, *, from_snapshot: bool) -> bytes:
+    """Bytes of the recording of a history."""
+    cell = await history()
+    facts = await cell.user.read(StreamName.FACTS)
+    records = await cell.user.read(StreamName.LEDGER)
+    await cell.close()
+    entries = entries_of(facts, records)
+    start = sleepiest(cell.snapshots) if from_snapshot else BEGINNING
+    head = RecordingHead(
+        release=version("berth"),
+        cell="cell",
+        made_at_ms=cell.clock.now_ms(),
+        settings=Settings(),
+        start=start,
+    )
+    return b"".join(frames_of(head, entries_after(entries, start)))
+
+
+def main() -> None:
+    """Write the recordings that are not there."""
+    configure("histories", LogConfig(level="error"))
+    for name, (history, from_snapshot) in HISTORIES.items():
+        path = FOLDER / RELEASE / f"{name}.berthlog"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(asyncio.run(recorded(history, from_snapshot=from_snapshot)))
+            sys.stdout.write(f"{path.relative_to(FOLDER)}: {path.stat().st_size} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Every recording that was ever stored here comes out as it was recorded, and a changed one is caught at the very decision."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from berth.core.ledger import LedgerDump
+from berth.core.replay import Replay, Replayed
+from berth.formats.anonymous import Anonymiser
+from berth.formats.recording import RecordingError, frames_of, read
+from schemas.columns import pack_names, unpack_names
+from schemas.envelope import decode, encode, open_envelope
+from schemas.ledger import Round
+from schemas.placement import Placement
+from schemas.recording import Entry, RecordingHead
+from tests.replay.histories import HISTORIES, RELEASE
+from tests.support.recordings import reading_of
+
+FOLDER = Path(__file__).parent
+FILES = sorted(FOLDER.glob("v*/*.berthlog"))
+SHARDS = {"v0.3/silence": 3}
+"""Scorers of the recordings of releases whose records do not say it."""
+NOT_COMPARED = {"v0.3/chips-from-a-snapshot": 45}
+"""Rounds before the next epoch behind a snapshot that does not say who waited."""
+EXPECTED = {
+    "v0.3/chips-from-a-snapshot": (58, 17, 113, "6968e771febcb7b8"),
+    "v0.3/chips": (144, 65, 162, "6aea5346c0cf0609"),
+    "v0.3/silence": (148, 66, 190, "c512c29ba4b73d7f"),
+    "v0.4/chips": (232, 98, 314, "d0c81cc7c72b082a"),
+    "v0.4/doubts": (116, 56, 42, "9ad6e114b07df1e9"),
+    "v0.4/refusals-from-a-snapshot": (50, 36, 164, "1439839d96e53b5e"),
+    "v0.4/refusals": (76, 56, 242, "10973e3f39a9a27f"),
+    "v0.4/restarts-from-a-snapshot": (40, 13, 68, "f4e7d52bc2aa94ac"),
+    "v0.4/restarts": (119, 57, 112, "c11bc9d096d9d49b"),
+    "v0.4/silence": (96, 36, 170, "b97dc1ae22a12498"),
+    "v0.4/superpods": (62, 42, 97, "891f7dd8193d3437"),
+    "v0.4/switches-1.0": (59, 31, 127, "bfa44bc96221603c"),
+    "v0.4/switches-2.0": (61, 39, 133, "631bef32b7b01903"),
+    "v0.4/switches-single-layer": (63, 26, 145, "90941e95b54ba815"),
+}
+"""Rounds, placements and refusals in each, and the beginning of the digest of its ledger."""
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def loaded(path: Path) -> tuple[RecordingHead, list[Entry]]:
+    with path.open("rb") as file:
+        reading = read(iter(lambda: file.read(4096), b""))
+        return reading.head, list(reading)
+
+
+def again(head: RecordingHead, entries: list[Entry], name: str = "") -> Replayed:
+    replay = Replay(head.start, shards=SHARDS.get(name, 0))
+    for entry in entries:
+        replay.feed(entry)
+    return replay.result
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_stored_recording_comes_out_as_it_was_recorded(path: Path) -> None:
+    head, entries = loaded(path)
+    result = again(head, entries, name_of(path))
+    assert result.is_identical, result.found[0]
+    assert result.digest == result.recorded_digest
+    assert result.not_compared == NOT_COMPARED.get(name_of(path), 0)
+    assert (result.rounds, result.placed, result.refused, result.digest[:16]) == EXPECTED[name_of(path)]
+
+
+def test_there_is_a_recording_of_each_history() -> None:
+    assert {path.stem for path in FILES if path.parent.name == RELEASE} == set(HISTORIES)
+    assert {path.parent.name for path in FILES} == {"v0.3", RELEASE}
+    assert {name_of(path) for path in FILES} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if name_of(path) not in SHARDS], ids=name_of)
+def test_a_recording_without_names_comes_out_as_well(path: Path) -> None:
+    """Where records do not say how many scorers were silent, new names of domains cannot keep to them."""
+    head, entries = loaded(path)
+    anonymiser = Anonymiser(head, LedgerDump)
+    for entry in entries:
+        anonymiser.learn(entry)
+    anonymiser.settle()
+    result = again(anonymiser.head(), [anonymiser.entry(entry) for entry in entries])
+    assert result.is_identical, result.found[0]
+    assert (result.rounds, result.placed, result.refused) == EXPECTED[name_of(path)][:3]
+
+
+def swapped(placement: Placement, old: str, new: str) -> Placement:
+    """The same placement on another node."""
+    return msgspec.structs.replace(
+        placement, nodes=pack_names([new if name == old else name for name in unpack_names(placement.nodes)])
+    )
+
+
+def exchanged(entries: list[Entry], nodes: tuple[str, str]) -> tuple[list[Entry], int]:
+    """The first placement on the first of two nodes that are equal by then put on the second; returns its record too.
+
+    Raises:
+        AssertionError: There is none.
+    """
+    for index, entry in enumerate(entries):
+        if entry.subject or open_envelope(entry.data).kind != Round.KIND:
+            continue
+        record = decode(entry.data, Round)
+        for number, verdict in enumerate(record.verdicts):
+            if verdict.placement is None or unpack_names(verdict.placement.nodes) != [nodes[0]]:
+                continue
+            other = msgspec.structs.replace(verdict, placement=swapped(verdict.placement, *nodes))
+            verdicts = [*record.verdicts[:number], other, *record.verdicts[number + 1 :]]
+            data = encode(msgspec.structs.replace(record, verdicts=verdicts))
+            changed = msgspec.structs.replace(entry, data=data)
+            return [*entries[:index], changed, *entries[index + 1 :]], entry.sequence
+    raise AssertionError(f"nothing was placed on {nodes[0]} alone")
+
+
+def test_a_placement_that_was_exchanged_for_one_as_good_is_caught_at_that_decision() -> None:
+    head, entries = loaded(FOLDER / "v0.4" / "refusals.berthlog")
+    first = decode(next(entry for entry in entries if entry.sequence == 2 and not entry.subject).data, Round)
+    assert first.verdicts[0].placement is not None
+    taken = first.verdicts[0].placement.names()[0]
+    untouched = "n5"
+    assert all(verdict.placement is None or untouched not in verdict.placement.names() for verdict in first.verdicts)
+    changed, sequence = exchanged(entries, (taken, untouched))
+    reading = reading_of(b"".join(frames_of(head, changed)))
+    replay = Replay(reading.head.start)
+    found = next(found for found in map(replay.feed, reading) if found is not None)
+    assert found.sequence == sequence == 2
+    assert found.subject == f"gang {first.verdicts[0].namespace}/{first.verdicts[0].name}"
+    assert f"rank 0 on {untouched}, chips 0-7 (score" in found.recorded
+    assert f"rank 0 on {taken}, chips 0-7 (score" in found.replayed
+    scores = {node.node: node.score for node in found.nodes}
+    assert scores[taken] == scores[untouched] is not None
+
+
+def test_a_file_of_a_newer_release_is_not_read_by_guess() -> None:
+    class NewerHead(RecordingHead, frozen=True):
+        VERSION = 2
+
+    head, _ = loaded(FOLDER / "v0.4" / "refusals.berthlog")
+    newer = NewerHead(*(getattr(head, field) for field in head.__struct_fields__))
+    newer = msgspec.structs.replace(newer, release="9.9.9")
+    with pytest.raises(
+        RecordingError, match=r"release 9\.9\.9 wrote it with a head of version 2, this one reads version 1"
+    ):
+        reading_of(b"".join(frames_of(newer, [])))
