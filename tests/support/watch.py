@@ -7,6 +7,7 @@ from typing import Final
 
 from berth.core.invariants import check
 from berth.core.ledger import Holding, LedgerFold
+from berth.core.replay import Replayed
 from berth.core.state import State
 from berth.core.statuses import digest, status_of
 from berth.runtime.bus import NatsBus
@@ -20,6 +21,7 @@ from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Epoch, Round
 from schemas.status import JobStatus
 from schemas.subjects import StreamName
+from tests.support.replays import entries_of, see_same
 from tests.support.waiting import pause, until
 
 RUBBISH: Final = b"no request at all"
@@ -75,6 +77,10 @@ class Watch:
             what=f"the observer at {heads}",
         )
         assert self._gap is None, self._gap
+
+    def decide_again(self) -> Replayed:
+        """Decide the whole history again; every decision must be the recorded one."""
+        return see_same(entries_of(self.facts, self.records))
 
     def replay(self) -> State:
         """State at the end of history; every rule is checked after every record."""
@@ -147,12 +153,13 @@ async def at_rest(watch: Watch) -> None:
 async def verify(watch: Watch, acked: Acked) -> State:
     """Judge a cell that has come to rest, from its streams alone; returns the state that they make.
 
-    No job lost, none placed twice, no chip with two owners at any point, statuses as the ledger says, dead letters once,
-    and a start from what is stored comes to the same state.
+    No job lost, none placed twice, no chip with two owners at any point, every decision made again as it was, from facts, times
+    and settings alone, statuses as the ledger says, dead letters once, and a start from what is stored comes to the same state.
     """
     bus = watch.bus
     await watch.reach_heads()
     state = watch.replay()
+    watch.decide_again()
     assert [key for key, count in watch.placed.items() if count > 1] == []
     await _verify_requests(watch, state, acked)
     await _verify_statuses(bus, state)
