@@ -231,7 +231,7 @@ def sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -
 
 def _waiting_lines(told: Explanation, clock: Clock, *, is_over: bool) -> list[str]:
     lines = [f"It {'waited' if is_over else 'waits'}: {told.sentence}."]
-    if told.ahead or told.start_ms:
+    if told.start_ms or (told.ahead and told.ahead not in told.sentence):
         lines.append(_ahead_words(told, clock))
     lines += [_near_words(near, told, clock) for near in told.nearest]
     lines += [domain.told(clock) for domain in told.domains]

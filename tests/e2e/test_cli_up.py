@@ -139,7 +139,8 @@ def test_a_job_larger_than_the_cluster_is_told_so_and_the_rest_goes_on(ask: Ask)
     assert (status["code"], status["field"], status["value"]) == ("larger-than-cluster", "tasks[0].replicas", "40")
     assert "there are 56 in all, on 7 nodes that it may use" in status["expected"]
     told = ask("explain", "huge")[1]
-    assert told["sentences"][1].startswith("It waits: larger than the cluster")
+    assert any(line.startswith("It waits: larger than the cluster") for line in told["sentences"])
+    assert told["explanation"]["unblocking"]["ways"][0]["events"][0]["kind"] == "nodes-come"
     assert ask("cancel", "huge")[0] == 0
 
 
@@ -149,6 +150,29 @@ def test_a_waiting_job_is_explained_with_the_nearest_nodes(ask: Ask) -> None:
     assert told["phase"] == "waiting"
     assert (told["explanation"]["nearest"][0]["node"], told["explanation"]["nearest"][0]["free"]) == ("a2-6", 7)
     assert ask("cancel", "seven")[0] == 0
+
+
+def test_a_job_that_is_over_is_told_as_it_waited_by_the_cell_and_by_a_recording(ask: Ask, tmp_path: Path) -> None:
+    wait_until(
+        lambda: not any(row["ranks"] and row["ranks"][0]["node"].startswith("a2-") for row in ask("jobs")[1]),
+        what="the jobs of the tests before have left the nodes",
+    )
+    assert ask("submit", "--wait", manifest=a_manifest("before", replicas=2, runFor="4s"))[0] == 0
+    assert ask("submit", manifest=a_manifest("after", replicas=6))[0] == 0
+    waits = ask("explain", "after")[1]
+    assert waits["phase"] == "waiting"
+    events = waits["explanation"]["unblocking"]["ways"][0]["events"]
+    assert [(event["kind"], event["job"]) for event in events] == [("job-ends", "default/before")]
+    at = f"ledger:{waits['explanation']['basis']['ledger_seq']}"
+    wait_until(lambda: ask("explain", "after")[1]["phase"] == "succeeded", what="the job that waited has run")
+    placed = ask("explain", "after")[1]["explanation"]["basis"]
+    assert abs(placed["at_ms"] - events[0]["end_ms"]) < 4_000, "the declared end was about right"
+    file = tmp_path / "a.rec"
+    assert ask("record", str(file))[0] == 0
+    for words in (("--at", at), ("--at", at, "--log", str(file))):
+        code, told, _ = ask("explain", "after", *words)
+        assert (code, told["phase"], told["explanation"]) == (0, "waiting", waits["explanation"])
+    assert ask("explain", "after", "--log", str(file))[1]["explanation"]["basis"] == placed
 
 
 @pytest.mark.parametrize(
