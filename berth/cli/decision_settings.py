@@ -32,14 +32,12 @@ def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
         if key not in KEYS:
             raise CommandError(f"--set: {key!r} is no setting, expected {nearest(key, KEYS)}", code=WRONG_USE)
         words[key] = value
-    known = {key: getattr(base, key) for key in KEYS}
+    known = {key: _word(getattr(base, key)) for key in KEYS}
     try:
-        said = load(DecisionConfig, None, {f"{PREFIX}{key.upper()}": value for key, value in words.items()})
-        DecisionConfig(**known | {key: getattr(said, key) for key in words})  # sees whether they go together
+        said = load(DecisionConfig, None, {f"{PREFIX}{key.upper()}": value for key, value in (known | words).items()})
     except ConfigError as error:
-        raise CommandError(f"--set {error}", code=WRONG_USE) from error
-    except ValueError as error:
-        raise CommandError(f"--set: {error}", code=WRONG_USE) from error
+        why = str(error) if error.field in KEYS else error.expected  # they do not go together
+        raise CommandError(f"--set: {why}", code=WRONG_USE) from error
     return msgspec.structs.replace(base, **{key: getattr(said, key) for key in words})
 
 

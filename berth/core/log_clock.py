@@ -36,10 +36,13 @@ class LogClock:
     def __init__(self) -> None:
         self.begin_ms = 0
         self.now_ms = 0
+        self._has_begun = False
 
     def begin(self, at_ms: int) -> None:
         """A moment of the ledger; the first one begins the recording, for facts may tell of older days."""
-        self.begin_ms = self.begin_ms or at_ms
+        if not self._has_begun:
+            self._has_begun = True
+            self.begin_ms = at_ms
         self.now_ms = max(self.now_ms, at_ms)
 
     def moment_of(self, entry: Entry) -> int:

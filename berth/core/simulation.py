@@ -100,7 +100,8 @@ class Simulation:
         state = self._state
         self._decider = RivalDecider(state, plan.rival, plan.seed) if plan.rival is not None else Decider(state)
         self._keeper = CourseKeeper(self._decider, begin_ms=0)
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
+        """Heap of (moment, number, what happens, whether it still can)."""
         self._pushed = 0
         self._intake_seq = 0
         self._planned: dict[str, PlannedJob] = {}
@@ -148,6 +149,8 @@ class Simulation:
 
     def _next_ms(self) -> int | None:
         """The next moment at which something happens; None at the end."""
+        while self._events and (can_happen := self._events[0][3]) is not None and not can_happen():
+            heapq.heappop(self._events)
         moments = [self._events[0][0]] if self._events else []
         retry_at_ms = self._decider.queue.retry_at_ms
         if retry_at_ms:
@@ -171,9 +174,9 @@ class Simulation:
         if retry_at_ms and self.now_ms >= retry_at_ms:
             self._fact(self._subjects.fact_timer, TimerSeen(self.now_ms))
 
-    def _push(self, at_ms: int, event: Callable[[], None]) -> None:
+    def _push(self, at_ms: int, event: Callable[[], None], can_happen: Callable[[], bool] | None = None) -> None:
         self._pushed += 1
-        heapq.heappush(self._events, (at_ms, self._pushed, event))
+        heapq.heappush(self._events, (at_ms, self._pushed, event, can_happen))
 
     def _apply_due(self, *, before_epoch: bool = False) -> None:
         """Let happen what happens up to this moment; before the epoch facts of the cluster alone."""
@@ -225,7 +228,11 @@ class Simulation:
             return
         self._planned[verdict.uid] = planned
         if planned.cancel_ms:
-            self._push(max(planned.cancel_ms, self.now_ms), functools.partial(self._cancel, key, verdict.uid))
+            self._push(
+                max(planned.cancel_ms, self.now_ms),
+                functools.partial(self._cancel, key, verdict.uid),
+                functools.partial(self._is_here, verdict.uid),
+            )
 
     def _holder(self, key: JobKey) -> Holder:
         job = self._state.jobs.get(key)
@@ -292,10 +299,22 @@ class Simulation:
             self._pods(holding, PodPhase.RUNNING)  # under these rules a job counts only once it runs
         planned = self._planned.get(holding.uid)
         if planned is not None:
-            self._push(self.now_ms + planned.run_ms, functools.partial(self._end, holding))
+            self._push(
+                self.now_ms + planned.run_ms,
+                functools.partial(self._end, holding),
+                functools.partial(self._holds, holding),
+            )
+
+    def _is_here(self, uid: str) -> bool:
+        """Whether a job came and is not over."""
+        return uid in self._planned
+
+    def _holds(self, holding: Holding) -> bool:
+        """Whether an attempt has not given back its chips."""
+        return self._state.fold.holdings.get(holding.key) is holding
 
     def _end(self, holding: Holding) -> None:
-        if self._state.fold.holdings.get(holding.key) is holding:
+        if self._holds(holding):
             self._pods(holding, PodPhase.SUCCEEDED)
 
     def _pods(self, holding: Holding, phase: PodPhase) -> None:

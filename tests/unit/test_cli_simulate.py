@@ -1,0 +1,161 @@
+"""``berth simulate``: tables, JSON, folders, recordings, and what is said of wrong input."""
+
+import gzip
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from berth.cli.app import call
+from berth.cli.output import FAILED, OK, WRONG_USE
+from berth.core.replay import replayed
+from berth.runtime.recording import read_file
+
+TRACE = """\
+at_s,run_s,chips,name,declared_s
+0,100,6,first,100
+10,10,8,waits,10
+20,30,2,small,30
+30,5,64,huge,5
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(TRACE, "utf-8")
+    return path
+
+
+def simulate(*words: str | Path) -> int:
+    return call(["simulate", *map(str, words)])
+
+
+def wrong(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """The one line of an error; nothing else is printed."""
+    assert simulate(*words) == WRONG_USE
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    return line.removeprefix("error: ")
+
+
+def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_away(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--policy", "skip", "--policy", "fifo", "--rivals")
+    assert code == OK
+    out = capsys.readouterr().out
+    assert "trace: jobs.csv, 4 jobs" in out
+    assert "cluster: nodes=1,leaf=1 (as asked)" in out
+    assert "nodes: 1, 8 chips" in out
+    away = "turned away: default/huge (64 chips in 8 pods): larger-than-cluster, tasks[0].replicas is 8, the job asks for 64"
+    assert away in out
+    assert "there are 8 in all, on 1 nodes" in out
+    heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "unit" in line)
+    assert heading.split("  ")[-1].strip() == "skip, spread nodes"
+    mean = next(line.split() for line in out.splitlines() if line.strip().startswith("mean"))
+    assert mean == ["mean", "s", "30.0", "60.0", "30.0", "30.0", "30.0"]  # waits 0, 90, 0; under fifo 0, 90, 90
+
+
+def test_json_holds_everything(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--set", "reserve_chips=8", "--json") == OK
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["settings"]["skip"]["reserve_chips"] == "8"
+    assert found["figures"][0]["placed"] == 3
+    assert [job["name"] for job in found["turned_away"]] == ["huge"]
+    assert {"section", "metric", "values", "texts"} <= set(found["rows"][0])
+
+
+def test_without_a_cluster_one_that_fits_is_taken_and_said(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = trace.with_suffix(".csv.gz")
+    packed.write_bytes(gzip.compress(TRACE.encode()))
+    assert simulate("--trace", packed) == OK
+    out = capsys.readouterr().out
+    assert "fits the trace; --cluster names another" in out
+    assert "turned away:" not in out
+
+
+def test_a_folder_gets_the_page_the_pictures_and_the_figures(trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert simulate("--trace", trace, "--cluster", "nodes=2,leaf=1", "--out", folder) == OK
+    names = {path.name for path in folder.iterdir()}
+    assert {"report.html", "results.json", "results.md", "use.svg", "use.png", "waiting.svg", "map.png"} <= names
+    text = (folder / "results.md").read_text("utf-8")
+    assert text.startswith("# jobs.csv on nodes=2,leaf=1\n")
+    assert "| waiting time | unit | skip |" in text
+    assert "- queue_policy: skip" in text
+
+
+def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.rec"
+    assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--policy", "easy", "--record", file) == OK
+    with read_file(file) as reading:
+        assert reading.head.settings.queue_policy == "easy"
+        assert replayed(reading.head.start, list(reading)).is_identical
+    capsys.readouterr()
+    assert simulate("--trace", file, "--cluster", "nodes=1,leaf=1", "--json") == OK
+    again = msgspec.json.decode(capsys.readouterr().out)
+    assert again["figures"][0]["jobs"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--set", "queue_polcy=easy"], "--set: 'queue_polcy' is no setting, expected 'queue_policy'?"),
+        (["--set", "queue_policy=eas"], "--set: setting queue_policy is 'eas': expected one of fifo, skip, easy"),
+        (["--set", "reserve_chips=0"], "--set: setting reserve_chips is '0': Expected `int` >= 1"),
+        (["--set", "reserve_chips"], "--set 'reserve_chips': expected key=value"),
+        (["--set", "super_pod_size=2", "--set", "reserve_nodes=2"], "--set: reserve_nodes is 2: expected fewer than"),
+        (["--declare", "maybe"], "--declare is 'maybe', expected exact, none, or a factor above 0"),
+        (["--compress", "0"], "compress 0"),
+        (["--seed", "-1"], "--seed is -1, expected a whole number from 0"),
+        (["--cluster", "node=3"], "--cluster: node is an unknown key, expected 'nodes'?"),
+        (["--cluster", "nowhere.yaml"], "--cluster: nowhere.yaml cannot be read"),
+    ],
+)
+def test_a_wrong_word_is_told_with_what_would_be_right(
+    words: list[str], said: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in wrong(capsys, "--trace", trace, *words)
+
+
+def test_a_wrong_trace_is_told_with_file_line_and_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text("at_s,run_s,chips\n0,10,8\n5,-3,8\n", "utf-8")
+    line = wrong(capsys, "--trace", path)
+    assert line.startswith(f"{path}: line 3: column run_s: is '-3', expected ")
+    path.write_text("at_s,chips\n0,8\n", "utf-8")
+    assert "run_s" in wrong(capsys, "--trace", path)
+    path.write_bytes(b"\x1f\x8bnonsense")
+    assert "cannot be read" in wrong(capsys, "--trace", path)
+    path.write_bytes(b"at_s,run_s,chips\n\xff,1,1\n")
+    assert "no text in UTF-8" in wrong(capsys, "--trace", path)
+    assert "cannot be read: No such file" in wrong(capsys, "--trace", tmp_path / "none.csv")
+
+
+def test_a_damaged_recording_is_told_with_the_frame(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.rec"
+    assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--record", file) == OK
+    file.write_bytes(file.read_bytes()[:-5])
+    capsys.readouterr()
+    assert simulate("--trace", file) == FAILED
+    assert "frame" in capsys.readouterr().err
+
+
+def test_a_cluster_may_be_a_topology_file(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        "apiVersion: berth/v1\nkind: Cluster\nnodes:\n"
+        "  - {product: module910bx8, count: 9, name: 'n-{index}', leaf: {size: 9, name: 'l-{index}'}}\n",
+        "utf-8",
+    )
+    assert simulate("--trace", trace, "--cluster", path, "--json") == OK
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert (found["cluster"], found["figures"][0]["placed"]) == ("cluster.yaml", 4)
+    path.write_text("apiVersion: berth/v1\nkind: Cluster\nnodes: [{product: module910bx9}]\n", "utf-8")
+    assert "product" in wrong(capsys, "--trace", trace, "--cluster", path)
