@@ -207,6 +207,41 @@ async def test_a_waiting_gang_names_the_nearest_nodes_and_who_holds_their_chips(
     ]
 
 
+async def test_the_closest_domains_are_told_with_their_holders(cell: Cell) -> None:
+    nodes = [a_node(f"n{number}", leaf=f"leaf-{number // 4}", position=number % 4) for number in range(8)]
+    await cell.nodes([*nodes, a_node("s0", superpod="7"), a_node("gone", leaf="leaf-9", cordoned=True)])
+    await cell.submit(
+        a_job("wide", chips=8, replicas=3, run_ms=60_000),
+        *(a_job(f"on-{node}", chips=2, node_selector=on(node)) for node in ("n4", "n6", "s0")),
+    )
+    await cell.turns(2)
+    await cell.submit(a_job("big", chips=8, replicas=5))
+    await cell.turns(2)
+    found = await told(cell, "big")
+    assert [(one.kind, one.name, one.nodes, one.usable, one.pods, one.lacks) for one in found.domains] == [
+        ("leaf", "leaf-1", 4, 2, 2, 3),
+        ("leaf", "leaf-0", 4, 1, 1, 4),
+        ("superpod", "7", 1, 0, 0, 5),
+    ]
+    assert [(one.job, one.chips, one.nodes, one.end_ms) for one in found.domains[1].holders] == [
+        ("default/wide", 24, 3, 1_700_000_060_000)
+    ]
+    assert (
+        "Closest: leaf leaf-0, 1 of 4 nodes can take a pod, room for 1 pod, 4 too few; chips there are held by default/wide"
+        " (24 chips on 3 nodes, since 1700000000000, until about 1700000060000)."
+    ) in sentences(found)
+
+
+async def test_a_near_node_with_unhealthy_chips_is_said_to_have_some(cell: Cell) -> None:
+    await cell.nodes([a_node("a")])
+    await cell.health("bucket-all", [NodeCondition("a", unhealthy=0b11)])
+    await cell.submit(a_job("job", chips=8))
+    await cell.turns(2)
+    found = await told(cell, "job")
+    assert found.nearest[0].wrong == ["unhealthy"]
+    assert "Near: a, with 6 usable chips free, has fewer than 8 free chips, some of it unhealthy." in sentences(found)
+
+
 async def test_chips_that_the_same_record_gave_away_have_a_holder(cell: Cell) -> None:
     await cell.submit(a_job("first", chips=6, priority=1), a_job("second", chips=8))
     await cell.turns(3)

@@ -11,9 +11,13 @@ from berth.cli.app import call
 from berth.cli.explaining import NOT_ASKED, Told
 from berth.cli.explanations import Recorded, Where, point_of, told_of_cell
 from berth.cli.output import CommandError, moment
+from berth.core.past import Point, Trail
 from berth.runtime.recording import When, record
-from schemas.facts import PodPhase
+from schemas.envelope import encode
+from schemas.facts import JobSeen, JobState, PodPhase
+from schemas.recording import Entry
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.recordings import decision, head_at
 from tests.unit.test_explain import on
 
 KEY = ("default", "job")
@@ -145,6 +149,89 @@ async def test_what_came_before_the_snapshot_is_found_in_older_history(story: St
     assert found.explanation is not None
     assert not found.explanation.basis.is_current
     assert (await told_of_cell(story.cell.user, KEY, Where(uid="first"))).phase == "succeeded"
+
+
+async def test_a_decision_before_the_start_of_the_recording_is_told_from_the_state(
+    story: Story, tmp_path: Path
+) -> None:
+    await story.cell.dispatcher.snapshots.write()
+    story.cell.clock.advance(10)
+    await story.cell.submit(a_job("later", chips=1))
+    await story.step("later")
+    file = tmp_path / "part.rec"
+    await record(story.cell.user, story.cell.clock, file, since=When(at_ms=story.at["later"]))
+    found = Recorded(file, salvage=False).told(KEY, Where())
+    assert (found.phase, found.uid) == ("placed", "second")
+    assert found.explanation is not None
+    assert found.explanation.basis.is_current
+    assert found.sentences[-1].startswith("The history of this decision is no longer kept")
+
+
+async def test_jobs_that_were_turned_away_or_taken_back_are_told_after_their_names_are_free(tmp_path: Path) -> None:
+    cell = await Cell(tombstone_after_ms=1_000).open()
+    story = Story(cell)
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("bad", chips=4, replicas=2, product="module910x8"), a_job("big", chips=8, replicas=3))
+    await story.step("asked")
+    await cell.cancel("big")
+    await story.step("cancelled")
+    await story.step("forgotten")
+    await story.step("long after")
+    file = await story.file(tmp_path / "a.rec")
+    for name, phase in (("bad", "rejected"), ("big", "cancelled")):
+        key = ("default", name)
+        for found in (
+            Recorded(file, salvage=False).told(key, Where()),
+            await told_of_cell(cell.user, key, Where(at=iso(story.at["long after"]))),
+            await told_of_cell(cell.user, key, Where()),
+        ):
+            assert found.phase == phase
+            assert found.explanation is not None
+    await cell.close()
+
+
+def a_fact(sequence: int, name: str, uid: str, at_ms: int, state: JobState = "accepted") -> Entry:
+    fact = JobSeen("default", name, uid, state, sequence, at_ms=at_ms)
+    return Entry(sequence, encode(fact), f"berth.c.fact.job.default.{name}")
+
+
+def followed(entries: list[Entry], until: Point) -> Trail:
+    trail = Trail(KEY, head_at().start, until)
+    for entry in entries:
+        trail.add(entry)
+    trail.end()
+    return trail
+
+
+def test_a_fact_of_a_later_moment_counts_when_a_record_that_counts_knew_it() -> None:
+    """Clocks differ: what the last record that counts knew was there, whatever its own moment says."""
+    entries = [decision(1, 0, at_ms=10), a_fact(1, "job", "u", 99), decision(2, 1, at_ms=20)]
+    assert list(followed(entries, Point(at_ms=50)).lives) == ["u"]
+    assert followed(entries, Point(at_ms=50)).facts_seq == 1
+    without = followed(entries[:2], Point(at_ms=50))
+    assert (list(without.lives), without.facts_seq, without.later_ms) == ([], 0, 99)
+
+
+def test_after_the_last_record_that_counts_facts_count_up_to_the_moment() -> None:
+    entries = [decision(1, 0, at_ms=10), a_fact(1, "job", "u", 20), a_fact(2, "job", "v", 40), decision(2, 2, at_ms=60)]
+    assert [list(followed(entries, Point(at_ms=at)).lives) for at in (10, 20, 39, 40)] == [[], ["u"], ["u"], ["u", "v"]]
+    assert list(followed(entries, Point(ledger_seq=1)).lives) == []
+    assert list(followed(entries, Point(ledger_seq=2)).lives) == ["u", "v"]
+
+
+def test_what_does_not_decode_and_other_names_are_passed_over() -> None:
+    entries = [Entry(1, b"\xff", "berth.c.fact.job.default.job"), a_fact(2, "other", "x", 1), a_fact(3, "job", "u", 1)]
+    trail = followed(entries, Point())
+    assert list(trail.lives) == ["u"]
+    assert trail.facts_seq == 3
+    assert trail.life("x") is None
+
+
+def test_a_tombstone_ends_nothing_that_was_told_before() -> None:
+    entries = [a_fact(1, "job", "u", 1), a_fact(2, "job", "u", 2, "cancelled"), a_fact(3, "job", "u", 3, "tombstone")]
+    life = followed(entries, Point()).life()
+    assert life is not None
+    assert (life.ended, life.ended_ms) == ("cancelled", 2)
 
 
 async def test_unknown_jobs_are_answered_with_near_names_and_the_span(story: Story, tmp_path: Path) -> None:
