@@ -347,9 +347,7 @@ class Decider:
             book.eased = False
         held: Sequence[SleeperDump] = ()
         loosened = self.queue.loosened
-        if self.queue.is_holding and (
-            woken or improved or thinned or eased or loosened or self.queue.is_due(self.state.time_ms)
-        ):
+        if self.queue.is_holding and (woken or improved or eased or loosened or self.queue.is_due(self.state.time_ms)):
             held = self.queue.release()
         self.queue.loosened = False
         self._before = _Before(woken, improved, thinned, eased, held, loosened)

@@ -101,5 +101,6 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         framework=request.labels.get(_FRAMEWORK, ""),
         labels=request.labels,
         invalid=invalid,
-        bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + len(job.name) + 64,
+        run_ms=request.run_ms,
+        bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + _BYTES_A_GANG,
     )

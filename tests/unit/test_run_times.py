@@ -1,0 +1,67 @@
+"""What the next job of its like is taken to run."""
+
+from berth.core.ledger import LedgerDump, LedgerFold
+from berth.core.run_times import LIKES_MAX, RunTime, RunTimes
+from schemas.envelope import encode, open_envelope
+from schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
+from schemas.placement import Run, placement_of
+
+
+def test_the_estimate_is_the_mean_of_the_last_two_of_one_namespace_and_size() -> None:
+    known = RunTimes()
+    assert known.estimate_ms("ml", 8) is None
+    known.note("ml", 8, 100)
+    assert known.estimate_ms("ml", 8) == 100
+    known.note("ml", 8, 205)
+    assert known.estimate_ms("ml", 8) == 152
+    known.note("ml", 8, 0)
+    assert known.estimate_ms("ml", 8) == 102
+    assert known.estimate_ms("ml", 16) is None
+    assert known.estimate_ms("vision", 8) is None
+
+
+def test_the_kind_that_ended_longest_ago_is_forgotten_first() -> None:
+    known = RunTimes()
+    for chips in range(LIKES_MAX):
+        known.note("ml", chips, chips)
+    known.note("ml", 0, 7)
+    known.note("new", 1, 9)
+    assert known.estimate_ms("ml", 0) == 3
+    assert known.estimate_ms("ml", 1) is None
+    assert known.estimate_ms("ml", 2) == 2
+    again = RunTimes()
+    again.load(known.dump())
+    again.note("newer", 1, 9)
+    assert again.estimate_ms("ml", 2) is None, "what is loaded keeps its age"
+    assert len(again.dump()) == LIKES_MAX
+
+
+def a_fold(reason: ReleaseReason, *, ranks: list[int], seconds: int = 90) -> LedgerFold:
+    """A ledger in which a job of two pods of 4 chips was placed at 1 s, and released."""
+    placement = placement_of(["n1", "n2"], [(0, 1, 2, 3), (0, 1, 2, 3)], [Run(2, 4)], resource="r")
+    records = [
+        Epoch(1, 0, 0, 0, "test", Settings()),
+        Round(1, 1, 0, 1_000, 1, verdicts=[Verdict("ml", "job", "u", 1, placement)]),
+        Round(1, 2, 0, 1_000 * (1 + seconds), 2, releases=[Release("u", 1, reason, ranks=ranks)]),
+    ]
+    fold = LedgerFold()
+    for sequence, record in enumerate(records, start=1):
+        fold.apply(sequence, open_envelope(encode(record)))
+    return fold
+
+
+def test_only_a_job_that_ran_to_its_end_tells_how_long_its_like_run() -> None:
+    assert a_fold("succeeded", ranks=[]).run_times.dump() == [RunTime("ml", 8, 90_000)]
+    assert a_fold("failed", ranks=[]).run_times.dump() == []
+    assert a_fold("cancelled", ranks=[]).run_times.dump() == []
+    assert a_fold("succeeded", ranks=[1]).run_times.dump() == []
+
+
+def test_estimates_are_part_of_the_folded_ledger_and_may_be_missing_in_an_old_one() -> None:
+    dump = a_fold("succeeded", ranks=[]).dump()
+    again = LedgerFold()
+    again.load(dump)
+    assert again.run_times.estimate_ms("ml", 8) == 90_000
+    old = LedgerDump(1, 1, "h", Settings(), 0, 0, 0, [], [])
+    again.load(old)
+    assert again.run_times.dump() == []
