@@ -149,7 +149,8 @@ class Queue:
         Args:
             gangs_max: Most gangs.
             bytes_max: Most bytes of their placements, unless one alone has more.
-            most: Most gangs of a class that can be decided before it sleeps, at least one; those behind them are left.
+            most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only the ones that
+                never had a verdict are taken.
         """
         taken: list[Gang] = []
         size = 0
@@ -367,6 +368,15 @@ class Queue:
         """Gangs of a class in order, those left out that are held."""
         return (entry for entry in self._first(members) if entry[1].uid not in members.held)
 
+    def _some(self, members: GangClass, most: int) -> Iterator[_Entry]:
+        """The first gangs of a class in order, and behind them those that never had a verdict: they get one in any case."""
+        last: _Entry | None = None
+        for last in itertools.islice(self._first(members), most):
+            yield last
+        gangs = [members.gangs[uid] for uid in members.fresh]
+        behind = [(gang.order, gang) for gang in gangs if last is None or gang.order > last[0]]
+        yield from sorted(behind, key=_ORDER)
+
     def _lines(self, count: int, most: Callable[[ClassKey], int]) -> Iterator[Iterable[_Entry]]:
         head = self.head() if self._strict else None
         for key in self.awake:
@@ -374,7 +384,7 @@ class Queue:
             if self._strict:
                 yield self._strict_line(members, count, head)
             else:
-                yield self._free(members) if members.held else itertools.islice(self._first(members), most(key))
+                yield self._free(members) if members.held else self._some(members, most(key))
         for key in self.eager:
             members = self._classes[key]
             gangs = [members.gangs[uid] for uid in members.fresh]

@@ -1,0 +1,206 @@
+"""The turn of the dispatcher as a pure thing: what it makes of the same history however it was cut, and of rounds that came to nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from berth.core.decider import Decider, Silence
+from berth.core.packing import pack_health, pack_nodes
+from berth.core.state import State
+from schemas.columns import pack, pack_names
+from schemas.envelope import decode, encode
+from schemas.facts import JobSeen, JobState, NodeHealth, PodPhase, PodsSeen, TimerSeen
+from schemas.intake import JobRequest
+from schemas.ledger import Epoch, Round, Settings
+from schemas.message import Message
+from schemas.nodes import NodeCondition
+from schemas.status import SnapshotBody
+from tests.support.cells import a_job, a_node
+
+
+class Seat:
+    """A state and its decider, fed by hand; a new epoch at the start."""
+
+    def __init__(self, *nodes: str, **settings: object) -> None:
+        self.state = State(keeps=True)
+        self.decider = Decider(self.state)
+        self.intake = 0
+        for name in nodes:
+            self.fact(f"node.leaf-{name}", pack_nodes(f"leaf-{name}", [a_node(name, leaf=name)], at_ms=1))
+        self.begin(**settings)
+
+    def begin(self, **settings: object) -> None:
+        fold = self.state.fold
+        record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
+        self.state.apply_record(fold.head + 1, encode(record))
+        self.decider.begin()
+
+    def fact(self, subject: str, fact: Message) -> None:
+        assert self.state.apply_fact(f"berth.c.fact.{subject}", self.state.facts_seq + 1, encode(fact)) == ""
+
+    def job(self, request: JobRequest, *, state: JobState = "accepted", uid: str = "") -> None:
+        before, self.intake = self.intake, self.intake + 1
+        seen = JobSeen(
+            "default",
+            request.name,
+            uid or request.uid,
+            state,
+            self.intake,
+            self.intake,
+            1,
+            request,
+            after_seq=before,
+        )
+        self.fact(f"job.default.{request.name}", seen)
+
+    def ill(self, node: str, level: NodeHealth = NodeHealth.NO_NEW_WORK) -> None:
+        self.fact(f"health.leaf-{node}", pack_health(f"leaf-{node}", [NodeCondition(node, level=level)], at_ms=1))
+
+    def ended(self, name: str) -> None:
+        holding = next(holding for holding in self.state.fold.holdings.values() if holding.name == name)
+        names = holding.placement.names()
+        seen = PodsSeen(
+            "default", name, holding.uid, holding.attempt, pack(range(len(names)), 4), pack_names(sorted(set(names))),
+            pack([sorted(set(names)).index(node) for node in names], 4), pack([PodPhase.SUCCEEDED] * len(names), 1),
+            pack([0] * len(names), 8),
+        )  # fmt: skip
+        self.fact(f"pod.default.{name}", seen)
+
+    def round(self, silence: Silence | None = None, at_ms: int = 5) -> Round | None:
+        """A round that is decided and stored; None when there is nothing to decide."""
+        opening = self.decider.open(at_ms)
+        if opening is None:
+            return None
+        record = self.decider.decide(opening, silence)
+        self.decider.adopt(self.state.apply_record(self.state.fold.head + 1, encode(record)))
+        return record
+
+    def verdicts(self, silence: Silence | None = None) -> Iterator[tuple[str, bool]]:
+        """Jobs of the next round in its order, and whether they were placed."""
+        record = self.round(silence)
+        for verdict in record.verdicts if record is not None else []:
+            yield verdict.name, verdict.placement is not None
+
+
+@pytest.fixture
+def full() -> Seat:
+    """A node that a job fills, and two that wait for it, asleep."""
+    seat = Seat("a", "b")
+    seat.job(a_job("first", chips=8))
+    seat.job(a_job("second", chips=8))
+    seat.job(a_job("third", chips=8))
+    seat.job(a_job("fourth", chips=8))
+    assert list(seat.verdicts()) == [("first", True), ("second", True), ("third", False), ("fourth", False)]
+    return seat
+
+
+def test_who_was_refused_sleeps_until_something_helps(full: Seat) -> None:
+    assert full.round() is None
+    full.ill("a")
+    assert full.round() is None
+    full.ended("first")  # its node takes no new work
+    record = full.round()
+    assert record is not None
+    assert (record.verdicts, [release.uid for release in record.releases]) == ([], ["uid-first"])
+    assert full.round() is None
+    full.ill("a", NodeHealth.OK)
+    assert list(full.verdicts()) == [("third", True), ("fourth", False)]
+
+
+def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> None:
+    full.ended("first")
+    assert full.round() is not None
+    before = full.decider.dump()
+    assert (len(before.sleeping), before.improved) == (1, ["a"])
+    opening = full.decider.open(6)
+    assert opening is not None
+    assert [gang.name for gang in opening.gangs] == ["third", "fourth"]
+    assert full.decider.dump().sleeping == []
+    full.decider.take_back()
+    assert full.decider.dump() == before
+    full.ill("a")  # by now nothing would wake them
+    assert full.round() is None
+
+
+def test_a_round_taken_back_twice_is_taken_back_once(full: Seat) -> None:
+    full.ended("first")
+    full.round()
+    full.decider.open(6)
+    full.decider.take_back()
+    once = full.decider.dump()
+    full.decider.take_back()
+    assert full.decider.dump() == once
+
+
+def test_looking_when_there_is_nothing_to_decide_changes_nothing_that_is_decided_later(full: Seat) -> None:
+    other = Seat("a", "b")
+    for name in ("first", "second", "third", "fourth"):
+        other.job(a_job(name, chips=8))
+    other.round()
+    for seat, looks in ((full, True), (other, False)):
+        for node, level in (("b", NodeHealth.NO_NEW_WORK), ("a", NodeHealth.NO_NEW_WORK), ("b", NodeHealth.OK)):
+            seat.ill(node, level)
+            assert not looks or seat.round() is None
+        seat.ended("second")
+    records = [full.round(), other.round()]
+    assert records[0] == records[1]
+    assert [full.round(), full.decider.dump()] == [other.round(), other.decider.dump()]
+
+
+def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> None:
+    full.ended("first")
+    full.round()
+    full.job(a_job("fifth", chips=8, priority=9))
+    other = Seat.__new__(Seat)
+    other.state = State(keeps=True)
+    other.state.load(decode(full.state.dump(full.decider.dump()), SnapshotBody))
+    other.decider, other.intake = Decider(other.state), full.intake
+    assert other.state.waiting is not None
+    other.decider.load(other.state.waiting)
+    found = [[seat.round(), seat.round(), seat.decider.dump()] for seat in (full, other)]
+    assert found[0] == found[1]
+    first = found[0][0]
+    assert isinstance(first, Round)
+    assert [verdict.name for verdict in first.verdicts] == ["fifth", "third"]
+
+
+def test_a_missing_shard_is_told_and_its_wait_ends_with_the_clock_of_the_facts() -> None:
+    seat = Seat("a", "b")
+    lost = next(shard for shard in (0, 1) if seat.decider.rows_of_shards([shard], 2) is not None)
+    seat.job(a_job("job", chips=8, replicas=2))
+    record = seat.round(Silence(2, [lost]), at_ms=100)
+    assert record is not None
+    assert (record.missing, record.shards) == ([lost], 2)
+    assert record.verdicts[0].refusal is not None
+    assert record.verdicts[0].refusal.missing_shards == [lost]
+    assert seat.round() is None
+    seat.fact("timer", TimerSeen(1099))
+    assert seat.round() is None
+    seat.fact("timer", TimerSeen(1100))
+    assert list(seat.verdicts()) == [("job", True)]
+
+
+def test_a_new_epoch_tries_everybody_anew(full: Seat) -> None:
+    full.begin(round_gangs_max=1)
+    assert list(full.verdicts()) == [("third", False)]
+    assert list(full.verdicts()) == [("fourth", False)]
+    assert full.round() is None
+
+
+def test_a_request_that_was_turned_away_takes_the_place_of_a_gang_with_its_uid(full: Seat) -> None:
+    """One look at all of it must come to the same as one after each fact."""
+    full.job(a_job("third", chips=8), state="cancelled")
+    full.job(a_job("third", chips=8, uid="other"))
+    full.job(a_job("third", chips=8), state="rejected")
+    assert full.round() is None
+    assert "uid-third" not in full.decider.queue
+    assert "other" not in full.decider.queue
+    assert "uid-fourth" in full.decider.queue
+
+
+def test_a_gang_that_is_tried_again_waits_as_a_fresh_one(full: Seat) -> None:
+    known, _ = full.decider.queue.dump()
+    assert known == ["uid-fourth", "uid-third"]
+    full.job(a_job("third", chips=4))
+    assert list(full.verdicts()) == [("third", False)]
+    assert full.round() is None
