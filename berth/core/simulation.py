@@ -153,8 +153,10 @@ class Simulation:
             heapq.heappop(self._events)
         moments = [self._events[0][0]] if self._events else []
         retry_at_ms = self._decider.queue.retry_at_ms
-        if retry_at_ms:
-            moments.append(max(retry_at_ms, self.now_ms))
+        if retry_at_ms > self.now_ms:
+            moments.append(retry_at_ms)
+        elif retry_at_ms and moments:  # this moment did not help; the dispatcher's clock ticks on
+            moments.append(self.now_ms + self.plan.settings.shard_retry_ms)
         return min(moments, default=None)
 
     def _settle(self) -> None:
