@@ -323,15 +323,17 @@ def _shortest(order: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T
 
 
 def reduced(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Some of the items that still fit, none of which can be left out, the later ones left out first."""
+    """Some of the items that still fit, none of which can be left out alone, the later ones left out first."""
     kept = list(items)
     size = len(kept) // 2
     while size:
+        before = len(kept)
         for start in range((len(kept) - 1) // size * size, -1, -size):
             fewer = kept[:start] + kept[start + size :]
             if fewer and fits(fewer):
                 kept = fewer
-        size //= 2
+        if size > 1 or len(kept) == before:
+            size //= 2
     return kept
 
 

@@ -429,3 +429,50 @@ def test_it_is_placed_after_the_events_and_not_without_any_of_them(
             assert not follows(living(nodes, held), big, fewer), (way, left_out)
     ends = [Event("job-ends", uid=uid, attempt=attempt) for uid, attempt in sorted(ground.state.fold.holdings)]
     assert follows(living(nodes, held), big, ends) == found.ends_help
+
+
+def among(held: Sequence[tuple[int, int]], *, blocks: bool) -> Ground:
+    """Twelve nodes below leaves, or in SuperPoDs, of four, and jobs on some of them."""
+    product = A3 if blocks else "module910bx8"
+    place = "superpod" if blocks else "leaf"
+    nodes = [
+        a_node(f"n{number:02d}", product, **{place: str(number // 4)}, position=number % 4) for number in range(12)
+    ]
+    ground = Ground(nodes, super_pod_size=4, reserve_nodes=1)
+    if not blocks:
+        ground.fact(SUBJECTS.fact_topology("switch"), pack_switches(nodes))
+    for number, (node, run_ms) in enumerate(held):
+        job = filling(f"n{node:02d}") if blocks else a_job("x", chips=8, node_selector=on(f"n{node:02d}"))
+        ground.ask(msgspec.structs.replace(job, name=f"job-{number}", uid=f"uid-{number}", run_ms=run_ms))
+        ground.decide()
+        if ground.state.fold.gangs[f"uid-{number}"].phase == "waiting":
+            ground.take_back(f"job-{number}")
+    return ground
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    held=st.lists(st.tuples(st.integers(0, 11), st.sampled_from((0, 5_000, 90_000))), min_size=3, max_size=12),
+    affinity=st.sampled_from(("normal-schema", "large-model-schema", "2 nodes a block", "4 nodes a block")),
+    pods=st.sampled_from((2, 4, 8)),
+)
+def test_so_it_is_with_gangs_that_are_planned_whole(held: Sequence[tuple[int, int]], affinity: str, pods: int) -> None:
+    blocks = affinity.endswith("block")
+    size = min(pods, int(affinity[0])) if blocks else 0
+    big = (
+        in_blocks("big", pods, size)
+        if blocks
+        else a_job("big", chips=8, replicas=pods, labels={"tor-affinity": affinity})
+    )
+    ground = among(held, blocks=blocks)
+    (verdict,) = _asked(ground, big)
+    if verdict.refusal is None:
+        return
+    found = ground.unblocking(big, verdict.refusal)
+    assert found.is_whole
+    assert found.ways or not found.ends_help
+    for way in found.ways:
+        assert follows(among(held, blocks=blocks), big, way.events), way
+        for left_out in way.events:
+            fewer = [event for event in way.events if event is not left_out]
+            assert not follows(among(held, blocks=blocks), big, fewer), (way, left_out)
