@@ -88,6 +88,14 @@ def test_jobs_that_still_run_at_the_end_run_as_long_as_they_had_at_least() -> No
     assert times_s(course) == {"long": (0, -1), "b": (5, 15)}
 
 
+def test_a_request_that_was_turned_away_comes_again_to_be_turned_away() -> None:
+    jobs = (planned("wrong", 0, 10, 9), planned("a", 5, 10, 8))
+    found = logged(run_of(a_plan(*jobs, cluster=CLUSTER))[2])
+    assert [(job.request.name, job.at_ms) for job in found.workload.jobs] == [("wrong", 0), ("a", 5_000)]
+    simulation, _, _ = run_of(SimulationPlan(workload=found.workload, facts=found.facts, settings=found.settings))
+    assert [job.code for job in simulation.turned_away] == ["invalid-request"]
+
+
 def test_a_name_that_comes_again_gets_a_number() -> None:
     jobs = (planned("a", 0, 10, 8), planned("a", 20, 10, 8))
     found = logged(run_of(a_plan(*jobs, cluster=CLUSTER))[2])
