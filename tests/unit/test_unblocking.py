@@ -1,153 +1,25 @@
-"""What would help a job that waits: it is placed once those events have really happened, and not before."""
+"""What would help a job that waits: the events that are named, and the words for them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.decider import Decider, Silence
+from berth.core.decider import Silence
 from berth.core.gangs import gang_of
-from berth.core.grounds import Event, Unblocking, Way, unblocking_lines
-from berth.core.packing import pack_health, pack_nodes, pack_switches
-from berth.core.state import State, shard_of
+from berth.core.grounds import Unblocking, Way, unblocking_lines
+from berth.core.packing import pack_nodes, pack_switches
+from berth.core.state import shard_of
 from berth.core.unblocking import Waiting, reduced, unblocking
-from schemas.envelope import encode
-from schemas.facts import JobSeen, NodeHealth
-from schemas.intake import JobRequest
-from schemas.ledger import Epoch, Release, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.nodes import NodeCondition, NodeDescription
+from schemas.facts import NodeHealth
+from schemas.nodes import NodeCondition
 from schemas.refusal import Refusal
-from schemas.subjects import Subjects
 from tests.support.cells import a_job, a_node
+from tests.support.ground import SUBJECTS, Ground, on
 from tests.unit.test_block_explanation import on as filling
 from tests.unit.test_dispatcher_superpods import A3, in_blocks
-
-SUBJECTS = Subjects("cell")
-
-
-class Ground:
-    """A cell without a bus: facts go in, rounds are decided and folded."""
-
-    def __init__(self, nodes: Sequence[NodeDescription], **changes: object) -> None:
-        self.state = State()
-        self.nodes = {node.name: node for node in nodes}
-        self.conditions: dict[str, NodeCondition] = {}
-        self.requests = 0
-        self.now_ms = 1_000
-        self.record(Epoch(1, 0, 0, self.now_ms, "test", Settings(**changes)))  # type: ignore[arg-type]  # fields of the settings
-        self.decider = Decider(self.state)
-        self.decider.begin()
-        self.publish()
-
-    def fact(self, subject: str, message: Message) -> None:
-        assert not self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message))
-
-    def record(self, message: Message) -> None:
-        folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
-        assert not folded.void
-        if isinstance(message, Round):
-            self.decider.adopt(folded)
-
-    def publish(self) -> None:
-        """Say all nodes and how they are."""
-        self.fact(SUBJECTS.fact_node("all"), pack_nodes("all", self.nodes.values()))
-        self.fact(SUBJECTS.fact_health("all"), pack_health("all", list(self.conditions.values())))
-
-    def ask(self, *requests: JobRequest) -> None:
-        for request in requests:
-            self.requests += 1
-            seen = JobSeen(
-                request.namespace, request.name, request.uid, "accepted", self.requests, self.requests, self.now_ms,
-                request, after_seq=self.requests - 1,
-            )  # fmt: skip
-            self.fact(SUBJECTS.fact_job(request.namespace, request.name), seen)
-
-    def take_back(self, name: str) -> None:
-        """A job is wanted no longer."""
-        self.requests += 1
-        job = self.state.jobs["default", name]
-        changes = {"state": "cancelled", "intake_seq": self.requests, "after_seq": self.requests - 1}
-        self.fact(SUBJECTS.fact_job("default", name), msgspec.structs.replace(job, **changes))
-
-    def decide(self) -> list[Verdict]:
-        """Verdicts of one round, folded."""
-        opening = self.decider.open(self.now_ms)
-        if opening is None:
-            return []
-        found = self.decider.decide(opening)
-        self.record(found)
-        return found.verdicts
-
-    def place(self, *requests: JobRequest) -> None:
-        self.ask(*requests)
-        assert all(verdict.placement for verdict in self.decide())
-
-    def refuse(self, request: JobRequest) -> Refusal:
-        self.ask(request)
-        (verdict,) = self.decide()
-        assert verdict.refusal is not None
-        return verdict.refusal
-
-    def unblocking(self, request: JobRequest, refusal: Refusal) -> Unblocking:
-        job = self.state.jobs[request.namespace, request.name]
-        gang = gang_of(job, request, attempt=1, settings=self.state.fold.settings)
-        before = shown(self.state)
-        found = unblocking(self.state, Waiting(gang, refusal))
-        assert shown(self.state) == before, "a trial leaves nothing behind"
-        return found
-
-    def happen(self, event: Event) -> None:
-        """Let an event really happen.
-
-        Raises:
-            AssertionError: It is none that can be played here.
-        """
-        match event.kind:
-            case "job-ends":
-                fold = self.state.fold
-                self.record(
-                    Round(
-                        1,
-                        fold.head,
-                        self.state.facts_seq,
-                        self.now_ms,
-                        fold.rounds + 1,
-                        releases=[Release(event.uid, event.attempt, "succeeded")],
-                    )
-                )
-            case "node-well":
-                node = self.nodes[event.node]
-                self.nodes[event.node] = msgspec.structs.replace(
-                    node, cordoned=False, ready=True, allocatable=node.chips.bit_count()
-                )
-                self.conditions.pop(event.node, None)
-                self.publish()
-            case "nodes-come":
-                like = next(node for node in self.nodes.values() if node.product == event.product)
-                for number in range(event.nodes):
-                    name = f"zz-{number}"
-                    self.nodes[name] = a_node(name, like.product, labels=like.labels)
-                self.publish()
-            case _:
-                raise AssertionError(event)
-
-
-def shown(state: State) -> object:
-    """What a state says of its nodes and of who holds them."""
-    table = state.table
-    rows = [row for row in range(len(table)) if table.present[row]]
-    columns = ("klass", "free", "idle", "used", "releasing", "unhealthy", "level", "allocatable", "cpu_free", "domain")
-    nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
-    holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
-    return nodes, holdings, list(table.improved), dict(table.thinned), state.leaf_book.bits().tolist()
-
-
-def on(node: str) -> dict[str, str]:
-    return {"accelerator-type": "module-910b-8", "kubernetes.io/hostname": node}
 
 
 def kinds(way: Way) -> list[tuple[str, str]]:
@@ -332,11 +204,6 @@ def test_a_gang_below_one_leaf_waits_for_jobs_of_that_leaf() -> None:
     assert "big" in [verdict.name for verdict in ground.decide() if verdict.placement]
 
 
-def _asked(ground: Ground, job: JobRequest) -> list[Verdict]:
-    ground.ask(job)
-    return ground.decide()
-
-
 def test_the_search_is_broken_off_and_says_so() -> None:
     ground = Ground([a_node(f"n{number:02d}") for number in range(40)])
     ground.place(*(a_job(f"on-{number}", chips=4, node_selector=on(f"n{number:02d}")) for number in range(40)))
@@ -366,113 +233,3 @@ def test_reducing_keeps_what_is_needed(needed: set[int], size: int) -> None:
     items = list(range(31))[: max(size, max(needed) + 1)]
     fits: Callable[[Sequence[int]], bool] = lambda kept: needed <= set(kept)  # noqa: E731  # a typed predicate
     assert reduced(items, fits) == sorted(needed)
-
-
-Nodes = list[tuple[bool, NodeHealth, int]]
-"""Cordoned, level and unhealthy chips of each node."""
-Held = list[tuple[int, int, int]]
-"""Chips a pod, pods and declared run time of each job."""
-_LEVELS = st.sampled_from((NodeHealth.OK, NodeHealth.OK, NodeHealth.OK, NodeHealth.NO_NEW_WORK))
-_NODES = st.tuples(st.sampled_from((False, False, True)), _LEVELS, st.sampled_from((0, 0, 1)))
-_JOBS = st.tuples(st.sampled_from((1, 2, 4, 8)), st.integers(1, 2), st.sampled_from((0, 0, 5_000, 90_000)))
-
-
-def living(nodes: Nodes, held: Held) -> Ground:
-    """The same history each time: some jobs run, nobody waits."""
-    ground = Ground([a_node(f"n{number}", cordoned=cordoned) for number, (cordoned, _, _) in enumerate(nodes)])
-    ground.conditions = {
-        name: NodeCondition(name, level=level, unhealthy=unhealthy)
-        for name, (_, level, unhealthy) in zip(ground.nodes, nodes, strict=True)
-    }
-    ground.publish()
-    ground.ask(
-        *(
-            a_job(f"job-{number}", chips=chips, replicas=pods, run_ms=run_ms)
-            for number, (chips, pods, run_ms) in enumerate(held)
-        )
-    )
-    for verdict in ground.decide():
-        if verdict.placement is None:
-            ground.take_back(verdict.name)
-    return ground
-
-
-def follows(ground: Ground, big: JobRequest, events: Sequence[Event]) -> bool:
-    """Whether a job that is refused is placed after some events."""
-    assert _asked(ground, big)[0].placement is None
-    for event in events:
-        ground.happen(event)
-    return [verdict.name for verdict in ground.decide() if verdict.placement is not None] == ["big"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    nodes=st.lists(_NODES, min_size=2, max_size=8),
-    held=st.lists(_JOBS, max_size=14),
-    chips=st.sampled_from((2, 4, 8)),
-    pods=st.integers(1, 6),
-)
-def test_it_is_placed_after_the_events_and_not_without_any_of_them(
-    nodes: Nodes, held: Held, chips: int, pods: int
-) -> None:
-    big = a_job("big", chips=chips, replicas=pods)
-    ground = living(nodes, held)
-    (verdict,) = _asked(ground, big)
-    if verdict.refusal is None:
-        return
-    found = ground.unblocking(big, verdict.refusal)
-    assert found.is_whole
-    for way in found.ways:
-        assert follows(living(nodes, held), big, way.events), way
-        for left_out in way.events:
-            fewer = [event for event in way.events if event is not left_out]
-            assert not follows(living(nodes, held), big, fewer), (way, left_out)
-    ends = [Event("job-ends", uid=uid, attempt=attempt) for uid, attempt in sorted(ground.state.fold.holdings)]
-    assert follows(living(nodes, held), big, ends) == found.ends_help
-
-
-def among(held: Sequence[tuple[int, int]], *, blocks: bool) -> Ground:
-    """Twelve nodes below leaves, or in SuperPoDs, of four, and jobs on some of them."""
-    product = A3 if blocks else "module910bx8"
-    place = "superpod" if blocks else "leaf"
-    nodes = [
-        a_node(f"n{number:02d}", product, **{place: str(number // 4)}, position=number % 4) for number in range(12)
-    ]
-    ground = Ground(nodes, super_pod_size=4, reserve_nodes=1)
-    if not blocks:
-        ground.fact(SUBJECTS.fact_topology("switch"), pack_switches(nodes))
-    for number, (node, run_ms) in enumerate(held):
-        job = filling(f"n{node:02d}") if blocks else a_job("x", chips=8, node_selector=on(f"n{node:02d}"))
-        ground.ask(msgspec.structs.replace(job, name=f"job-{number}", uid=f"uid-{number}", run_ms=run_ms))
-        ground.decide()
-        if ground.state.fold.gangs[f"uid-{number}"].phase == "waiting":
-            ground.take_back(f"job-{number}")
-    return ground
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    held=st.lists(st.tuples(st.integers(0, 11), st.sampled_from((0, 5_000, 90_000))), min_size=3, max_size=12),
-    affinity=st.sampled_from(("normal-schema", "large-model-schema", "2 nodes a block", "4 nodes a block")),
-    pods=st.sampled_from((2, 4, 8)),
-)
-def test_so_it_is_with_gangs_that_are_planned_whole(held: Sequence[tuple[int, int]], affinity: str, pods: int) -> None:
-    blocks = affinity.endswith("block")
-    size = min(pods, int(affinity[0])) if blocks else 0
-    big = (
-        in_blocks("big", pods, size)
-        if blocks
-        else a_job("big", chips=8, replicas=pods, labels={"tor-affinity": affinity})
-    )
-    ground = among(held, blocks=blocks)
-    (verdict,) = _asked(ground, big)
-    if verdict.refusal is None:
-        return
-    found = ground.unblocking(big, verdict.refusal)
-    assert found.is_whole
-    assert found.ways or not found.ends_help
-    for way in found.ways:
-        assert follows(among(held, blocks=blocks), big, way.events), way
-        for left_out in way.events:
-            fewer = [event for event in way.events if event is not left_out]
-            assert not follows(among(held, blocks=blocks), big, fewer), (way, left_out)

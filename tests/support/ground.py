@@ -1,0 +1,150 @@
+"""A cell without a bus for tests of the core: facts go in, rounds are decided and folded, and events of a way happen."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from berth.core.decider import Decider
+from berth.core.gangs import gang_of
+from berth.core.grounds import Event, Unblocking
+from berth.core.packing import pack_health, pack_nodes
+from berth.core.state import State
+from berth.core.unblocking import Waiting, unblocking
+from schemas.envelope import encode
+from schemas.facts import JobSeen
+from schemas.intake import JobRequest
+from schemas.ledger import Epoch, Release, Round, Settings, Verdict
+from schemas.message import Message
+from schemas.nodes import NodeCondition, NodeDescription
+from schemas.refusal import Refusal
+from schemas.subjects import Subjects
+from tests.support.cells import a_node
+
+SUBJECTS = Subjects("cell")
+
+
+class Ground:
+    """A cell without a bus: facts go in, rounds are decided and folded."""
+
+    def __init__(self, nodes: Sequence[NodeDescription], **changes: object) -> None:
+        self.state = State()
+        self.nodes = {node.name: node for node in nodes}
+        self.conditions: dict[str, NodeCondition] = {}
+        self.requests = 0
+        self.now_ms = 1_000
+        self.record(Epoch(1, 0, 0, self.now_ms, "test", Settings(**changes)))  # type: ignore[arg-type]  # fields of the settings
+        self.decider = Decider(self.state)
+        self.decider.begin()
+        self.publish()
+
+    def fact(self, subject: str, message: Message) -> None:
+        assert not self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message))
+
+    def record(self, message: Message) -> None:
+        folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
+        assert not folded.void
+        if isinstance(message, Round):
+            self.decider.adopt(folded)
+
+    def publish(self) -> None:
+        """Say all nodes and how they are."""
+        self.fact(SUBJECTS.fact_node("all"), pack_nodes("all", self.nodes.values()))
+        self.fact(SUBJECTS.fact_health("all"), pack_health("all", list(self.conditions.values())))
+
+    def ask(self, *requests: JobRequest) -> None:
+        for request in requests:
+            self.requests += 1
+            seen = JobSeen(
+                request.namespace, request.name, request.uid, "accepted", self.requests, self.requests, self.now_ms,
+                request, after_seq=self.requests - 1,
+            )  # fmt: skip
+            self.fact(SUBJECTS.fact_job(request.namespace, request.name), seen)
+
+    def take_back(self, name: str) -> None:
+        """A job is wanted no longer."""
+        self.requests += 1
+        job = self.state.jobs["default", name]
+        changes = {"state": "cancelled", "intake_seq": self.requests, "after_seq": self.requests - 1}
+        self.fact(SUBJECTS.fact_job("default", name), msgspec.structs.replace(job, **changes))
+
+    def decide(self) -> list[Verdict]:
+        """Verdicts of one round, folded."""
+        opening = self.decider.open(self.now_ms)
+        if opening is None:
+            return []
+        found = self.decider.decide(opening)
+        self.record(found)
+        return found.verdicts
+
+    def place(self, *requests: JobRequest) -> None:
+        self.ask(*requests)
+        assert all(verdict.placement for verdict in self.decide())
+
+    def refuse(self, request: JobRequest) -> Refusal:
+        self.ask(request)
+        (verdict,) = self.decide()
+        assert verdict.refusal is not None
+        return verdict.refusal
+
+    def unblocking(self, request: JobRequest, refusal: Refusal) -> Unblocking:
+        job = self.state.jobs[request.namespace, request.name]
+        gang = gang_of(job, request, attempt=1, settings=self.state.fold.settings)
+        before = shown(self.state)
+        found = unblocking(self.state, Waiting(gang, refusal))
+        assert shown(self.state) == before, "a trial leaves nothing behind"
+        return found
+
+    def happen(self, event: Event) -> None:
+        """Let an event really happen.
+
+        Raises:
+            AssertionError: It is none that can be played here.
+        """
+        match event.kind:
+            case "job-ends":
+                fold = self.state.fold
+                self.record(
+                    Round(
+                        1,
+                        fold.head,
+                        self.state.facts_seq,
+                        self.now_ms,
+                        fold.rounds + 1,
+                        releases=[Release(event.uid, event.attempt, "succeeded")],
+                    )
+                )
+            case "node-well":
+                node = self.nodes[event.node]
+                self.nodes[event.node] = msgspec.structs.replace(
+                    node, cordoned=False, ready=True, allocatable=node.chips.bit_count()
+                )
+                self.conditions.pop(event.node, None)
+                self.publish()
+            case "nodes-come":
+                like = next(node for node in self.nodes.values() if node.product == event.product)
+                for number in range(event.nodes):
+                    name = f"zz-{number}"
+                    self.nodes[name] = a_node(name, like.product, labels=like.labels)
+                self.publish()
+            case _:
+                raise AssertionError(event)
+
+
+def shown(state: State) -> object:
+    """What a state says of its nodes and of who holds them."""
+    table = state.table
+    rows = [row for row in range(len(table)) if table.present[row]]
+    columns = ("klass", "free", "idle", "used", "releasing", "unhealthy", "level", "allocatable", "cpu_free", "domain")
+    nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
+    holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
+    return nodes, holdings, list(table.improved), dict(table.thinned), state.leaf_book.bits().tolist()
+
+
+def on(node: str) -> dict[str, str]:
+    """Selector of one node."""
+    return {"accelerator-type": "module-910b-8", "kubernetes.io/hostname": node}
+
+
+def asked(ground: Ground, job: JobRequest) -> list[Verdict]:
+    ground.ask(job)
+    return ground.decide()
