@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from berth.core import block_words, leaf_words
 from schemas.refusal import NodeReason, ReasonCount, Refusal
 
@@ -55,6 +57,22 @@ _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 def sentence(refusal: Refusal) -> str:
     """The refusal in one sentence."""
+    if refusal.code == "behind":
+        return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
+    if refusal.code == "reserved":
+        moment = _moment(refusal.start_ms)
+        return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would be in its way"
+    words = _words(refusal)
+    return f"{words}; room is reserved for it from {_moment(refusal.start_ms)} on" if refusal.start_ms else words
+
+
+def _moment(at_ms: int) -> str:
+    """A moment as people write it, in UTC."""
+    return f"{np.datetime64(at_ms, 'ms').astype('datetime64[s]')}Z"
+
+
+def _words(refusal: Refusal) -> str:
+    """What is wrong with the request, or what it lacks."""
     if refusal.code == "no-room":
         return _no_room(refusal)
     planned = _no_plan(refusal)

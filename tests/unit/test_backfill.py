@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from berth.core.queue import Queue
+from berth.core.refusals import sentence
 from schemas.envelope import body_of, open_envelope
 from schemas.ledger import Round, Settings
 from schemas.recording import Entry
 from schemas.refusal import Refusal
 from schemas.workload import PlannedJob
 from tests.support.simulations import a_plan, planned, run_of, times_s
+from tests.unit.test_queue import a_gang, a_queue, taken
 
 FIFO = Settings(queue_policy="fifo")
 EASY = Settings(queue_policy="easy", reserve_chips=16)
@@ -161,3 +164,53 @@ def test_a_reservation_below_leaf_switches_is_planned_with_their_policy() -> Non
     _, course, _ = run_of(a_plan(*jobs, cluster="nodes=4,leaf=2", settings=EASY))
     found = {name: start for name, (start, _) in times_s(course).items()}
     assert (found["large"], found["long"]) == (100, 110)
+
+
+def test_sentences_say_for_whom_room_is_kept_and_from_when_on() -> None:
+    kept = Refusal("reserved", ahead="ml/llm", start_ms=1_700_003_600_000, nodes_fit=16, nodes_total=40)
+    assert sentence(kept) == (
+        "16 of 40 nodes fit, but room is reserved for ml/llm from 2023-11-14T23:13:20Z on, and this job would be in its way"
+    )
+    own = Refusal("no-room", nodes_total=2, start_ms=1_700_003_600_000)
+    assert sentence(own) == "0 of 2 nodes fit; room is reserved for it from 2023-11-14T23:13:20Z on"
+
+
+def test_who_is_held_is_taken_again_only_when_all_are_let_go_and_a_dump_keeps_that() -> None:
+    queue = a_queue(a_gang("one", 1), a_gang("two", 2), a_gang("big", 3, chips=8))
+    queue.hold("one", retry_at_ms=700)
+    queue.refused("big", retry_at_ms=0)
+    assert (taken(queue), queue.has_work, queue.retry_at_ms) == (["two"], True, 700)
+    queue.hold("two", retry_at_ms=0)
+    assert (taken(queue), queue.has_work, queue.waits_for_time) == ([], False, True)
+    again = a_queue(a_gang("one", 1), a_gang("two", 2), a_gang("big", 3, chips=8))
+    again.load(*queue.dump(), queue.held, loosened=queue.loosened)
+    for one in (queue, again):
+        assert (taken(one), one.has_work, one.is_due(699), one.is_due(700)) == ([], False, False, True)
+        assert [gang.uid for gang in one.waiting_for_room(held=False)] == ["big"]
+        assert [gang.uid for gang in one.waiting_for_room(held=True)] == ["one", "two", "big"]
+        one.remove("big")
+        assert (one.loosened, one.has_work) == (True, True), "who left may have been in their way"
+        held = one.release()
+        assert taken(one) == ["one", "two"]
+        one.put(a_gang("two", 2, priority=1))
+        for sleeper in held:
+            one.hold_again(sleeper)
+        assert taken(one) == ["two"], "who changed since then is new"
+
+
+def test_in_strict_order_nobody_behind_the_first_sleeper_is_taken_but_for_a_first_verdict() -> None:
+    queue = Queue(strict=True)
+    for gang in (a_gang("low", 1), a_gang("big", 2, chips=8), a_gang("late", 3), a_gang("huge", 0, chips=4)):
+        queue.put(gang)
+    queue.refused("huge", retry_at_ms=0, never=True)
+    queue.refused("big", retry_at_ms=0)
+    assert (taken(queue), queue.has_work) == (["low", "late"], True)
+    head = queue.head()
+    assert head is not None
+    assert head.uid == "big"
+    queue.seen("late")
+    assert taken(queue) == ["low"]
+    queue.remove("low")
+    assert (taken(queue), queue.has_work) == ([], False)
+    queue.remove("big")
+    assert (taken(queue), queue.has_work, queue.head()) == (["late"], True, None)
