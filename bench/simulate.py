@@ -54,7 +54,7 @@ def _measured(case: _Case) -> list[Row]:
         for subject, message in facts_of(cluster, subjects=Subjects(_CELL), at_ms=0)
     ]
     start_s = time.perf_counter()
-    Simulation(SimulationPlan(workload=workload, facts=facts, settings=Settings(), cell=_CELL)).run()
+    Simulation(SimulationPlan(workload=workload, facts=facts, settings=Settings(skims_classes=True), cell=_CELL)).run()
     took_s = time.perf_counter() - start_s
     name = f"{case.trace} x{case.compress:g}, {len(workload.jobs)} jobs, {len(cluster.nodes)} nodes, skip"
     return [

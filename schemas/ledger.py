@@ -53,6 +53,9 @@ class Settings(Part, frozen=True):
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: int = 86_400_000
     """Run time that is assumed for a gang that declares none and of whose like none has run yet."""
+    skims_classes: bool = False
+    """Under ``skip`` a round takes of a class only as many gangs as the free chips could be enough for, and those that had no
+    verdict yet. Off, as in all records before 0.4, it takes the first gangs in order, whatever becomes of them."""
 
 
 class Epoch(Message, frozen=True):

@@ -44,7 +44,7 @@ def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
 def told_settings(settings: Settings) -> dict[str, str]:
     """Settings in words: those of the queue, and others that are not the default."""
     queue = ("queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms")
-    default = Settings()
+    default = DecisionConfig().to_settings()
     others = [key for key in KEYS if key not in queue and getattr(settings, key) != getattr(default, key)]
     return {key: _word(getattr(settings, key)) for key in (*queue, *others)}
 

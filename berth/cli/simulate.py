@@ -45,6 +45,7 @@ from schemas.recording import Entry, RecordingHead
 from schemas.status import SnapshotBody
 from schemas.subjects import Subjects
 from schemas.workload import ClusterPlan, Workload
+from services.dispatcher.config import DecisionConfig
 
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"
@@ -134,7 +135,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     Raises:
         CommandError: One of them is wrong, or a setting is.
     """
-    settings = settings_with(Settings(), wanted.set)
+    settings = settings_with(DecisionConfig().to_settings(), wanted.set)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
     declare = _declared(wanted.declare)

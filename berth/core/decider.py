@@ -133,7 +133,10 @@ class Decider:
         self.sync()
         self._wake()
         settings = self.state.fold.settings
-        most = self._most() if settings.queue_policy == "skip" else None  # else a later one of a class may fare better
+        skims = (
+            settings.skims_classes and settings.queue_policy == "skip"
+        )  # else a later one of a class may fare better
+        most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
         gangs = askable(taken, nodes=len(self.state.table))
         must = due(self.state)

@@ -43,6 +43,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
     """Run time that is assumed for a gang that declares none and of whose like none has run yet."""
+    skims_classes: bool = True
+    """Under ``skip`` a round takes of gangs that are alike only as many as the free chips could be enough for, and those that had
+    no verdict yet."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

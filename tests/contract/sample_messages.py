@@ -80,7 +80,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.3": {
         Round: {"doubted", "shards"},
         Refusal: {"ahead", "start_ms"},
-        Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms"},
+        Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -421,6 +421,7 @@ def _settings() -> Settings:
         reserve_chips=32,
         reserve_depth=8,
         unknown_run_ms=3_600_000,
+        skims_classes=True,
     )
 
 

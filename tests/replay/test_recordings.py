@@ -24,20 +24,23 @@ SHARDS = {"v0.3/silence": 3}
 NOT_COMPARED = {"v0.3/chips-from-a-snapshot": 45}
 """Rounds before the next epoch behind a snapshot that does not say who waited."""
 EXPECTED = {
-    "v0.3/chips-from-a-snapshot": (58, 17, 113, "6968e771febcb7b8"),
-    "v0.3/chips": (144, 65, 162, "6aea5346c0cf0609"),
-    "v0.3/silence": (148, 66, 190, "c512c29ba4b73d7f"),
-    "v0.4/chips": (232, 98, 314, "d0c81cc7c72b082a"),
-    "v0.4/doubts": (116, 56, 42, "9ad6e114b07df1e9"),
+    "v0.3/bursts": (93, 56, 295, "6f66c07faa9c71d9"),
+    "v0.3/chips-from-a-snapshot": (58, 17, 113, "df31aff725666323"),
+    "v0.3/chips": (144, 65, 162, "f83392404ade30e7"),
+    "v0.3/silence": (148, 66, 190, "756bf2be98a9b300"),
+    "v0.3/superpods": (62, 39, 91, "b8521a1c85ecb11e"),
+    "v0.3/switches": (60, 33, 132, "fb303eb79336ab04"),
+    "v0.4/chips": (232, 98, 314, "a162a6d3953f3afb"),
+    "v0.4/doubts": (116, 56, 42, "6fbcb9d8512f5655"),
     "v0.4/refusals-from-a-snapshot": (50, 36, 164, "1439839d96e53b5e"),
-    "v0.4/refusals": (76, 56, 242, "10973e3f39a9a27f"),
-    "v0.4/restarts-from-a-snapshot": (40, 13, 68, "f4e7d52bc2aa94ac"),
-    "v0.4/restarts": (119, 57, 112, "c11bc9d096d9d49b"),
-    "v0.4/silence": (96, 36, 170, "b97dc1ae22a12498"),
-    "v0.4/superpods": (62, 42, 97, "891f7dd8193d3437"),
-    "v0.4/switches-1.0": (59, 31, 127, "bfa44bc96221603c"),
-    "v0.4/switches-2.0": (61, 39, 133, "631bef32b7b01903"),
-    "v0.4/switches-single-layer": (63, 26, 145, "90941e95b54ba815"),
+    "v0.4/refusals": (76, 56, 242, "8b98df915c09ca7d"),
+    "v0.4/restarts-from-a-snapshot": (40, 13, 68, "15c51a539800d75b"),
+    "v0.4/restarts": (119, 57, 112, "37e343e24dff1e41"),
+    "v0.4/silence": (96, 36, 170, "bb2fc0ac95233faf"),
+    "v0.4/superpods": (62, 42, 96, "7442907fa45c505c"),
+    "v0.4/switches-1.0": (59, 31, 127, "01d54945a0d5f34c"),
+    "v0.4/switches-2.0": (61, 40, 132, "f9812c1e4f833edc"),
+    "v0.4/switches-single-layer": (63, 26, 145, "f304f3e83b4b85ab"),
 }
 """Rounds, placements and refusals in each, and the beginning of the digest of its ledger."""
 

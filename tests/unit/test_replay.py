@@ -1,0 +1,286 @@
+"""A replay of histories made by hand: what it compares, what it says where decisions part, and what it cannot compare."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from berth.cli.replay import lines_of
+from berth.core.difference import Difference
+from berth.core.replay import Replay, ReplayError, replayed
+from schemas.columns import pack_names, unpack_names
+from schemas.envelope import body_of, decode, encode, open_envelope
+from schemas.facts import PodPhase
+from schemas.ledger import Epoch, Eviction, Release, Round
+from schemas.recording import Entry
+from schemas.refusal import Refusal
+from schemas.status import SnapshotBody
+from schemas.subjects import StreamName
+from tests.support.cells import a_job, a_node
+from tests.support.harsh_cells import HarshCell
+from tests.support.recordings import tick
+from tests.support.replays import BEGINNING, entries_after, entries_of, see_same
+
+
+class Story:
+    """A short history of a real cell, and its records by sequence."""
+
+    def __init__(self, entries: list[Entry], snapshots: list[SnapshotBody]) -> None:
+        self.entries = entries
+        self.snapshots = snapshots
+
+    def changed(self, sequence: int, change: Callable[[Round], Round]) -> list[Entry]:
+        """The history with another record."""
+        return [
+            msgspec.structs.replace(entry, data=encode(change(decode(entry.data, Round))))
+            if not entry.subject and entry.sequence == sequence
+            else entry
+            for entry in self.entries
+        ]
+
+
+@pytest.fixture
+async def story() -> Story:
+    """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is turned away."""
+    cell = await HarshCell(shards=2).open()
+    await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number % 2}") for number in range(4)])
+    await cell.turns()
+    for number, (chips, replicas) in enumerate(((4, 1), (8, 2), (8, 4), (2, 1))):
+        await cell.submit(a_job(f"job{number}", chips=chips, replicas=replicas))
+        await cell.turns(2)
+    await cell.pods("job0", PodPhase.SUCCEEDED)
+    await cell.cancel("job1")
+    await cell.turns(2)
+    facts = await cell.user.read(StreamName.FACTS)
+    records = await cell.user.read(StreamName.LEDGER)
+    await cell.close()
+    return Story(entries_of(facts, records), cell.snapshots)
+
+
+def differences(entries: Sequence[Entry], start: SnapshotBody = BEGINNING, shards: int = 0) -> list[Difference]:
+    replay = Replay(start, shards=shards)
+    found: list[Difference] = []
+    for entry in entries:
+        told = replay.feed(entry)
+        if told is not None:
+            found.append(told)
+            break
+    return found
+
+
+def test_a_history_comes_out_as_it_was(story: Story) -> None:
+    result = see_same(story.entries)
+    assert (result.epochs, result.placed, result.refused, result.void) == (1, 3, 1, 0)
+    assert result.decisions == result.placed + result.refused + 2, "a release and an eviction"
+    assert result.events == len(story.entries)
+    assert replayed(BEGINNING, story.entries) == result
+
+
+def test_every_snapshot_begins_it_as_well(story: Story) -> None:
+    assert len(story.snapshots) > 5
+    for start in story.snapshots:
+        see_same(story.entries, start)
+
+
+def test_a_placement_on_an_equal_node_is_caught_with_the_scores_of_both(story: Story) -> None:
+    def other(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        assert verdict.placement is not None
+        assert unpack_names(verdict.placement.nodes) == ["n0"]
+        placement = msgspec.structs.replace(verdict.placement, nodes=pack_names(["n3"]))
+        return msgspec.structs.replace(record, verdicts=[msgspec.structs.replace(verdict, placement=placement)])
+
+    found = differences(story.changed(2, other))[0]
+    assert (found.sequence, found.round, found.epoch) == (2, 1, 1)
+    assert found.subject == "gang default/job0"
+    assert found.recorded.startswith("placed: rank 0 on n3, chips 0-3 (score ")
+    assert found.replayed == found.recorded.replace("n3", "n0")
+    assert [(node.node, node.free, node.health, node.held_by) for node in found.nodes] == [
+        ("n3", list(range(8)), "well", []),
+        ("n0", list(range(8)), "well", []),
+    ]
+    assert (found.queue, found.queue_length, found.asleep) == (["default/job0"], 1, [])
+    assert found.facts_given == found.facts_seq == 3
+    text = "\n".join(lines_of(found))
+    assert "node n3: chips 0-7 free; well; score" in text
+    assert "job default/job0 accepted" in text
+
+
+def test_other_chips_of_the_same_node_are_told(story: Story) -> None:
+    def other(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        assert verdict.placement is not None
+        placement = msgspec.structs.replace(verdict.placement, chips=bytes([4, 5, 6, 7]))
+        return msgspec.structs.replace(record, verdicts=[msgspec.structs.replace(verdict, placement=placement)])
+
+    found = differences(story.changed(2, other))[0]
+    assert ("chips 4-7" in found.recorded, "chips 0-3" in found.replayed) == (True, True)
+
+
+def test_a_refusal_with_another_number_is_told_by_its_field(story: Story) -> None:
+    sequence = next(
+        entry.sequence
+        for entry in story.entries
+        if not entry.subject and b"no-room" in entry.data
+    )  # fmt: skip
+
+    def other(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        assert verdict.refusal is not None
+        refusal = msgspec.structs.replace(verdict.refusal, form_because="chance")
+        return msgspec.structs.replace(record, verdicts=[msgspec.structs.replace(verdict, refusal=refusal)])
+
+    found = differences(story.changed(sequence, other))[0]
+    assert found.recorded == "refusal.form_because is 'chance'"
+    assert found.replayed.startswith("refusal.form_because is ")
+
+
+def test_a_refused_gang_that_could_be_placed_is_told_with_both_words(story: Story) -> None:
+    def other(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        refusal = Refusal(code="no-room", pods_need=1, nodes_total=4)
+        return msgspec.structs.replace(
+            record, verdicts=[msgspec.structs.replace(verdict, placement=None, refusal=refusal)]
+        )
+
+    found = differences(story.changed(2, other))[0]
+    assert found.recorded == "refused: 0 of 4 nodes fit"
+    assert found.replayed.startswith("placed: rank 0 on n0, chips 0-3 (score ")
+
+
+def test_a_verdict_that_nobody_would_give_and_one_that_is_missing_are_told(story: Story) -> None:
+    def none(record: Round) -> Round:
+        return msgspec.structs.replace(record, verdicts=[])
+
+    found = differences(story.changed(2, none))[0]
+    assert (found.subject, found.recorded) == ("gang default/job0", "no verdict on it in this round")
+
+    def more(record: Round) -> Round:
+        ghost = msgspec.structs.replace(record.verdicts[0], name="ghost", uid="ghost", placement=None)
+        ghost = msgspec.structs.replace(ghost, refusal=Refusal(code="no-room", nodes_total=1))
+        return msgspec.structs.replace(record, verdicts=[*record.verdicts, ghost])
+
+    found = differences(story.changed(2, more))[0]
+    assert (found.subject, found.replayed) == ("gang default/ghost", "no verdict on it in this round")
+
+
+def test_other_releases_and_evictions_are_told(story: Story) -> None:
+    def is_end(entry: Entry) -> bool:
+        envelope = open_envelope(entry.data)
+        return not entry.subject and envelope.kind == Round.KIND and bool(body_of(envelope, Round).releases)
+
+    sequence = next(entry.sequence for entry in story.entries if is_end(entry))
+
+    def failed(record: Round) -> Round:
+        return msgspec.structs.replace(record, releases=[Release("uid-job0", 1, "failed")])
+
+    def unasked(record: Round) -> Round:
+        return msgspec.structs.replace(record, evictions=[*record.evictions, Eviction("uid-job3", 1, "cancelled")])
+
+    found = differences(story.changed(sequence, failed))[0]
+    assert found.subject == "the record"
+    assert (found.recorded, found.replayed) == (
+        "releases: uid-job0, attempt 1: failed",
+        "releases: uid-job0, attempt 1: succeeded",
+    )
+    found = differences(story.changed(sequence, unasked))[0]
+    assert found.recorded == "evictions: uid-job3, attempt 1, because cancelled"
+    assert found.replayed == "evictions: nothing"
+
+
+def test_facts_that_are_missing_are_told_as_such(story: Story) -> None:
+    entries = [entry for entry in story.entries if not (entry.subject and entry.sequence == 3)]
+    found = differences(entries[:4])[0]
+    assert (found.facts_seq, found.facts_given) == (3, 2)
+    assert "the recording gives facts up to 2 before it, the record knew 3" in "\n".join(lines_of(found))
+
+
+def test_behind_a_difference_the_recorded_decision_counts(story: Story) -> None:
+    def other(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        refusal = Refusal(code="no-room")
+        return msgspec.structs.replace(
+            record, verdicts=[msgspec.structs.replace(verdict, refusal=refusal, placement=None)]
+        )
+
+    entries = story.changed(2, other)
+    replay = Replay(BEGINNING, differences_max=1)
+    for entry in entries[
+        : entries.index(next(entry for entry in entries if not entry.subject and entry.sequence == 3))
+    ]:
+        replay.feed(entry)
+    assert replay.state.fold.holdings == {}
+    assert (replay.result.differences, len(replay.result.found)) == (1, 1)
+    assert replay.result.digest != replay.result.recorded_digest
+
+
+def test_a_record_that_cannot_be_is_told_by_its_sequence(story: Story) -> None:
+    def ghost(record: Round) -> Round:
+        return msgspec.structs.replace(record, releases=[Release("ghost", 1, "succeeded")])
+
+    with pytest.raises(
+        ReplayError, match=r"record 2 cannot be: gang ghost attempt 1: gives back what it does not hold"
+    ):
+        differences(story.changed(2, ghost))
+
+    def damaged(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        assert verdict.placement is not None
+        placement = msgspec.structs.replace(verdict.placement, chips=b"\x00")
+        return msgspec.structs.replace(record, verdicts=[msgspec.structs.replace(verdict, placement=placement)])
+
+    with pytest.raises(ReplayError, match=r"record 2 cannot be: placement holds 1 chips, its runs ask for 4"):
+        differences(story.changed(2, damaged))
+    with pytest.raises(ReplayError, match=r"record 2 cannot be: sequence 2 came, 1 was next"):
+        differences([entry for entry in story.entries if entry.subject or entry.sequence > 1])
+    with pytest.raises(ReplayError, match=r"record 1 cannot be: not an envelope"):
+        differences([Entry(1, b"\xff")])
+    with pytest.raises(ReplayError, match=r"the start: the folded ledger does not decode"):
+        Replay(SnapshotBody(ledger_seq=1, facts_seq=1, facts=[], ledger=b"\xff"))
+
+
+def test_void_records_are_no_decisions(story: Story) -> None:
+    void = Entry(len([entry for entry in story.entries if not entry.subject]) + 1, encode(Round(0, 0, 0, 1, 7)))
+    other = Entry(void.sequence + 1, msgspec.msgpack.encode(("ledger.other", 1, [])))
+    result = see_same([*story.entries, void, other])
+    assert result.void == 2
+
+
+def test_facts_that_do_not_decode_are_counted() -> None:
+    result = see_same([Entry(1, b"\xff", "berth.c.fact.timer"), tick(2)])
+    assert (result.facts, result.undecodable) == (2, 1)
+
+
+def test_records_that_do_not_say_how_many_shards_there_are_need_to_be_told(story: Story) -> None:
+    def unsaid(record: Round) -> Round:
+        verdict = record.verdicts[0]
+        return msgspec.structs.replace(record, missing=[1], verdicts=[verdict])
+
+    entries = story.changed(2, unsaid)
+    upto = entries.index(next(entry for entry in entries if not entry.subject and entry.sequence == 3))
+    result = replayed(BEGINNING, entries[:upto])
+    assert (result.rounds, result.not_compared, result.differences) == (0, 1, 0)
+    assert "how many scorers there were" in result.because
+    result = replayed(BEGINNING, entries[:upto], shards=2)
+    assert (result.rounds, result.not_compared) == (1, 0)
+
+
+def test_behind_a_snapshot_that_does_not_say_who_waits_only_the_next_epoch_is_compared(story: Story) -> None:
+    start = story.snapshots[3]
+    dump = msgspec.msgpack.decode(start.ledger)
+    older = msgspec.structs.replace(start, ledger=msgspec.msgpack.encode(dump[:12]))
+    entries = entries_after(story.entries, start)
+    result = replayed(older, entries)
+    assert (result.rounds, result.differences) == (0, 0)
+    assert result.not_compared > 0
+    assert "compared is from the next epoch on" in result.because
+    heads = [entry.sequence for entry in entries if not entry.subject]
+    epoch = decode(story.entries[0].data, Epoch) if not story.entries[0].subject else None
+    assert epoch is not None
+    facts = max(entry.sequence for entry in story.entries if entry.subject)
+    anew = msgspec.structs.replace(epoch, epoch=2, base_seq=heads[-1], facts_seq=facts)
+    replay = Replay(older)
+    for entry in [*entries, Entry(heads[-1] + 1, encode(anew))]:
+        replay.feed(entry)
+    empty = Round(2, heads[-1] + 1, facts, 1, 99)
+    assert replay.feed(Entry(heads[-1] + 2, encode(empty))) is not None, "by now it is compared"
