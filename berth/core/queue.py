@@ -7,6 +7,8 @@ replay sleeps and wakes alike.
 Gangs that find room and may not have it, for the sake of a reservation, are held one by one: not their class, for how long they run
 differs. Anything that changes for the better lets go of all of them. In strict order nobody is held: whoever is behind the first
 gang that sleeps is not taken, except for a first verdict.
+
+Longer than 400 lines because sleep, holding and strict order are kept in the same classes, by the same steps.
 """
 
 import bisect

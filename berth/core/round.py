@@ -4,6 +4,8 @@ Each pod goes to the best node at that moment: the better of the best candidate 
 touched, and the best of the touched nodes, which are scored again here. So the answer is the same as if every node had
 been scored before every pod. A gang that does not fit whole leaves nothing behind. Pods with chips of a gang with switch or
 SuperPoD affinity go where one plan for all of them says.
+
+Longer than 400 lines because plans, single pods and policies of the queue all work on the same view of the nodes.
 """
 
 import heapq
