@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 async def a_cell(*, shards: int = 0, **decisions: object) -> Cell:
     """A cell of two nodes of 8 chips, on one of which a job runs that says it takes an hour."""
-    cell = await Cell(shards=shards, **{"reserve_chips": 16} | decisions).open()
+    cell = await Cell(shards=shards, reserve_chips=16, **decisions).open()  # type: ignore[arg-type]  # fields of the settings
     await cell.nodes([a_node(f"n{number}") for number in range(NODES)])
     await cell.submit(a_job("first", chips=8, run_ms=HOUR_MS))
     await cell.turns(3)
