@@ -133,9 +133,8 @@ class Decider:
         self.sync()
         self._wake()
         settings = self.state.fold.settings
-        skims = (
-            settings.skims_classes and settings.queue_policy == "skip"
-        )  # else a later one of a class may fare better
+        # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before it.
+        skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
         gangs = askable(taken, nodes=len(self.state.table))
