@@ -24,6 +24,7 @@ from tests.support.worlds import STEPS, Step, World, nodes_of_a_small_cell
 
 SHARDS: Final = (0, 2)
 SNAPSHOTS_MAX: Final = 12
+POLICIES: Final = ("skip", "skip", "fifo", "easy", "conservative")
 Act = Callable[[], Awaitable[None]]
 
 
@@ -100,12 +101,15 @@ async def live(cell: HarshCell, acts: Sequence[Act], turns: Sequence[Turn], othe
 
 @pytest.mark.timeout(300)
 @settings(max_examples=80)
-@given(steps=STEPS, turns=TURNS, shards=st.sampled_from(SHARDS), wary=st.booleans())
-def test_a_history_of_chip_jobs_replays(steps: list[Step], turns: list[Turn], shards: int, *, wary: bool) -> None:
+@given(steps=STEPS, turns=TURNS, shards=st.sampled_from(SHARDS), wary=st.booleans(), policy=st.sampled_from(POLICIES))
+def test_a_history_of_chip_jobs_replays(
+    steps: list[Step], turns: list[Turn], shards: int, policy: str, *, wary: bool
+) -> None:
+    queue = {"queue_policy": policy, "reserve_chips": 8, "unknown_run_ms": 5_000}
     ways: list[dict[str, Any]] = [
-        {"round_gangs_max": 3, "attempts_max": 2, "needs_health": wary, "tombstone_after_ms": 5_000},
+        {"round_gangs_max": 3, "attempts_max": 2, "needs_health": wary, "tombstone_after_ms": 5_000} | queue,
         {"round_gangs_max": 1, "reference_parity": True, "tombstone_after_ms": 1_000},
-        {"round_gangs_max": 50, "health_first": True},
+        {"round_gangs_max": 50, "health_first": True, "skims_classes": False} | queue,
     ]
 
     async def work() -> None:
