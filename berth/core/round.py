@@ -177,7 +177,10 @@ class Chooser:
         """Verdict on a gang where a policy of the queue has a say; none when there is nothing new."""
         refusal = gate.bars(gang) if known is None or gate.is_strict else None
         if refusal is None and known is not None:
-            refusal = gate.refused(gang, self._named(known, gang))
+            refusal = gate.refused(gang, known)
+            if not gate.is_news(gang, refusal):
+                return
+            refusal = self._named(refusal, gang)
         if refusal is None:
             verdict = self._decide(gang, missing)
             refusal = verdict.refusal
