@@ -10,8 +10,9 @@ from berth.core.difference import Difference
 from berth.core.replay import Replay, ReplayError, replayed
 from schemas.columns import pack_names, unpack_names
 from schemas.envelope import body_of, decode, encode, open_envelope
-from schemas.facts import PodPhase
+from schemas.facts import NodeHealth, PodPhase
 from schemas.ledger import Epoch, Eviction, Release, Round
+from schemas.nodes import NodeCondition
 from schemas.recording import Entry
 from schemas.refusal import Refusal
 from schemas.status import SnapshotBody
@@ -284,3 +285,33 @@ def test_behind_a_snapshot_that_does_not_say_who_waits_only_the_next_epoch_is_co
         replay.feed(entry)
     empty = Round(2, heads[-1] + 1, facts, 1, 99)
     assert replay.feed(Entry(heads[-1] + 2, encode(empty))) is not None, "by now it is compared"
+
+
+@pytest.mark.parametrize("fault", ["lost", "unheard", "late", "rival", "away"])
+async def test_a_record_in_doubt_is_settled_before_anything_else_is_decided(fault: str) -> None:
+    cell = await HarshCell().open()
+    await cell.nodes([a_node("a"), a_node("b")])
+    await cell.submit(a_job("waits", chips=8, replicas=3), a_job("first", chips=8), a_job("second", chips=8))
+    for _ in range(3):
+        await cell.settle()
+        await cell.turn()
+    await cell.pods("first", PodPhase.SUCCEEDED)
+    await cell.settle()
+    await cell.turn()
+    cell.bus.faults.append(fault)
+    await cell.submit(a_job("third", chips=4))
+    await cell.settle()
+    await cell.turn()  # the round in doubt
+    await cell.health("bucket-all", [NodeCondition("b", level=NodeHealth.NO_NEW_WORK)])
+    for _ in range(3):
+        await cell.settle()
+        await cell.turn()
+    facts, records = await cell.user.read(StreamName.FACTS), await cell.user.read(StreamName.LEDGER)
+    fold = cell.dispatcher.state.fold
+    await cell.close()
+    assert ("uid-third", 1) in fold.holdings
+    assert not cell.dispatcher.has_work
+    result = see_same(entries_of(facts, records))
+    assert result.void == (fault == "rival")
+    third = [record for record in records if b"uid-third" in record.data]
+    assert len(third) == 1, "decided once"
