@@ -81,6 +81,7 @@ class Scorer:
         self.settings = settings
         self._compiled: dict[Shape, _Compiled] = {}
         self._class_reasons: dict[Shape, Reasons] = {}
+        self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}
         """The same as plain lists, for single rows."""
         self._has_number: Fits = np.empty(0, np.bool_)
@@ -177,12 +178,22 @@ class Scorer:
         """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
         table = self.table
         rows = table.view()
-        bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
-        reasons = [class_reason(bare, key) for key in table.classes] or [NodeReason.OTHER_RESOURCE]
-        never = {NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR}
-        may = np.array([reason not in never for reason in reasons], np.bool_)
+        may = self._may_use(shape)
         chosen = may.take(table.klass[rows], mode="wrap") & table.present[rows]
         return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
+
+    def _may_use(self, shape: Shape) -> Fits:
+        """Whether each class of nodes may be used by resource, selector and affinity, with one entry at least."""
+        classes = self.table.classes
+        known = self._may.get(shape)
+        if known is None or len(known) != max(len(classes), 1):
+            if len(self._may) >= _SHAPES_MAX:
+                self._may.clear()
+            bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
+            reasons = [class_reason(bare, key) for key in classes] or [NodeReason.OTHER_RESOURCE]
+            never = {NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR}
+            known = self._may[shape] = np.array([reason not in never for reason in reasons], np.bool_)
+        return known
 
     def row_state(self, row: int) -> RowState:
         """State of a row as the table has it."""
