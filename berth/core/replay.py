@@ -133,6 +133,7 @@ class Replay:
             self._before.append(entry)
             return None
         self._records += 1
+        self.state.moved.clear()  # whose status may be another; nobody asks here
         try:
             found = self._record(entry)
         except (InvariantError, HistoryError, DecodeError) as error:
@@ -201,7 +202,9 @@ class Replay:
             why_not = "records before 0.4 do not say how many scorers there were when some were silent"
         own = self._decided(record.at_ms, silence, skip=bool(why_not))
         if own.record is not None and record.shards != own.record.shards:
-            own = _Own(own.opening, msgspec.structs.replace(own.record, shards=record.shards))  # said by the caller, not here
+            own = _Own(
+                own.opening, msgspec.structs.replace(own.record, shards=record.shards)
+            )  # said by the caller, not here
         found = None
         if why_not:
             self._not_compared += 1

@@ -315,3 +315,11 @@ async def test_a_record_in_doubt_is_settled_before_anything_else_is_decided(faul
     assert result.void == (fault == "rival")
     third = [record for record in records if b"uid-third" in record.data]
     assert len(third) == 1, "decided once"
+
+
+def test_a_long_replay_keeps_nothing_of_what_is_over(story: Story) -> None:
+    replay = Replay(BEGINNING)
+    for entry in story.entries:
+        replay.feed(entry)
+    assert list(replay.state.moved) == []
+    assert list(replay.state.changed) == []
