@@ -110,17 +110,31 @@ def _studies() -> list[_Study]:
 
 
 def main() -> int:
-    """Run all studies, or those whose names are given, and write the folder; returns the exit code."""
+    """Run all studies, or those whose names are given, and write them into the folder; returns the exit code."""
     missing = [path for name in FILES.values() if not (path := traces_folder() / name).is_file()]
     if missing:
         print(f"no trace at {missing[0]}; the variable BERTH_TRACES names the folder", file=sys.stderr)
         return 1
     chosen = [study for study in _studies() if not sys.argv[1:] or study.name in sys.argv[1:]]
     found: dict[tuple[str, str], Figures] = {}
-    parts = [_part(study, found) for study in chosen]
-    if not sys.argv[1:]:
-        write_file(FOLDER / "README.md", "\n".join([_INTRODUCTION, _beside(found), *parts]).encode())
+    parts = {study: _part(study, found) for study in chosen}
+    if len(chosen) == len(_studies()):
+        text = "\n".join([_INTRODUCTION, _beside(found), *parts.values()])
+    else:
+        text = _replaced((FOLDER / "README.md").read_text("utf-8"), parts, found)
+    write_file(FOLDER / "README.md", text.encode())
     return 0
+
+
+def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, str], Figures]) -> str:
+    """The document with the parts of some studies anew."""
+    sections = text.split("\n## ")
+    for study, part in parts.items():
+        new = part.removeprefix("## ")
+        sections = [new if section.startswith(f"{study.heading}\n") else section for section in sections]
+    lines = "\n## ".join(sections).split("\n")
+    anew = {_beside_start(*key): _beside_line(key, found[key]) for key in _ORIENTATION if key in found}
+    return "\n".join(next((new for start, new in anew.items() if line.startswith(start)), line) for line in lines)
 
 
 def _beside(found: Mapping[tuple[str, str], Figures]) -> str:
@@ -134,12 +148,18 @@ def _beside(found: Mapping[tuple[str, str], Figures]) -> str:
         "| run | mean wait, other | mean wait, Berth | leaf span, other | leaf span, Berth |",
         "|---|---:|---:|---:|---:|",
     ]
-    for (study, title), (wait_s, span) in _ORIENTATION.items():
-        ours = found[study, title]
-        lines.append(
-            f"| {study}: {title} | {wait_s:,.0f} | {ours.wait.mean_ms / 1000:,.0f} | {span:.2f} | {ours.leaf_span.ratio_mean:.2f} |"
-        )
+    lines += [_beside_line(key, found[key]) for key in _ORIENTATION]
     return "\n".join([*lines, ""])
+
+
+def _beside_start(study: str, title: str) -> str:
+    return f"| {study}: {title} |"
+
+
+def _beside_line(key: tuple[str, str], ours: Figures) -> str:
+    wait_s, span = _ORIENTATION[key]
+    mean_s, ratio = ours.wait.mean_ms / 1000, ours.leaf_span.ratio_mean
+    return f"{_beside_start(*key)} {wait_s:,.0f} | {mean_s:,.0f} | {span:.2f} | {ratio:.2f} |"
 
 
 def _part(study: _Study, all_found: dict[tuple[str, str], Figures]) -> str:
