@@ -8,6 +8,7 @@ In the reference being unhealthy makes no leaf shared: it stays free or exclusiv
 Source: specification, switch affinity, sections 2, 9 and 14.
 """
 
+import functools
 from enum import IntEnum
 from typing import Final
 
@@ -78,6 +79,14 @@ class _Count(IntEnum):
     UNHEALTHY = 5
 
 
+_MARKS: Final = {
+    _Count.UNHEALTHY: UNHEALTHY,
+    _Count.CROSS: CROSS,
+    _Count.NOT_NORMAL: NOT_NORMAL,
+    _Count.LARGE_CROSS: LARGE_CROSS,
+}
+"""Bit that a count leaves on its leaf by itself."""
+
 _Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 """Leaves of a job, ascending, and what it adds to the counts of each: (counts, leaves)."""
 _Parts = int | _Columns
@@ -100,6 +109,7 @@ class LeafBook:
         self.eased = False
         """Some leaf may be open to more jobs than before; whoever looks clears it."""
         self._counts = np.zeros((len(_Count), len(table)), np.int32)
+        self._bits_of = _bits_by_counts(parity=parity)
         self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
 
     def copy(self) -> "LeafBook":
@@ -200,19 +210,21 @@ class LeafBook:
         return leaves, amounts
 
     def _bits(self, counts: npt.NDArray[np.int32]) -> Bits:
-        some = counts > 0
-        unhealthy = some[_Count.UNHEALTHY]
-        shared = some[_Count.SHARED] if self.parity else some[_Count.SHARED] | unhealthy
-        state = np.where(shared, SHARED, np.where(some[_Count.EXCLUSIVE], EXCLUSIVE, 0))
-        bits = (
-            state
-            + UNHEALTHY * unhealthy
-            + CROSS * some[_Count.CROSS]
-            + NOT_NORMAL * some[_Count.NOT_NORMAL]
-            + LARGE_CROSS * some[_Count.LARGE_CROSS]
-        )
-        found: Bits = bits.astype(np.uint8)
+        found: Bits = self._bits_of[np.packbits(counts > 0, axis=0, bitorder="little")[0]]
         return found
+
+
+@functools.cache
+def _bits_by_counts(*, parity: bool) -> Bits:
+    """Bits of a leaf by which of its counts are not zero: bit n of the index is that of ``_Count`` n."""
+    bits = np.zeros(1 << len(_Count), np.uint8)
+    for index in range(len(bits)):
+        some = {count for count in _Count if index >> count & 1}
+        is_shared = _Count.SHARED in some or (_Count.UNHEALTHY in some and not parity)
+        state = SHARED if is_shared else EXCLUSIVE if _Count.EXCLUSIVE in some else 0
+        marks = sum(_MARKS[count] for count in _MARKS if count in some)
+        bits[index] = state + marks
+    return bits
 
 
 def _columns(parts: _Parts) -> _Columns:

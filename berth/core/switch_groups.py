@@ -42,7 +42,7 @@ class Groups(NamedTuple):
 
 def counts_of(grid: Grid) -> Counts:
     """Nodes that each leaf has to give."""
-    found: Counts = np.count_nonzero(grid, axis=1)
+    found: Counts = grid.sum(axis=1)
     return found
 
 
