@@ -142,6 +142,8 @@ class Decider:
         if must.adoptions:
             gangs = []  # what is adopted must not be given away in the same record
         if not gangs and not must:
+            if self._before.woken:
+                self.take_back()  # in strict order, whoever was woken behind the head: no record will tell of it
             return None
         asks = asks_of([gang for gang in gangs if gang.invalid is None])
         self._opening = Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
@@ -176,6 +178,8 @@ class Decider:
         Raises:
             NeedMoreError: The candidates do not reach far enough.
         """
+        if not opening.gangs:
+            return []
         state = self.state
         chooser = Chooser(
             self.scorer,
