@@ -14,7 +14,7 @@ import msgspec
 from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import NEVER, name_of
 from berth.core.prospect import Lot, Prospect, Silent
-from berth.core.reservations import AttemptKey, Reservation, Timetable
+from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from schemas.placement import Placement
@@ -39,7 +39,7 @@ class Memory:
     """What one round may take over from those before it, for speed alone: whatever it holds, decisions are the same."""
 
     def __init__(self) -> None:
-        self.lots: dict[tuple[AttemptKey, int], Lot] = {}
+        self.lots: dict[LotKey, Lot] = {}
         self.made_for: object = None
         self.reservations: dict[tuple[_Who, ...], Reservation | None] = {}
 
@@ -79,6 +79,8 @@ class Backfill:
         self._tried: tuple[_Who, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
+        self._has_company = False
+        """Somebody has been tried whose place depends on who else runs, which is not looked at in what is remembered."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
         """Classes that may not have what they find, from which run time on, and why."""
 
@@ -174,10 +176,13 @@ class Backfill:
         times = self._now()
         self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.klass, times.run_ms(gang)))
         known = self._memory.reservations
-        has_company = gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
-        may_know = not (self._has_placed or has_company)
+        self._has_company = self._has_company or (
+            gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
+        )
+        may_know = not (self._has_placed or self._has_company)
         if may_know and self._tried in known:
             found = known[self._tried]
+            found = None if found is None else found._replace(gang=gang)  # its labels may be others
         else:
             found = times.reserve(gang, self._reservations)
             if may_know and (found is None or found.start_ms > self._at_ms):
@@ -193,7 +198,9 @@ class Backfill:
             self._times = Timetable(state, self._scorer, self._at_ms, self._silent, memory.lots)
             memory.keep(state)
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
-            made_for = (state.table.revision, state.nodes_seq, state.leaf_book.parity, self._times.ends, silent)
+            ends = self._times.ends
+            is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
+            made_for = (state.table.revision, state.nodes_seq, state.leaf_book.parity, is_late, ends, silent)
             if made_for != memory.made_for or state.leaf_book.parity:
                 memory.made_for = made_for
                 memory.reservations = {}

@@ -67,6 +67,7 @@ class _Before(NamedTuple):
     eased: bool
     held: Sequence[SleeperDump] = ()
     loosened: bool = False
+    worsened: bool = False
 
 
 class Decider:
@@ -103,6 +104,7 @@ class Decider:
         self._opening = None
         state.table.improved.clear()
         state.table.thinned.clear()
+        state.table.worsened = False
         state.leaf_book.eased = False
         state.changed.update(dict.fromkeys(state.jobs))
         self.sync()
@@ -283,10 +285,12 @@ class Decider:
             kept |= {gang.uid: gang for gang in silent if gang is not None}
         held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
         late_ms = next_end_ms(self.state, fold.at_ms) if held else 0
+        heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
         for gang in held:
             if gang.phase == "waiting" and gang.refusal is not None:
                 start_ms = gang.refusal.start_ms
-                self.queue.hold(gang.uid, retry_at_ms=start_ms if start_ms > fold.at_ms else late_ms)
+                moments = (start_ms if start_ms > fold.at_ms else late_ms, heard_ms)
+                self.queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
 
     def take_back(self) -> None:
         """Forget the last round that was opened: it was never stored, and its reader will not know of it."""
@@ -301,6 +305,7 @@ class Decider:
         for row, chips in before.thinned.items():
             self.state.table.thinned[row] = self.state.table.thinned.get(row, 0) | chips
         self.state.leaf_book.eased = self.state.leaf_book.eased or before.eased
+        self.state.table.worsened = self.state.table.worsened or before.worsened
         self._before = _Before([], {}, {}, eased=False)
 
     def dump(self) -> WaitingDump:
@@ -316,6 +321,7 @@ class Decider:
             time_ms=self.state.time_ms,
             held=self.queue.held,
             loosened=self.queue.loosened,
+            worsened=table.worsened,
         )
 
     def load(self, dump: WaitingDump) -> None:
@@ -325,6 +331,7 @@ class Decider:
         self.queue.load(dump.known, dump.sleeping, dump.held, loosened=dump.loosened)
         state.table.improved.update(dict.fromkeys(state.table.row(name) for name in dump.improved))
         state.table.thinned.update({state.table.row(name): chips for name, chips in dump.thinned})
+        state.table.worsened = dump.worsened
         state.leaf_book.eased = dump.eased
 
     def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
@@ -352,11 +359,12 @@ class Decider:
             table.thinned.clear()
             book.eased = False
         held: Sequence[SleeperDump] = ()
-        loosened = self.queue.loosened
-        if self.queue.is_holding and (woken or improved or eased or loosened or self.queue.is_due(self.state.time_ms)):
+        loosened, worsened = self.queue.loosened, table.worsened
+        has_changed = bool(woken or improved) or eased or loosened or worsened
+        if self.queue.is_holding and (has_changed or self.queue.is_due(self.state.time_ms)):
             held = self.queue.release()
-        self.queue.loosened = False
-        self._before = _Before(woken, improved, thinned, eased, held, loosened)
+        self.queue.loosened = table.worsened = False
+        self._before = _Before(woken, improved, thinned, eased, held, loosened, worsened)
 
     def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.

@@ -73,6 +73,8 @@ class Folded(msgspec.Struct, gc=False):
     gangs: list[GangRecord] = []
     epoch: bool = False
     void: bool = False
+    silent: bool = False
+    """Shards were missing when it was decided."""
 
 
 class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=False):
@@ -102,6 +104,8 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Gangs that may not start because of a reservation, each until something changes or its moment comes, by uid."""
     loosened: bool = False
     """Somebody who waited has left, and may have stood in the way of those."""
+    worsened: bool = False
+    """Some node is less than it was, and what is kept of it may be kept for nothing."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):
@@ -198,6 +202,7 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
+        folded.silent = bool(record.missing)
         self._let_go()
         for verdict in record.verdicts:
             self._verdict(sequence, record, verdict, folded)

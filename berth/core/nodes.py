@@ -4,6 +4,8 @@ A row never moves. Chips are bit masks (bit k is chip k); ``free`` is derived an
 used, releasing, unhealthy, recovering and withheld ones. Rows exist for every name that a fact or a placement has named; a row that no
 node fact covers has ``present`` false. Everything here is a function of the folded facts and the folded ledger, in
 whatever order they were applied to one another.
+
+Longer than 400 lines because every column and what follows from it change in one place.
 """
 
 from collections.abc import Iterable
@@ -82,7 +84,8 @@ class NodeTable:
     ``improved`` collects the rows on which something got better since it was last cleared: more free chips, more cpu
     or memory, a better level, another class. What waits for room looks there. ``thinned`` collects the rows on which free
     chips became fewer, and which chips were free before: a node with more of them than a product form has counts as
-    another product, and ceases to.
+    another product, and ceases to. ``worsened`` says that by the facts some node is less than it was since it was last cleared:
+    what is kept for those who need it may be kept for nothing.
     """
 
     present: Bools
@@ -124,6 +127,7 @@ class NodeTable:
         self.racks: list[str] = []
         self.improved: dict[int, None] = {}
         self.thinned: dict[int, int] = {}
+        self.worsened = False
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
@@ -216,6 +220,7 @@ class NodeTable:
                 self.domain[row] = domain
                 self.spoken[row] = self._is_spoken_of(fact.domain, row)
                 self._set_health(row, self._health.get(fact.domain, {}).get(row, _WELL))
+            self.worsened = self.worsened or self._is_less(row, chips, allocatable, cpu, memory)
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
             self.allocatable_seen[row] = allocatable
@@ -230,10 +235,17 @@ class NodeTable:
         else:
             self._seen.pop(fact.domain, None)
 
+    def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
+        """Whether this is less than a row has."""
+        if int(self.chips[row]) & ~chips or allocatable < self.allocatable_seen[row]:
+            return True
+        return bool(cpu < self.cpu[row] or memory < self.memory[row])
+
     def _leave(self, domain: int, rows: Iterable[int]) -> None:
         """Take note that nodes are gone, unless another domain has them."""
         for row in rows:
             if self.domain[row] == domain:
+                self.worsened = True
                 self.present[row] = False
                 self.domain[row] = -1
                 self.spoken[row] = False
@@ -307,6 +319,8 @@ class NodeTable:
         self.spoken[changed] = spoken
         if spoken:
             self.improved.update(dict.fromkeys(changed.tolist()))
+        else:
+            self.worsened = self.worsened or bool(len(changed))
         self.revision += len(changed)
 
     def _is_spoken_of(self, domain: str, row: int) -> bool:
@@ -322,6 +336,13 @@ class NodeTable:
             or (health.network_known and not self.network_known[row])
         ):
             self.improved[row] = None
+        worse = (health.unhealthy, self.unhealthy), (health.network, self.network), (health.withheld, self.withheld)
+        if (
+            any(now & ~int(column[row]) for now, column in worse)
+            or health.level > self.level[row]
+            or (self.network_known[row] and not health.network_known)
+        ):
+            self.worsened = True
         self.unhealthy[row] = health.unhealthy
         self.network[row] = health.network
         self.level[row] = health.level

@@ -5,7 +5,8 @@ lets the node take one of its pods, a missing shard's wait is over, or a new epo
 replay sleeps and wakes alike.
 
 Gangs that find room and may not have it, for the sake of a reservation, are held one by one: not their class, for how long they run
-differs. Anything that changes for the better lets go of all of them. In strict order nobody is held: whoever is behind the first
+differs. Anything that changes for the better lets go of all of them, and so does a node that is less than it was, for then a
+reservation may be another. In strict order nobody is held: whoever is behind the first
 gang that sleeps is not taken, except for a first verdict.
 
 Longer than 400 lines because sleep, holding and strict order are kept in the same classes, by the same steps.
@@ -130,12 +131,15 @@ class Queue:
         members.fresh.pop(uid, None)
         is_held = members.held.pop(uid, None) is not None
         self._held.pop(uid, None)
-        self.loosened = self.loosened or (bool(self._held) and (members.sleeps or is_held))
+        has_waited = not gang.fresh and (members.sleeps or is_held)  # a fresh one may have come and gone unseen
+        self.loosened = self.loosened or (bool(self._held) and has_waited)
         if not members.fresh:
             self.eager.pop(key, None)
         if not members.gangs:
             del self._classes[key]
             self.awake.pop(key, None)
+        elif members.sleeps and len(members.fresh) == len(members.gangs):
+            self._wake(members)  # nobody is left of those for whose sake it slept
 
     def keep_only(self, name: tuple[str, str], uid: str) -> None:
         """Take out the gang that waits under a name, unless it is ``uid``."""

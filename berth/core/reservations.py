@@ -18,6 +18,8 @@ from berth.core.state import State
 from schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
+LotKey = tuple[AttemptKey, int, int]
+"""Attempt, the record that gave it what it holds, and how many of its ranks have given that back."""
 
 
 class Reservation(NamedTuple):
@@ -77,9 +79,7 @@ class Timetable:
         lots: What holdings hold, as far as it is known; what is missing is added.
     """
 
-    def __init__(
-        self, state: State, scorer: Scorer, at_ms: int, silent: Silent, lots: dict[tuple[AttemptKey, int], Lot]
-    ) -> None:
+    def __init__(self, state: State, scorer: Scorer, at_ms: int, silent: Silent, lots: dict[LotKey, Lot]) -> None:
         self._state = state
         self._at_ms = at_ms
         self._now = Prospect(state, scorer, silent)
@@ -93,8 +93,8 @@ class Timetable:
         """Expected ends, the next first."""
         return tuple((one.end_ms, one.key) for one in self._occupants)
 
-    def _occupant(self, holding: Holding, lots: dict[tuple[AttemptKey, int], Lot]) -> Occupant:
-        known = (holding.key, len(holding.gone))
+    def _occupant(self, holding: Holding, lots: dict[LotKey, Lot]) -> Occupant:
+        known = (holding.key, holding.ledger_seq, len(holding.gone))
         lot = lots.get(known)
         if lot is None:
             pods = self._state.owned(holding.key)

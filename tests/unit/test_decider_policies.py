@@ -1,0 +1,138 @@
+"""Queue policies in the pure turn: what is decided does not depend on how turns were cut, nor on what is remembered, and nobody is
+held for longer than there is a reason.
+"""
+
+from berth.core.decider import Decider, Silence
+from berth.core.packing import pack_nodes
+from berth.core.state import State, shard_of
+from schemas.columns import pack, pack_names
+from schemas.envelope import decode
+from schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
+from schemas.ledger import Round
+from schemas.status import SnapshotBody
+from tests.support.cells import a_job
+from tests.unit.test_decider import Seat
+
+
+def restarted(seat: Seat) -> Seat:
+    """Another one, from a snapshot."""
+    other = Seat.__new__(Seat)
+    other.state = State(keeps=True)
+    other.state.load(decode(seat.state.dump(seat.decider.dump()), SnapshotBody))
+    other.decider, other.intake = Decider(other.state), seat.intake
+    assert other.state.waiting is not None
+    other.decider.load(other.state.waiting)
+    return other
+
+
+def foreign(seat: Seat, node: str, *, chips: int = 0xFF) -> None:
+    """Somebody else's pod runs on a node."""
+    fact = PodsSeen(
+        "default", "alien", "uid-alien", 0, pack([0], 4), pack_names([node]), pack([0], 4), pack([PodPhase.RUNNING], 1),
+        pack([chips], 8), resource="huawei.com/Ascend910", foreign=True,
+    )  # fmt: skip
+    seat.fact("pod.default.alien", fact)
+
+
+def told(record: Round | None) -> dict[str, tuple[str, int]]:
+    """Code and moment that a record tells those who wait."""
+    verdicts = record.verdicts if record is not None else []
+    return {one.name: (one.refusal.code, one.refusal.start_ms) for one in verdicts if one.refusal is not None}
+
+
+def test_under_fifo_a_look_that_wakes_somebody_behind_the_head_changes_nothing_that_is_decided_later() -> None:
+    """The room that woke it may be gone by the time that the head leaves; a reader looks only then."""
+    seats = []
+    for looks in (True, False):
+        seat = Seat("a", "b", queue_policy="fifo")
+        for name, chips, priority in (("z", 8, 0), ("x", 4, 0), ("y", 4, 0), ("small", 2, 1), ("head", 8, 5)):
+            seat.job(a_job(name, chips=chips, priority=priority))
+            seat.round()
+        seat.ended("x")
+        assert seat.round() is not None
+        assert not looks or seat.round() is None
+        for node in ("a", "b"):
+            seat.ill(node)
+        assert not looks or seat.round() is None
+        seat.job(a_job("head", chips=8, priority=5), state="cancelled")
+        assert seat.round() is None
+        for node in ("a", "b"):
+            seat.ill(node, NodeHealth.OK)
+        assert list(seat.verdicts()) == [("small", True)]
+        seats.append(seat)
+    assert seats[0].decider.dump() == seats[1].decider.dump()
+
+
+def test_pods_of_others_that_move_are_where_they_are_and_not_where_they_were() -> None:
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=100_000)
+    foreign(seat, "a")
+    seat.round(at_ms=5)
+    seat.job(a_job("large", chips=8, replicas=3))
+    assert told(seat.round(at_ms=6)) == {"large": ("no-room", 100_005)}
+    foreign(seat, "b")
+    assert seat.round(at_ms=10) is not None
+    other = restarted(seat)
+    records = [one.round(at_ms=20) for one in (seat, other)]
+    assert records[0] == records[1]
+    assert told(records[0]) == {"large": ("no-room", 100_010)}
+
+
+def test_who_is_held_for_the_sake_of_one_who_can_never_start_any_more_is_let_go() -> None:
+    """Somebody runs for ever, and a node is lost that the large one needs."""
+    for loses in ("node", "health"):
+        seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
+        seat.ill("b", NodeHealth.OK)
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=5)
+        seat.job(a_job("large", chips=8, replicas=3))
+        seat.job(a_job("small", chips=8))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+        assert seat.round(at_ms=200) is None
+        if loses == "node":
+            seat.fact("node.leaf-b", pack_nodes("leaf-b", [], at_ms=2))
+        else:
+            seat.ill("b")
+        other = restarted(seat)
+        for one in (seat, other):
+            assert list(one.verdicts()) == [("small", True)], loses
+
+
+def test_who_is_held_while_a_shard_is_silent_is_tried_again_once_it_may_be_heard() -> None:
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
+    seat.job(a_job("endless", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("half", chips=4))
+    seat.round(at_ms=2)
+    half = next(one for one in seat.state.fold.holdings.values() if one.name == "half").placement.names()[0]
+    silent = shard_of(f"leaf-{half}", 97)
+    assert [shard_of(f"leaf-{node}", 97) for node in "abc"].count(silent) == 1
+    seat.job(a_job("large", chips=8, replicas=2))
+    assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100)}
+    seat.job(a_job("small", chips=4))
+    assert told(seat.round(Silence(97, [silent]), at_ms=101)) == {"small": ("reserved", 101)}
+    other = restarted(seat)
+    for one in (seat, other):
+        one.fact("timer", TimerSeen(1100))
+        assert one.round(at_ms=1100) is None
+        one.fact("timer", TimerSeen(1101))
+        assert list(one.verdicts()) == [("small", True)]
+
+
+def test_a_gang_that_came_and_went_between_two_records_lets_nobody_go() -> None:
+    """A round that looked at it and was taken back is one that no reader knows of."""
+    seats = []
+    for looks in (True, False):
+        seat = Seat("a", "b", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=1)
+        seat.job(a_job("large", chips=8, replicas=2))
+        seat.job(a_job("small", chips=8))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+        seat.job(a_job("another", chips=8, replicas=2))
+        if looks:
+            assert seat.decider.open(101) is not None
+            seat.decider.take_back()
+        seat.job(a_job("another", chips=8, replicas=2), state="cancelled")
+        assert seat.round(at_ms=102) is None
+        seats.append(seat)
+    assert seats[0].decider.dump() == seats[1].decider.dump()
