@@ -26,6 +26,18 @@ _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
+class Form:
+    """Options of commands that speak with no cell.
+
+    Attributes:
+        json: Print JSON instead of text.
+    """
+
+    json: Annotated[bool, Parameter(negative=())] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
 class Common:
     """Options of every command that speaks with a cell.
 

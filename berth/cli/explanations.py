@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,10 +14,10 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.explaining import Told, not_asked, show, told_of, told_of_past
 from berth.cli.jobs import find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
-from berth.core.errors import HistoryError, InvariantError
+from berth.cli.recording_errors import complaints_of
 from berth.core.past import Point, Trail, View, moment_of
 from berth.core.state import JobKey
-from berth.formats.recording import Reading, RecordingError
+from berth.formats.recording import Reading
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import past_of
 from berth.runtime.port import Bus
@@ -29,6 +29,7 @@ from schemas.subjects import StreamName, name_parts
 
 _TIME_OF_DAY: Final = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?")
 _SECOND_MS: Final = 1000
+_DAY_MS: Final = 86_400_000
 
 
 @Parameter(name="*")
@@ -68,7 +69,7 @@ def explain_job(
     async def work() -> int:
         damage = ""
         if point.log is not None:
-            with _complaints(point.log, is_salvage=point.salvage):
+            with complaints_of(point.log, hint="" if point.salvage else "uses what comes before it"):
                 file = Recorded(point.log, salvage=point.salvage)
                 told = file.told(key, point)
             damage = file.damage
@@ -101,7 +102,11 @@ async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
             return await told_of(bus, clock, await find_job(bus, "/".join(key), key[0]))
         except CommandError as error:
             unknown = error  # it may be over for so long that it has no status
-    until = point_of(point.at, clock.now_ms)
+    until = point_of(point.at, lambda: (0, clock.now_ms()))
+    if until is not None:
+        ledger = await bus.state(StreamName.LEDGER)
+        if until.ledger_seq > ledger.last_seq:
+            raise CommandError(f"{until} is not there yet: the ledger ends at {ledger.last_seq}")
     try:
         past = await past_of(bus, key, uid=point.uid, until=until)
     except (NotKeptError, NoHistoryError) as error:
@@ -140,13 +145,15 @@ class Recorded:
             OSError: It cannot be read.
             HistoryError: Records are missing; and other errors of a history that is none.
         """
-        until = point_of(point.at, self._last_ms)
+        until = point_of(point.at, self._span_ms)
         with self._reading() as reading:
             start = reading.head.start
             trail = Trail(key, start, _limit(until))
             for entry in reading:
                 trail.add(entry)
             trail.end()
+        if until is not None and until.ledger_seq > trail.ledger_seq:
+            raise CommandError(f"{self._path}: {until} is not there: the recording ends at record {trail.ledger_seq}")
         life = trail.life(point.uid)
         if life is None:
             if not trail.lives and trail.later_ms:
@@ -159,9 +166,13 @@ class Recorded:
                     break
         return told_of_past(*key, trail, life, view.end())
 
-    def _last_ms(self) -> int:
+    def _span_ms(self) -> tuple[int, int]:
+        """Moments of the first and the last record."""
         with self._reading() as reading:
-            return max((moment_of(entry) for entry in reading if not entry.subject), default=reading.head.made_at_ms)
+            first_ms = last_ms = 0
+            for at_ms in (moment_of(entry) for entry in reading if not entry.subject):
+                first_ms, last_ms = first_ms or at_ms, max(last_ms, at_ms)
+            return first_ms, last_ms or reading.head.made_at_ms
 
     def _names(self) -> list[str]:
         """Names of all jobs in it."""
@@ -182,25 +193,37 @@ class Recorded:
                 self.damage = str(reading.damage)
 
 
-def point_of(text: str, last_ms: Callable[[], int]) -> When | None:
+def point_of(text: str, span_ms: Callable[[], tuple[int, int]]) -> When | None:
     """The point that a person named; None for none.
 
     Args:
         text: A time, a time of day, milliseconds, or a record of the ledger.
-        last_ms: Says on which day a time of day is.
+        span_ms: From when to when there is something to tell of; a time of day is the last one in that time.
 
     Raises:
         CommandError: It is none of these.
     """
     if not text:
         return None
-    if _TIME_OF_DAY.fullmatch(text):
-        day = datetime.fromtimestamp(last_ms() / _SECOND_MS, UTC).date()
-        text = f"{day.isoformat()}T{text}"
     try:
-        return when_of(text)
+        return _time_of_day(text, *span_ms()) if _TIME_OF_DAY.fullmatch(text) else when_of(text)
     except ValueError as error:
-        raise CommandError(f"--at: {error}", code=WRONG_USE) from error
+        raise CommandError(f"--at: {error}, or a time of day such as 10:00:00", code=WRONG_USE) from error
+
+
+def _time_of_day(text: str, first_ms: int, last_ms: int) -> When:
+    """The last moment at which it was that time; the end, where it never was.
+
+    Raises:
+        ValueError: There is no such time.
+    """
+    try:
+        at_time = time.fromisoformat(text)
+    except ValueError:
+        return when_of(text)
+    last = datetime.fromtimestamp(last_ms / _SECOND_MS, UTC)
+    at_ms = round(datetime.combine(last.date(), at_time, UTC).timestamp() * _SECOND_MS)
+    return When(at_ms=at_ms - _DAY_MS if at_ms > last_ms and at_ms - _DAY_MS >= first_ms else at_ms)
 
 
 def _limit(until: When | None) -> Point:
@@ -222,24 +245,6 @@ def _unknown(key: JobKey, uid: str, trail: Trail, names: list[str]) -> str:
         return f"no job was named {name}; {hint}"
     span = f"from {moment(trail.first_ms)} to {moment(trail.last_ms)}, up to record {trail.ledger_seq} of the ledger"
     return f"no job was named {name} in what is told of, {span}; {hint}"
-
-
-@contextmanager
-def _complaints(path: Path, *, is_salvage: bool) -> Iterator[None]:
-    """What is wrong with a file, as the errors of a command.
-
-    Raises:
-        CommandError: Something is.
-    """
-    try:
-        yield
-    except RecordingError as error:
-        hint = "" if is_salvage or not error.frame else "; --salvage uses what comes before it"
-        raise CommandError(f"{path}: {error}{hint}") from error
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (HistoryError, InvariantError, DecodeError) as error:
-        raise CommandError(f"{path}: what it holds cannot have happened: {error}") from error
 
 
 def _job(data: bytes) -> JobSeen | None:

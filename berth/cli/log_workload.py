@@ -4,14 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from berth.cli.output import CommandError
+from berth.cli.recording_errors import complaints_of
 from berth.core.course import Course
 from berth.core.course_log import course_of
-from berth.core.errors import HistoryError, InvariantError
 from berth.core.workload_log import LoggedWorkload, WorkloadReader
-from berth.formats.recording import MAGIC, Reading, RecordingError
+from berth.formats.recording import MAGIC, Reading
 from berth.runtime.recording import read_file
-from schemas.envelope import DecodeError
 
 T = TypeVar("T")
 
@@ -44,10 +42,5 @@ def recorded_course(path: Path, words: dict[str, str]) -> Course:
 
 
 def _read(path: Path, what: Callable[[Reading], T]) -> T:
-    try:
-        with read_file(path) as reading:
-            return what(reading)
-    except (RecordingError, DecodeError, HistoryError, InvariantError) as error:
-        raise CommandError(f"{path}: {error}") from error
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
+    with complaints_of(path), read_file(path) as reading:
+        return what(reading)

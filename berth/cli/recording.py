@@ -1,6 +1,7 @@
 """``berth record`` and ``berth log``: the history of a cell as a file, and a file or a live cell as lines."""
 
 import asyncio
+import math
 import os
 import sys
 from collections import deque
@@ -14,8 +15,8 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.log_lines import Lines, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
+from berth.cli.recording_errors import complaints_of
 from berth.core.leaf_words import counted
-from berth.formats.recording import RecordingError
 from berth.runtime.clock import SystemClock
 from berth.runtime.port import Bus, Gap, Stored
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
@@ -69,6 +70,8 @@ def record_cell(
 
     async def work() -> None:
         begin, end = _point("--from", since), _point("--to", until)
+        if begin is not None and begin.at_ms > SystemClock().now_ms():
+            raise CommandError(f"--from is {begin}, which has not come yet", code=WRONG_USE)
         may_write(file, force=force)
         async with connected(options) as bus:
             recorded = await write_recording(bus, file, since=begin, until=end, anonymise=anonymise)
@@ -135,7 +138,7 @@ def _told(recorded: Recorded, cell: str) -> RecordTold:
 
 
 def _tell(told: RecordTold) -> None:
-    tell(f"{told.file}: {told.bytes / 1024:.0f} KiB, the history of cell {told.cell!r}")
+    tell(f"{told.file}: {math.ceil(told.bytes / 1024)} KiB, the history of cell {told.cell!r}")
     tell(f"  {_span('fact', told.facts, told.facts_from, told.facts_to)}")
     tell(f"  {_span('record', told.records, told.records_from, told.records_to)}")
     before = "the beginning" if told.records_from == told.facts_from == 1 else "a snapshot"
@@ -186,26 +189,19 @@ def _json_line(entry: Entry) -> str:
 
 
 def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> int:
-    try:
-        with read_file(file, salvage=salvage) as reading:
-            _print(reading, show)
-            if reading.damage is None:
-                return OK
-            told = reading.order.end()
-            complain(
-                [
-                    f"{file}: {reading.damage}; before it come {counted(told.facts, 'fact')} up to {told.facts_seq} and"
-                    f" {counted(told.records, 'record')} up to {told.ledger_seq}"
-                ]
-            )
-            return FAILED
-    except RecordingError as error:
-        hint = "" if salvage or not error.frame else "; --salvage reads up to there"
-        raise CommandError(f"{file}: {error}{hint}") from error
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror or error}") from error
+    hint = "" if salvage else "reads up to there"
+    with complaints_of(file, hint=hint), read_file(file, salvage=salvage) as reading:
+        _print(reading, show)
+        if reading.damage is None:
+            return OK
+        told = reading.order.end()
+        complain(
+            [
+                f"{file}: {reading.damage}; before it come {counted(told.facts, 'fact')} up to {told.facts_seq} and"
+                f" {counted(told.records, 'record')} up to {told.ledger_seq}"
+            ]
+        )
+        return FAILED
 
 
 def _print(entries: Iterable[Entry], show: Callable[[Entry], str]) -> None:

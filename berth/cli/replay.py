@@ -1,5 +1,6 @@
 """``berth replay``: the decisions of a recording, made again and compared."""
 
+import importlib.metadata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,14 @@ import msgspec
 from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from berth.cli.cell import Common, run
+from berth.cli.cell import Form, run
 from berth.cli.log_lines import line_of, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
+from berth.cli.recording_errors import complaints_of
 from berth.core.difference import Difference, NodeTold
 from berth.core.leaf_words import ranges
 from berth.core.replay import Replay, Replayed, ReplayError
-from berth.formats.recording import Reading, RecordingError
+from berth.formats.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
 from schemas.recording import Entry
@@ -141,7 +143,7 @@ def replay(
     salvage: Annotated[bool, Parameter(negative=())] = False,
     shards: int = 0,
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
-    common: Common | None = None,
+    form: Form | None = None,
 ) -> int:
     """Decide again what a recording holds, from its facts, times and settings alone, and compare.
 
@@ -152,13 +154,15 @@ def replay(
         salvage: Replay what comes before a damage of the file.
         shards: Number of scorers, for recordings of releases before 0.4 in which some did not answer.
         all_: Go on behind the first difference, and count all of them.
-        common: Form of the output.
+        form: Form of the output.
     """
-    options = common or Common()
+    options = form or Form()
 
     async def work() -> int:
-        _check(file, shards)
-        outcome = _outcome(file, salvage=salvage, shards=shards, to_end=all_)
+        if shards < 0:
+            raise CommandError(f"--shards is {shards}, expected 0 or more", code=WRONG_USE)
+        with complaints_of(file, hint="" if salvage else "replays up to there"):
+            outcome = replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=all_, watches=True)
         if options.json:
             emit(told_of(outcome))
         else:
@@ -166,23 +170,6 @@ def replay(
         return OK if outcome.is_identical else FAILED
 
     return run(work)
-
-
-def _check(file: Path, shards: int) -> None:
-    if shards < 0:
-        raise CommandError(f"--shards is {shards}, expected 0 or more", code=WRONG_USE)
-    if not file.is_file():
-        raise CommandError(f"{file} is no file", code=WRONG_USE)
-
-
-def _outcome(file: Path, *, salvage: bool, shards: int, to_end: bool) -> Outcome:
-    try:
-        return replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=to_end, watches=True)
-    except RecordingError as error:
-        hint = "" if salvage or not error.frame else "; --salvage replays up to there"
-        raise CommandError(f"{file}: {error}{hint}") from error
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
 def told_of(outcome: Outcome) -> ReplayTold:
@@ -236,13 +223,15 @@ def words_of(outcome: Outcome) -> list[str]:
         lines.append(f"{head}: every decision is the recorded one; ledger sha256 {found.digest[:_DIGEST_SHOWN]}")
     else:
         lines.append(f"{head}: nothing was compared")
-    lines += _beside(found)
-    return lines
+    return [*lines, *_beside(outcome)]
 
 
-def _beside(found: Replayed) -> list[str]:
+def _beside(outcome: Outcome) -> list[str]:
     """What else is to be known."""
+    found, here = outcome.replayed, importlib.metadata.version("berth")
     lines = []
+    if outcome.release != here and not outcome.is_identical:
+        lines.append(f"release {outcome.release} wrote the recording, this is release {here}")
     if found.not_compared:
         lines.append(f"{counted_large(found.not_compared, 'round')} not compared: {found.because}")
     if found.void:

@@ -102,10 +102,14 @@ def _missing(what: str, last: int, sequence: int, *, first: bool) -> str:
         return f"{what} {sequence} comes after {what} {last}: out of order"
     if first:
         return (
-            f"the first {what} is {sequence}, but the start ends at {last}: {what}s {last + 1} to {sequence - 1} are missing,"
-            " or the snapshot that holds them"
+            f"the first {what} is {sequence}, but the start ends at {last}: {_span(what, last + 1, sequence - 1)} missing, or"
+            " the snapshot that holds what came before"
         )
-    return f"{what}s {last + 1} to {sequence - 1} are missing before {what} {sequence}"
+    return f"{_span(what, last + 1, sequence - 1)} missing before {what} {sequence}"
+
+
+def _span(what: str, first: int, last: int) -> str:
+    return f"{what} {first} is" if first == last else f"{what}s {first} to {last} are"
 
 
 class Frames:
@@ -281,7 +285,9 @@ def read(chunks: Iterable[bytes], *, salvage: bool = False) -> Reading:
 
 def _head(source: FrameSource) -> RecordingHead:
     begin = source.take(_BEGIN_BYTES)
-    if not begin.startswith(MAGIC[: len(begin)]) or not begin:
+    if not begin:
+        raise source.error("no recording of Berth: the file is empty")
+    if not begin.startswith(MAGIC[: len(begin)]):
         raise source.error(f"no recording of Berth: it begins with {begin[: len(MAGIC)]!r}, expected {MAGIC!r}")
     if len(begin) < _BEGIN_BYTES:
         raise source.cut("the file ends before its first frame")

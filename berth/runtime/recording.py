@@ -134,6 +134,7 @@ async def _record(bus: Bus, clock: Clock, path: Path, since: When | None, until:
             file.write(frames.begin())
             async for entry in reach.entries():
                 file.write(frames.add(entry))
+            await reach.see_something()
             file.write(frames.end())
             size = file.tell()
     except NotKeptError as error:
@@ -282,6 +283,17 @@ class Reach:
         if self._until is None or self._until.ledger_seq < 0:
             async for entry in self._facts_up_to(self._facts_seq, all_of_them=False):
                 yield entry
+
+    async def see_something(self) -> None:
+        """See, after the entries, that there were some, or that nothing is there at all.
+
+        Raises:
+            NoHistoryError: All that is kept came later than the end that was asked for.
+        """
+        coming = [one for one in (await self._facts.look(), await self._records.look()) if one is not None]
+        if coming and not self.last_ms:
+            begin_ms = min(one.at_ms for one in coming)
+            raise NoHistoryError(f"nothing is kept up to {self._until}: what is recorded begins at {_moment(begin_ms)}")
 
     async def _facts_up_to(self, sequence: int, *, all_of_them: bool = True) -> AsyncIterator[Entry]:
         while (fact := await self._facts.look()) is not None and fact.sequence <= sequence:

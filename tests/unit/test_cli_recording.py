@@ -123,8 +123,8 @@ def test_a_damage_is_told_with_its_place_and_what_comes_before_it(
     [
         (["log"], 2, "--follow"),
         (["log", "{file}", "--follow"], 2, "--follow"),
-        (["log", "{folder}/none"], 1, "none cannot be read: No such file"),
-        (["log", "{folder}"], 1, "cannot be read: Is a directory"),
+        (["log", "{folder}/none"], 2, "none cannot be read: No such file"),
+        (["log", "{folder}"], 2, "cannot be read: Is a directory"),
         (
             ["log", "{file}"],
             1,
@@ -135,6 +135,11 @@ def test_a_damage_is_told_with_its_place_and_what_comes_before_it(
         (["record", "{folder}/none/a.rec"], 2, "there is no folder"),
         (["record", "{folder}/a.rec", "--from", "12"], 2, "--from: '12' is no point in time"),
         (["record", "{folder}/a.rec", "--to", "ledger:x"], 2, "ledger:123"),
+        (
+            ["record", "{folder}/a.rec", "--from", "2999-01-01"],
+            2,
+            "--from is 2999-01-01T00:00:00.000Z, which has not come yet",
+        ),
         (["record", "{folder}/a.rec", "--url", "nats://127.0.0.1:9"], 1, "no NATS server answers"),
     ],
 )

@@ -111,7 +111,9 @@ def test_a_damaged_file_is_told_and_salvaged_when_asked(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["gone.berthlog"], "gone.berthlog is no file"),
+        (["gone.berthlog"], "gone.berthlog cannot be read: No such file"),
+        ([str(STORED.parent)], "cannot be read: Is a directory"),
+        (["--cell", "default", str(STORED)], "Unknown option: --cell"),
         (["--shards", "-1", str(STORED)], "--shards is -1, expected 0 or more"),
         ([], "--file requires an argument"),
     ],

@@ -290,10 +290,22 @@ def test_wrong_use_says_what_is_wrong(words: tuple[str, ...], wrong: str, capsys
 
 
 def test_points_are_times_times_of_day_or_records() -> None:
-    last = lambda: 1_700_000_000_000  # noqa: E731  # the last moment: 2023-11-14 22:13:20
+    last = lambda: (1_699_920_000_000, 1_700_000_000_000)  # noqa: E731  # 2023-11-14 00:00 to 22:13:20
     assert point_of("", last) is None
     assert point_of("ledger:7", last) == When(ledger_seq=7)
     assert point_of("10:00", last) == point_of("2023-11-14T10:00:00Z", last)
     assert point_of("10:00:00.250", last) == When(at_ms=1_699_956_000_250)
     with pytest.raises(CommandError, match="--at: 'noon' is no point in time"):
         point_of("noon", last)
+    with pytest.raises(
+        CommandError, match=r"--at: '25:00' is no point in time, expected .*, or a time of day such as 10:00:00"
+    ):
+        point_of("25:00", last)
+
+
+def test_a_time_of_day_is_the_last_one_that_there_was() -> None:
+    two_days = lambda: (1_699_900_000_000, 1_700_000_000_000)  # noqa: E731  # 2023-11-13 18:26:40 to 2023-11-14 22:13:20
+    assert point_of("22:13:20", two_days) == point_of("2023-11-14T22:13:20Z", two_days)
+    assert point_of("23:00", two_days) == point_of("2023-11-13T23:00:00Z", two_days)
+    one_hour = lambda: (1_699_996_400_000, 1_700_000_000_000)  # noqa: E731  # from 21:13:20 on: the end is meant
+    assert point_of("23:00", one_hour) == point_of("2023-11-14T23:00:00Z", one_hour)

@@ -114,7 +114,7 @@ def test_a_recording_without_its_snapshot_says_what_is_missing() -> None:
     end = RecordingEnd(facts=0, records=1, facts_seq=0, ledger_seq=7)
     error = wrong(forged(head_at(), RecordingPart([decision(7, 0)]), end))
     assert error.reason == (
-        "the first record is 7, but the start ends at 0: records 1 to 6 are missing, or the snapshot that holds them"
+        "the first record is 7, but the start ends at 0: records 1 to 6 are missing, or the snapshot that holds what came before"
     )
     error = wrong(forged(head_at(ledger_seq=6, facts_seq=2), RecordingPart([tick(5)]), end))
     assert "the first fact is 5, but the start ends at 2: facts 3 to 4 are missing" in error.reason
@@ -123,9 +123,9 @@ def test_a_recording_without_its_snapshot_says_what_is_missing() -> None:
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([tick(1), tick(2), tick(4)], "facts 3 to 3 are missing before fact 4"),
+        ([tick(1), tick(2), tick(4)], "fact 3 is missing before fact 4"),
         ([tick(1), tick(2), tick(2)], "fact 2 comes after fact 2: out of order"),
-        ([decision(1, 0), decision(3, 0)], "records 2 to 2 are missing before record 3"),
+        ([decision(1, 0), decision(3, 0)], "record 2 is missing before record 3"),
         ([tick(1), decision(1, 2)], "record 1 knew fact 2, but only facts up to 1 come before it"),
         ([tick(1), tick(2), decision(1, 1)], "fact 2 comes before record 1, which knew only fact 1"),
         ([Entry(1, b"\x93")], "record 1 does not decode"),
