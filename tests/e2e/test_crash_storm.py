@@ -7,8 +7,11 @@ from typing import Final
 
 import pytest
 
+from berth.cli.replay import replay_file
 from berth.runtime.bus import NatsBus
+from berth.runtime.clock import SystemClock
 from berth.runtime.faults import POINTS
+from berth.runtime.recording import record
 from berth.runtime.server import EmbeddedServer
 from schemas.subjects import StreamName
 from tests.support.load import Load
@@ -77,7 +80,7 @@ class Storm:
             made.service("scorer", self.cell, label=str(shard), shard=shard, shards=shards) for shard in range(shards)
         ]
 
-    async def run(self, url: str) -> None:
+    async def run(self, url: str, file: Path) -> None:
         async with await NatsBus.connect(url, self.cell, name="storm") as bus:
             await bus.ensure_streams()
             watch = Watch(bus)
@@ -98,6 +101,11 @@ class Storm:
                 await service.stop()
             await verify(watch, load.acked)
             await watch.stop()
+            await record(bus, SystemClock(), file)
+            again = replay_file(file, SystemClock())
+            assert again.is_identical, again
+            assert (again.replayed.digest, again.replayed.not_compared) == (again.replayed.recorded_digest, 0)
+            assert again.replayed.placed > 0 or self.is_trimmed
             if self.is_trimmed:
                 assert (await bus.state(StreamName.LEDGER)).first_seq > 1, "the ledger was not pruned"
         assert self.dispatcher.starts == len(self.points) + self.unreached + 1
@@ -144,7 +152,8 @@ async def test_no_job_is_lost_and_none_placed_twice_wherever_the_dispatcher_dies
             ]
             async with asyncio.TaskGroup() as group:
                 for storm in storms:
-                    group.create_task(storm.run(calm.url if storm.is_trimmed else own_server.url), name=storm.cell)
+                    url = calm.url if storm.is_trimmed else own_server.url
+                    group.create_task(storm.run(url, tmp_path / f"{storm.cell}.berthlog"), name=storm.cell)
                 group.create_task(strike_server(own_server, storms, blows), name="server")
     killed = sum((storm.killed for storm in storms), Counter[str]())
     assert killed.total() == len(points) >= 50
