@@ -22,7 +22,7 @@ from berth.core.products import FORMS
 from berth.core.prospect import Silent
 from berth.core.queue import Queue, Sleep
 from berth.core.reservations import next_end_ms
-from berth.core.round import Chooser, NeedMoreError, askable, asks_of
+from berth.core.round import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
 from berth.core.scoring import Candidates, Fits, Scorer
 from berth.core.state import State, shard_of
 from schemas.facts import JobSeen
@@ -358,6 +358,8 @@ class Decider:
             table.improved.clear()
             table.thinned.clear()
             book.eased = False
+        if improved or table.worsened:
+            woken += self._wake_heads()
         held: Sequence[SleeperDump] = ()
         loosened, worsened = self.queue.loosened, table.worsened
         has_changed = bool(woken or improved) or eased or loosened or worsened
@@ -365,6 +367,14 @@ class Decider:
             held = self.queue.release()
         self.queue.loosened = table.worsened = False
         self._before = _Before(woken, improved, thinned, eased, held, loosened, worsened)
+
+    def _wake_heads(self) -> list[tuple[ClassKey, Sleep]]:
+        """In strict order, wake who stands first and needs more than the cluster has by now: once told so, it lets others go."""
+        woken: list[tuple[ClassKey, Sleep]] = []
+        if self.state.fold.settings.queue_policy == "fifo":
+            while (head := self.queue.head()) is not None and is_larger_than_cluster(self.scorer, head.klass):
+                woken += self.queue.wake(functools.partial(operator.eq, head.klass), time_ms=0)
+        return woken
 
     def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.

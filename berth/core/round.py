@@ -366,7 +366,7 @@ class Chooser:
             counts=counts_of(counts),
             missing_shards=list(missing),
         )
-        need = sum(part.chips * count for part, count in gang.klass if _uses_same_nodes(part, shape))
+        need = _chips_needed(gang.klass, shape)
         nodes, chips = self._scorer.chips_for(shape) if need and not missing else (0, need)
         if need <= chips:
             return refusal
@@ -426,6 +426,16 @@ def _kept(found: Refusal, kept: Refusal) -> Refusal:
     return msgspec.structs.replace(
         found, code=kept.code, field="", value="", expected="", ahead=kept.ahead, start_ms=kept.start_ms
     )
+
+
+def is_larger_than_cluster(scorer: Scorer, klass: ClassKey) -> bool:
+    """Whether the pods of a class need more chips than there are on all nodes that they may use, free or not."""
+    return any(_chips_needed(klass, shape) > scorer.chips_for(shape)[1] for shape, _ in klass)
+
+
+def _chips_needed(klass: ClassKey, shape: Shape) -> int:
+    """Chips that a class needs of the nodes that one of its shapes may use."""
+    return sum(part.chips * count for part, count in klass if _uses_same_nodes(part, shape))
 
 
 def _uses_same_nodes(part: Shape, shape: Shape) -> bool:

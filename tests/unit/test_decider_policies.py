@@ -136,3 +136,21 @@ def test_a_gang_that_came_and_went_between_two_records_lets_nobody_go() -> None:
         assert seat.round(at_ms=102) is None
         seats.append(seat)
     assert seats[0].decider.dump() == seats[1].decider.dump()
+
+
+def test_under_fifo_a_head_that_is_larger_than_what_is_left_of_the_cluster_lets_the_next_go() -> None:
+    seat = Seat("a", "b", "c", queue_policy="fifo")
+    seat.job(a_job("first", chips=8))
+    seat.round()
+    holding = next(iter(seat.state.fold.holdings.values()))
+    node = holding.placement.names()[0]
+    for name, nodes in (("head", 3), ("second", 3), ("small", 1)):
+        seat.job(a_job(name, chips=8, replicas=nodes))
+    seat.round()
+    seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
+    other = restarted(seat)
+    for one in (seat, other):
+        record = one.round()
+        assert told(record) == {"head": ("larger-than-cluster", 0), "second": ("larger-than-cluster", 0)}
+        assert one.state.fold.gangs["uid-small"].phase == "placed"
+        assert one.round() is None
