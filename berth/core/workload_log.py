@@ -229,13 +229,13 @@ class _Notes:
     def sentences(self) -> list[str]:
         """A sentence for each kind of thing that happened."""
         counts = [
-            (self._running, "jobs still ran at the end; they run at least as long as they had"),
-            (self._failed, "jobs failed or vanished; they run as long as they had"),
-            (self._declared, "jobs never ended in the recording; their declared run time is taken"),
+            (self._running, "jobs that still ran at the end, and run at least as long as they had"),
+            (self._failed, "jobs that failed or vanished, and run as long as they had"),
+            (self._declared, "jobs that never ended in the recording, and run as long as they declared"),
             (
                 self._guessed,
-                f"jobs never ran to an end and declared nothing; {self._middle_ms} ms is taken, the middle one of all",
+                f"jobs that never ran to an end and declared nothing, and run {self._middle_ms} ms, the middle run time of all",
             ),
-            (self._renamed, "jobs have the name of an earlier one and got a number behind it"),
+            (self._renamed, "jobs with the name of an earlier one, that got a number behind it"),
         ]
-        return [f"{count} {words}" for count, words in counts if count]
+        return [f"{words}: {count}" for count, words in counts if count]

@@ -61,7 +61,7 @@ def test_a_recording_gives_back_its_jobs_with_the_times_they_ran() -> None:
     assert (found.begin_ms, found.end_ms) == (0, 250_000)
     assert len(found.facts) == len(cluster_facts(CLUSTER))
     assert found.workload.notes == [
-        "1 jobs never ran to an end and declared nothing; 40000 ms is taken, the middle one of all"
+        "jobs that never ran to an end and declared nothing, and run 40000 ms, the middle run time of all: 1"
     ]
 
 
@@ -83,7 +83,7 @@ def test_jobs_that_still_run_at_the_end_run_as_long_as_they_had_at_least() -> No
         simulation.step()
     found = logged(simulation_entries)
     assert {job.request.name: job.run_ms for job in found.workload.jobs} == {"long": 500_000, "b": 10_000}
-    assert found.workload.notes == ["1 jobs still ran at the end; they run at least as long as they had"]
+    assert found.workload.notes == ["jobs that still ran at the end, and run at least as long as they had: 1"]
     course = course_of(head_at(), simulation_entries, words={})
     assert times_s(course) == {"long": (0, -1), "b": (5, 15)}
 
@@ -100,7 +100,7 @@ def test_a_name_that_comes_again_gets_a_number() -> None:
     jobs = (planned("a", 0, 10, 8), planned("a", 20, 10, 8))
     found = logged(run_of(a_plan(*jobs, cluster=CLUSTER))[2])
     assert [job.request.name for job in found.workload.jobs] == ["a", "a-2"]
-    assert found.workload.notes == ["1 jobs have the name of an earlier one and got a number behind it"]
+    assert found.workload.notes == ["jobs with the name of an earlier one, that got a number behind it: 1"]
 
 
 def test_a_recording_that_starts_with_a_snapshot_keeps_the_jobs_that_were_there() -> None:
