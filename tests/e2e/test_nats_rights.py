@@ -7,9 +7,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from berth.cli.replay import replay_file
 from berth.runtime.bus import NatsBus
 from berth.runtime.bus_access import Access
+from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
+from berth.runtime.recording import record
 from berth.runtime.server import EmbeddedServer
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
@@ -45,7 +48,7 @@ async def phase(bus: NatsBus, job: str) -> str:
 
 
 @pytest.mark.timeout(60)
-async def test_services_with_these_rights_place_a_job(tmp_path: Path) -> None:
+async def test_services_with_these_rights_place_a_job_and_people_may_record_it(tmp_path: Path) -> None:
     assert set(SETTINGS) <= set(rights(CELL))
     async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
         with ExitStack() as stack:
@@ -68,6 +71,10 @@ async def test_services_with_these_rights_place_a_job(tmp_path: Path) -> None:
                     assert not bus.lost.done(), bus.lost.result().reason
                     assert all(service.is_running for service in running), [service.log() for service in running]
                     await pause(0.05)
+                made_of_it = await record(bus, SystemClock(), tmp_path / "guarded.rec", anonymise=True)
+                assert made_of_it.end.records
+                outcome = replay_file(tmp_path / "guarded.rec", SystemClock())
+                assert outcome.is_identical, outcome.lines
             for service in reversed(running):
                 await service.stop()
 
