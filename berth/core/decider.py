@@ -104,8 +104,7 @@ class Decider:
         self._opening = None
         state.table.improved.clear()
         state.table.thinned.clear()
-        state.table.worsened = False
-        state.leaf_book.eased = False
+        state.table.worsened = state.leaf_book.eased = False
         state.changed.update(dict.fromkeys(state.jobs))
         self.sync()
 
@@ -272,6 +271,8 @@ class Decider:
                 retry_at_ms = gang.at_ms + wait_ms if gang.refusal.missing_shards else 0
                 self.queue.refused(gang.uid, retry_at_ms=retry_at_ms, never=gang.refusal.code in NEVER)
         self._keep_back(folded)
+        if folded.given_back or folded.freed:
+            self.queue.loosen()
 
     def _keep_back(self, folded: Folded) -> None:
         """Hold the gangs that may not start for the sake of a reservation, those included of which there was no news."""
@@ -331,8 +332,7 @@ class Decider:
         self.queue.load(dump.known, dump.sleeping, dump.held, loosened=dump.loosened)
         state.table.improved.update(dict.fromkeys(state.table.row(name) for name in dump.improved))
         state.table.thinned.update({state.table.row(name): chips for name, chips in dump.thinned})
-        state.table.worsened = dump.worsened
-        state.leaf_book.eased = dump.eased
+        state.table.worsened, state.leaf_book.eased = dump.worsened, dump.eased
 
     def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
         """Marks of the rows that silent shards own; None when none is silent."""

@@ -103,7 +103,7 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     held: list[SleeperDump] = []
     """Gangs that may not start because of a reservation, each until something changes or its moment comes, by uid."""
     loosened: bool = False
-    """Somebody who waited has left, and may have stood in the way of those."""
+    """Somebody who waited or ran has left, and may have stood in the way of those."""
     worsened: bool = False
     """Some node is less than it was, and what is kept of it may be kept for nothing."""
 

@@ -82,7 +82,8 @@ class NodeTable:
     """Nodes of a cell, or of a shard.
 
     ``improved`` collects the rows on which something got better since it was last cleared: more free chips, more cpu
-    or memory, a better level, another class. What waits for room looks there. ``thinned`` collects the rows on which free
+    or memory, a better level, another class. What waits for room looks there. No node that is gone is among them: of those a
+    reader of a snapshot knows nothing. ``thinned`` collects the rows on which free
     chips became fewer, and which chips were free before: a node with more of them than a product form has counts as
     another product, and ceases to. ``worsened`` says that by the facts some node is less than it was since it was last cleared:
     what is kept for those who need it may be kept for nothing.
@@ -335,7 +336,7 @@ class NodeTable:
             or health.level < self.level[row]
             or (health.network_known and not self.network_known[row])
         ):
-            self.improved[row] = None
+            self._improve(row)
         worse = (health.unhealthy, self.unhealthy), (health.network, self.network), (health.withheld, self.withheld)
         if (
             any(now & ~int(column[row]) for now, column in worse)
@@ -368,7 +369,7 @@ class NodeTable:
         cpu_free = int(self.cpu[row]) - self._cpu_used.get(row, 0)
         memory_free = int(self.memory[row]) - self._memory_used.get(row, 0)
         if cpu_free > self.cpu_free[row] or memory_free > self.memory_free[row]:
-            self.improved[row] = None
+            self._improve(row)
         self.unhealthy_count[row] = (chips & ~healthy).bit_count()
         self.allocatable[row] = min(int(self.allocatable_seen[row]), healthy.bit_count())
         self.cpu_free[row] = max(cpu_free, _LEAST)
@@ -385,12 +386,17 @@ class NodeTable:
         # More chips free than Kubernetes knows of is a contradiction that bars the node; its end is an improvement too.
         contradicted, was_contradicted = free.bit_count() - idle, before.bit_count() - int(self.idle[row])
         if free & ~before or idle > self.idle[row] or contradicted < was_contradicted:
-            self.improved[row] = None
+            self._improve(row)
         if before & ~free:
             self.thinned[row] = self.thinned.get(row, 0) | before
         self.free[row] = free
         self.idle[row] = idle
         self.revision += 1
+
+    def _improve(self, row: int) -> None:
+        """Take note that something got better on a row."""
+        if self.present[row]:
+            self.improved[row] = None
 
     def labels(self, row: int) -> dict[str, str]:
         """Labels of a node's class; empty when the node is unknown."""

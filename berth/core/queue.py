@@ -69,7 +69,7 @@ class Queue:
         self._strict = strict
         self._held: dict[str, ClassKey] = {}
         self.loosened = False
-        """Somebody who slept or was held has left; whoever looks clears it."""
+        """Somebody who ran, slept or was held has left, while others were held; whoever looks clears it."""
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
@@ -132,7 +132,8 @@ class Queue:
         is_held = members.held.pop(uid, None) is not None
         self._held.pop(uid, None)
         has_waited = not gang.fresh and (members.sleeps or is_held)  # a fresh one may have come and gone unseen
-        self.loosened = self.loosened or (bool(self._held) and has_waited)
+        if has_waited:
+            self.loosen()
         if not members.fresh:
             self.eager.pop(key, None)
         if not members.gangs:
@@ -140,6 +141,10 @@ class Queue:
             self.awake.pop(key, None)
         elif members.sleeps and len(members.fresh) == len(members.gangs):
             self._wake(members)  # nobody is left of those for whose sake it slept
+
+    def loosen(self) -> None:
+        """Note that somebody has left who may have stood in the way of those who are held."""
+        self.loosened = self.loosened or bool(self._held)
 
     def keep_only(self, name: tuple[str, str], uid: str) -> None:
         """Take out the gang that waits under a name, unless it is ``uid``."""
@@ -321,7 +326,12 @@ class Queue:
 
     @property
     def retry_at_ms(self) -> int:
-        """First moment until which some class sleeps or a gang is held; 0 when none waits for time."""
+        """First moment until which some class sleeps or a gang is held; 0 when none waits for time. In strict order that of the head
+        alone: those behind it wait for it.
+        """
+        if self._strict:
+            head = self.head()
+            return self._classes[head.klass].retry_at_ms if head is not None else 0
         return min(filter(None, self._moments()), default=0)
 
     def _moments(self) -> Iterator[int]:

@@ -177,22 +177,23 @@ class Scorer:
     def chips_for(self, shape: Shape) -> tuple[int, int]:
         """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
         table = self.table
+        if not table.classes:
+            return 0, 0
         rows = table.view()
         may = self._may_use(shape)
         chosen = may.take(table.klass[rows], mode="wrap") & table.present[rows]
         return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
 
     def _may_use(self, shape: Shape) -> Fits:
-        """Whether each class of nodes may be used by resource, selector and affinity, with one entry at least."""
+        """Whether each class of nodes may be used by resource, selector and affinity."""
         classes = self.table.classes
         known = self._may.get(shape)
-        if known is None or len(known) != max(len(classes), 1):
+        if known is None or len(known) != len(classes):
             if len(self._may) >= _SHAPES_MAX:
                 self._may.clear()
             bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
-            reasons = [class_reason(bare, key) for key in classes] or [NodeReason.OTHER_RESOURCE]
             never = {NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR}
-            known = self._may[shape] = np.array([reason not in never for reason in reasons], np.bool_)
+            known = self._may[shape] = np.array([class_reason(bare, key) not in never for key in classes], np.bool_)
         return known
 
     def row_state(self, row: int) -> RowState:
@@ -275,9 +276,10 @@ class Scorer:
         """Reason of each class of nodes, with one entry at least."""
         known = self._class_reasons.get(shape)
         classes = self.table.classes
-        if known is None or len(known) != max(len(classes), 1):
+        if known is None or len(known) != len(classes):
             known = np.array([self._reason_of(shape, key) for key in classes] or [NodeReason.FITS], np.uint8)
-            self._class_reasons[shape] = known
+            if classes:  # what stands for none is no word on the first
+                self._class_reasons[shape] = known
         return known
 
     def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:

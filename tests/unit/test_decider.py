@@ -204,3 +204,19 @@ def test_a_gang_that_is_tried_again_waits_as_a_fresh_one(full: Seat) -> None:
     full.job(a_job("third", chips=4))
     assert list(full.verdicts()) == [("third", False)]
     assert full.round() is None
+
+
+def test_what_was_said_before_there_were_nodes_does_not_hold_for_the_first_ones() -> None:
+    seat = Seat()
+    elsewhere = {"accelerator-type": "module-910b-8", "zone": "elsewhere"}
+    for name, fields in (("stranger", {"node_selector": elsewhere}), ("wide", {"replicas": 2})):
+        seat.job(a_job(name, chips=8, **fields))
+    assert list(seat.verdicts()) == [("stranger", False), ("wide", False)]
+    seat.fact("node.leaf-a", pack_nodes("leaf-a", [a_node("a", leaf="a")], at_ms=1))
+    seat.job(a_job("small", chips=8))
+    assert list(seat.verdicts()) == [("wide", False), ("small", True)]
+    refusals = {gang.name: gang.refusal for gang in seat.state.fold.gangs.values()}
+    assert refusals["wide"] is not None
+    assert refusals["wide"].expected == (
+        "the job asks for 16 chips of huawei.com/Ascend910, and there are 8 in all, on 1 nodes that it may use"
+    )

@@ -154,3 +154,40 @@ def test_under_fifo_a_head_that_is_larger_than_what_is_left_of_the_cluster_lets_
         assert told(record) == {"head": ("larger-than-cluster", 0), "second": ("larger-than-cluster", 0)}
         assert one.state.fold.gangs["uid-small"].phase == "placed"
         assert one.round() is None
+
+
+def test_what_is_given_back_on_a_node_that_is_gone_lets_go_of_whom_a_restart_would_let_go_of() -> None:
+    """Of a node that is gone a reader of a snapshot knows nothing, nor what it had."""
+    for policy in ("easy", "conservative"):
+        seat = Seat("a", "b", "c", queue_policy=policy, reserve_chips=16, unknown_run_ms=10)
+        seat.job(a_job("first", chips=8))
+        seat.round(at_ms=1)
+        node = next(iter(seat.state.fold.holdings.values())).placement.names()[0]
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=2)
+        seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
+        seat.job(a_job("large", chips=8, replicas=2))
+        seat.job(a_job("small", chips=8))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+        other = restarted(seat)
+        for one in (seat, other):
+            one.ended("first")
+        for at_ms in (101, 102, 103):
+            records = [one.round(at_ms=at_ms) for one in (seat, other)]
+            assert records[0] == records[1]
+        assert seat.decider.dump() == other.decider.dump()
+
+
+def test_under_fifo_no_clock_is_asked_for_those_behind_the_head() -> None:
+    seat = Seat("a", "b", queue_policy="fifo")
+    seat.job(a_job("wide", chips=8, replicas=2))
+    seat.round(Silence(97, [shard_of("leaf-b", 97)]), at_ms=100)
+    assert seat.decider.queue.retry_at_ms == 1100
+    seat.job(a_job("filler", chips=8, priority=9))
+    seat.job(a_job("head", chips=4, replicas=3, priority=8))
+    assert told(seat.round(at_ms=200)) == {"head": ("no-room", 0)}
+    assert seat.decider.queue.retry_at_ms == 0
+    seat.fact("timer", TimerSeen(1100))
+    assert seat.round(at_ms=1100) is None
+    seat.job(a_job("head", chips=4, replicas=3, priority=8), state="cancelled")
+    assert told(seat.round(at_ms=1101)) == {"wide": ("no-room", 0)}
