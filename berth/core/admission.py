@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from berth.core.jobs import validate
+from berth.core.ledger import GangRecord
 from schemas.facts import JobSeen, Rejection
 from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Settings
@@ -28,6 +29,20 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     is_placed: bool = False
     namesake: tuple[str, str] | None = None
     """Another job (namespace, name) that has the uid of the request."""
+
+
+def holder_of(job: JobSeen | None, gang: GangRecord | None) -> Holder:
+    """Who has a name.
+
+    Args:
+        job: The fact of the name, if there is one.
+        gang: What the ledger says of that job.
+    """
+    if job is None:
+        return Holder()
+    if gang is None or gang.phase == "waiting":
+        return Holder(job, is_over=job.state != "accepted")
+    return Holder(job, is_over=gang.is_over, is_placed=not gang.is_over)
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):

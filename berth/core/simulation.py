@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.admission import Holder, Receipt, admit, cancel, uid_from
+from berth.core.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
 from berth.core.decider import Decider
@@ -238,12 +238,7 @@ class Simulation:
 
     def _holder(self, key: JobKey) -> Holder:
         job = self._state.jobs.get(key)
-        if job is None:
-            return Holder()
-        gang = self._state.fold.gangs.get(job.uid)
-        if gang is None or gang.phase == "waiting":
-            return Holder(job, is_over=job.state != "accepted")
-        return Holder(job, is_over=gang.is_over, is_placed=not gang.is_over)
+        return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
 
     def _cancel(self, key: JobKey, uid: str, reason: str = "") -> None:
         """A job is taken back; one that waits is over with that."""

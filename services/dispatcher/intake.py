@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from berth.core.admission import Holder, Receipt, admit, cancel, uid_from
+from berth.core.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
@@ -190,12 +190,7 @@ class Intake:
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)
         job = sent if sent is not None else self._state.jobs.get(key)
-        if job is None:
-            return Holder()
-        gang = self._state.fold.gangs.get(job.uid)
-        if gang is None or gang.phase == "waiting":
-            return Holder(job, is_over=job.state != "accepted")
-        return Holder(job, is_over=gang.is_over, is_placed=not gang.is_over)
+        return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
 
     def _owner_of(self, uid: str) -> JobKey | None:
         """Job that has a uid, or will have it when its verdict comes back."""
