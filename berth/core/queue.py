@@ -326,8 +326,9 @@ class Queue:
 
     @property
     def retry_at_ms(self) -> int:
-        """First moment until which some class sleeps or a gang is held; 0 when none waits for time. In strict order that of the head
-        alone: those behind it wait for it.
+        """First moment until which some class sleeps or a gang is held; 0 when none waits for time.
+
+        In strict order that of the head alone: those behind it wait for it.
         """
         if self._strict:
             head = self.head()
