@@ -11,8 +11,8 @@ from berth.core.decider import Silence
 from berth.core.packing import pack_nodes
 from schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
-from tests.unit.test_decider import Seat
-from tests.unit.test_decider_policies import foreign, restarted
+from tests.unit.test_decider import Seat, restarted
+from tests.unit.test_decider_policies import foreign
 
 Act = Callable[[Seat], None]
 NODES = "abcde"

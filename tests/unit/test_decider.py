@@ -82,6 +82,17 @@ class Seat:
             yield verdict.name, verdict.placement is not None
 
 
+def restarted(seat: Seat) -> Seat:
+    """Another one, from a snapshot."""
+    other = Seat.__new__(Seat)
+    other.state = State(keeps=True)
+    other.state.load(decode(seat.state.dump(seat.decider.dump()), SnapshotBody))
+    other.decider, other.intake = Decider(other.state), seat.intake
+    assert other.state.waiting is not None
+    other.decider.load(other.state.waiting)
+    return other
+
+
 @pytest.fixture
 def full() -> Seat:
     """A node that a job fills, and two that wait for it, asleep."""
@@ -151,12 +162,7 @@ def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> 
     full.ended("first")
     full.round()
     full.job(a_job("fifth", chips=8, priority=9))
-    other = Seat.__new__(Seat)
-    other.state = State(keeps=True)
-    other.state.load(decode(full.state.dump(full.decider.dump()), SnapshotBody))
-    other.decider, other.intake = Decider(other.state), full.intake
-    assert other.state.waiting is not None
-    other.decider.load(other.state.waiting)
+    other = restarted(full)
     found = [[seat.round(), seat.round(), seat.decider.dump()] for seat in (full, other)]
     assert found[0] == found[1]
     first = found[0][0]

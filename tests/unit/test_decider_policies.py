@@ -2,27 +2,14 @@
 held for longer than there is a reason.
 """
 
-from berth.core.decider import Decider, Silence
+from berth.core.decider import Silence
 from berth.core.packing import pack_nodes
-from berth.core.state import State, shard_of
+from berth.core.state import shard_of
 from schemas.columns import pack, pack_names
-from schemas.envelope import decode
 from schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from schemas.ledger import Round
-from schemas.status import SnapshotBody
 from tests.support.cells import a_job
-from tests.unit.test_decider import Seat
-
-
-def restarted(seat: Seat) -> Seat:
-    """Another one, from a snapshot."""
-    other = Seat.__new__(Seat)
-    other.state = State(keeps=True)
-    other.state.load(decode(seat.state.dump(seat.decider.dump()), SnapshotBody))
-    other.decider, other.intake = Decider(other.state), seat.intake
-    assert other.state.waiting is not None
-    other.decider.load(other.state.waiting)
-    return other
+from tests.unit.test_decider import Seat, restarted
 
 
 def foreign(seat: Seat, node: str, *, chips: int = 0xFF) -> None:
