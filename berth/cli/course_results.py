@@ -14,6 +14,7 @@ from berth.cli.report_page import write_page
 from berth.core.comparison import Comparison, Row, compared, markdown_of
 from berth.core.course import Course
 from berth.core.figures import Figures, figures_of
+from berth.core.leaf_words import counted
 from berth.core.simulation import TurnedAway
 
 _TOLD_MAX: Final = 20
@@ -92,7 +93,7 @@ def settings_lines(found: Results) -> list[str]:
 def turned_away_lines(jobs: Sequence[TurnedAway]) -> list[str]:
     """A sentence for each job that can never be placed."""
     lines = [
-        f"turned away: {job.namespace}/{job.name} ({job.chips} chips in {job.pods} pods): {job.code}"
+        f"turned away: {job.namespace}/{job.name} ({counted(job.chips, 'chip')} in {counted(job.pods, 'pod')}): {job.code}"
         + (f", {job.field} is {job.value}" if job.field else "")
         + (f", {job.expected}" if job.expected else "")
         for job in jobs[:_TOLD_MAX]

@@ -74,6 +74,22 @@ def write_file(path: Path, content: bytes) -> None:
         raise CommandError(f"cannot write {path}: {error.strerror}") from error
 
 
+def may_draw(folder: Path) -> None:
+    """See that pictures can be made and written into a folder before work is done for them.
+
+    Raises:
+        CommandError: Matplotlib is missing, or the folder is a file, or below one.
+    """
+    _check_matplotlib()
+    for path in (folder, *folder.parents):
+        if path.exists():
+            if not path.is_dir():
+                raise CommandError(
+                    f"--out: {path} is a file, expected a folder, or a name that is free", code=WRONG_USE
+                )
+            return
+
+
 def drawn(courses: Sequence[Course], formats: Sequence[Format] = FORMATS) -> list[Picture]:
     """The pictures of courses, side by side; a map of each that knows its nodes, at the moment of most use.
 

@@ -107,8 +107,12 @@ def _point(option: str, text: str) -> When | None:
         raise CommandError(f"{option}: {error}", code=WRONG_USE) from error
 
 
-def may_write(file: Path, *, force: bool = False) -> None:
+def may_write(file: Path, *, force: bool | None = None) -> None:
     """See that a recording can be written before work is done for it.
+
+    Args:
+        file: The file.
+        force: A file that is there may be written over; None where there is no such option.
 
     Raises:
         CommandError: It cannot, or there is a file that is not to be written over.
@@ -117,7 +121,8 @@ def may_write(file: Path, *, force: bool = False) -> None:
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise CommandError(f"{file} cannot be written: {why}", code=WRONG_USE)
     if file.exists() and not force:
-        raise CommandError(f"{file} is there already; name another file, or write over it with --force", code=WRONG_USE)
+        hint = "" if force is None else ", or write over it with --force"
+        raise CommandError(f"{file} is there already; name another file{hint}", code=WRONG_USE)
 
 
 def _told(recorded: Recorded, cell: str) -> RecordTold:

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.metadata
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -19,9 +20,12 @@ from berth.cli.course_results import Results, results_of, show, write_folder
 from berth.cli.decision_settings import settings_with, told_settings
 from berth.cli.log_workload import is_recording, workload_of
 from berth.cli.output import WRONG_USE, CommandError, emit, talk
+from berth.cli.pictures import may_draw
+from berth.cli.recording import may_write
 from berth.core.cluster_facts import facts_of
 from berth.core.course import Course
 from berth.core.jobs import ValidJob, validate
+from berth.core.leaf_words import counted
 from berth.core.packing import RepeatedNodeError
 from berth.core.simulation import Simulation, SimulationPlan, TimedFact, TurnedAway
 from berth.core.simulation_rivals import RIVALS, Rival
@@ -106,6 +110,10 @@ def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, gi
     wishes, places = wanted or Wanted(), given or Given()
 
     async def work() -> None:
+        if places.record is not None:
+            may_write(places.record)
+        if places.out is not None:
+            may_draw(places.out)
         setup = prepare(trace, cluster, wishes)
         found, courses = simulated(setup, wishes, record=places.record)
         if places.json:
@@ -138,10 +146,15 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     settings = settings_with(DecisionConfig().to_settings(), wanted.set)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
+    if not 0 < wanted.compress < math.inf:
+        raise CommandError(f"--compress is {wanted.compress:g}, expected a number above 0 such as 12", code=WRONG_USE)
     declare = _declared(wanted.declare)
+    is_log = is_recording(trace)
+    if is_log:
+        _see_no_trace_options(trace, wanted)
     plan = _cluster(cluster) if cluster else None
     product = _product_of(plan) if plan is not None else PRODUCT
-    workload = workload_of(trace).workload if is_recording(trace) else _read_trace(trace, wanted, product, declare)
+    workload = workload_of(trace).workload if is_log else _read_trace(trace, wanted, product, declare)
     why = "as asked"
     if plan is None:
         try:
@@ -151,11 +164,14 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
     chips = sum(node.allocatable for node in plan.nodes)
-    words = {
-        "trace": f"{trace.name}, {len(workload.jobs)} jobs",
-        "arrivals divided by": f"{wanted.compress:g}",
-        "declared run times": wanted.declare,
-        "switch affinity": wanted.affinity,
+    words = {"recording" if is_log else "trace": f"{trace.name}, {counted(len(workload.jobs), 'job')}"}
+    if not is_log:
+        words |= {
+            "arrivals divided by": f"{wanted.compress:g}",
+            "declared run times": wanted.declare,
+            "switch affinity": wanted.affinity,
+        }
+    words |= {
         "cluster": f"{plan.name} ({why})",
         "nodes": f"{len(plan.nodes)}, {chips} chips",
         "offered load": f"{offered_load(workload, plan.nodes):.1%}".replace("%", " %"),
@@ -254,6 +270,22 @@ def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
         yield advance
 
 
+def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
+    """A recording says itself when its jobs came, and what they asked for.
+
+    Raises:
+        CommandError: An option asks for something else.
+    """
+    for name in ("compress", "declare", "affinity"):
+        value = getattr(wanted, name)
+        if value != getattr(Wanted, name):
+            raise CommandError(
+                f"--{name} is {value}: expected a trace for it, and {recording} is a recording, whose jobs are taken as they"
+                " were",
+                code=WRONG_USE,
+            )
+
+
 def _declared(word: str) -> float | None:
     if word in {"exact", "none"}:
         return 1.0 if word == "exact" else None
@@ -317,6 +349,7 @@ def _read_trace(trace: Path, wanted: Wanted, product: str, declare: float | None
                 compress=wanted.compress,
                 declare=declare,
                 affinity=wanted.affinity,
+                strict=True,
             )
     except TraceError as error:
         raise CommandError(*(f"{trace}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error

@@ -13,6 +13,7 @@ from berth.cli.course_results import results_of, show, write_folder
 from berth.cli.decision_settings import settings_with, told_settings
 from berth.cli.log_workload import recorded_course, workload_of
 from berth.cli.output import WRONG_USE, CommandError, emit, listed, near_names
+from berth.cli.pictures import may_draw
 from berth.cli.simulate import run_plan
 from berth.core.cluster_change import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
 from berth.core.course import Course
@@ -22,7 +23,7 @@ from berth.core.workload_log import LoggedWorkload
 
 CONTROL: Final = "simulated as it was"
 _ADDED_MAX: Final = 100_000
-_COUNT: Final = re.compile(r"([+-])(\d{1,6})", re.ASCII)
+_COUNT: Final = re.compile(r"([+-])(\d{1,18})", re.ASCII)
 
 
 @Parameter(name="*")
@@ -69,6 +70,8 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             raise CommandError(
                 "name a change: --set key=value, --nodes +16, --nodes -8 or --nodes NAMES", code=WRONG_USE
             )
+        if places.out is not None:
+            may_draw(places.out)
         logged = workload_of(file)
         settings = settings_with(logged.settings, wishes.set)
         facts = _changed(logged, wishes.nodes)
@@ -155,6 +158,10 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
 
 
 def _without(logged: LoggedWorkload, names: list[str], known: list[str]) -> list[TimedFact]:
+    if not set(known) - set(names):
+        raise CommandError(
+            f"--nodes takes all {len(known)} nodes of the recording away, expected at least one to stay", code=WRONG_USE
+        )
     try:
         return without_nodes(logged.facts, names)
     except UnknownNodeError as error:

@@ -32,7 +32,7 @@ __all__ = [
 MAGIC: Final = b"BERTHREC"
 FORMAT: Final = 1
 _BEGIN_BYTES: Final = len(MAGIC) + 1
-_PART_BYTES: Final = 256 << 10
+_PART_BYTES: Final = 64 << 10
 """Entries of so many bytes make a part."""
 _HEAD_BYTES_MAX: Final = 1 << 30
 _FRAME_BYTES_MAX: Final = 128 << 20

@@ -110,7 +110,7 @@ def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
         (["--set", "reserve_chips"], "--set 'reserve_chips': expected key=value"),
         (["--set", "super_pod_size=2", "--set", "reserve_nodes=2"], "--set: reserve_nodes is 2: expected fewer than"),
         (["--declare", "maybe"], "--declare is 'maybe', expected exact, none, or a factor above 0"),
-        (["--compress", "0"], "compress 0"),
+        (["--compress", "0"], "--compress is 0, expected a number above 0"),
         (["--seed", "-1"], "--seed is -1, expected a whole number from 0"),
         (["--cluster", "node=3"], "--cluster: node is an unknown key, expected 'nodes'?"),
         (["--cluster", "nowhere.yaml"], "--cluster: nowhere.yaml cannot be read"),
@@ -145,6 +145,40 @@ def test_a_damaged_recording_is_told_with_the_frame(
     capsys.readouterr()
     assert simulate("--trace", file) == FAILED
     assert "frame" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_told_before_the_work(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    assert "mine is a file, expected a folder" in wrong(capsys, "--trace", trace, "--out", mine)
+    assert "mine is a file, expected a folder" in wrong(capsys, "--trace", trace, "--out", mine / "below")
+    assert wrong(capsys, "--trace", trace, "--record", mine).endswith("is there already; name another file")
+    assert "it is a folder" in wrong(capsys, "--trace", trace, "--record", tmp_path)
+    assert mine.read_text() == "mine"
+
+
+def test_options_of_traces_are_refused_for_recordings(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "simulated"
+    assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--record", file) == OK
+    capsys.readouterr()
+    for words in (("--compress", "2"), ("--declare", "exact"), ("--affinity", "none")):
+        said = wrong(capsys, "--trace", file, *words)
+        assert said.startswith(f"{words[0]} is {words[1]}")
+        assert "is a recording" in said
+    assert simulate("--trace", file, "--cluster", "nodes=1,leaf=1") == OK
+    assert "arrivals divided by" not in capsys.readouterr().out
+
+
+def test_all_wrong_rows_of_a_trace_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("at_s,run_s,chips\n0,-1,8\n0,1,8\nnever,1,8\n")
+    assert simulate("--trace", trace) == WRONG_USE
+    lines = capsys.readouterr().err.splitlines()
+    assert [("line 2" in line, "line 4" in line) for line in lines] == [(True, False), (False, True)]
 
 
 def test_a_cluster_may_be_a_topology_file(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
