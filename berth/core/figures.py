@@ -299,9 +299,7 @@ def _blocked(moments: Sequence[Moment], lengths_ms: Sequence[int]) -> list[Block
             chips[cause] += count * length_ms
             time[cause] += length_ms if count else 0
     total_ms = sum(lengths_ms)
-    return [
-        Blocked(cause, chips[cause] / total_ms, time[cause] / total_ms) for cause in in_order(chips) if time[cause]
-    ]
+    return [Blocked(cause, chips[cause] / total_ms, time[cause] / total_ms) for cause in in_order(chips) if time[cause]]
 
 
 def _fragmented(course: Course) -> float | None:

@@ -187,7 +187,10 @@ def test_the_table_is_for_people_and_the_folder_for_keeping(
         (["--nodes", "-2"], "--nodes is -2, expected a number from 1 to 1: the recording has 2 nodes"),
         (["--nodes", "+0"], "--nodes is +0, expected a number from 1 to 100000"),
         (["--nodes", "+9999999"], "--nodes is +9999999, expected a number from 1 to 100000"),
-        (["--nodes", "node-00,node-01"], "--nodes takes all 2 nodes of the recording away, expected at least one to stay"),
+        (
+            ["--nodes", "node-00,node-01"],
+            "--nodes takes all 2 nodes of the recording away, expected at least one to stay",
+        ),
         (
             ["--nodes", "node-0"],
             "node 'node-0' is in no fact of the recording, expected +16, -8, or names such as node-0",
