@@ -32,6 +32,11 @@ class NodeDescription(Part, frozen=True):
     rack: str = ""
     """Rack inside the SuperPoD; empty when unknown."""
 
+    @property
+    def whole_chips(self) -> int:
+        """Chips that it can give whole; where chips are shared, Kubernetes would give more than there are."""
+        return min(self.allocatable, self.chips.bit_count())
+
 
 class NodeCondition(Part, frozen=True):
     """Health of a node and of its chips, as masks."""

@@ -163,7 +163,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
             raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
-    chips = sum(node.allocatable for node in plan.nodes)
+    chips = sum(node.whole_chips for node in plan.nodes)
     words = {"recording" if is_log else "trace": f"{trace.name}, {counted(len(workload.jobs), 'job')}"}
     if not is_log:
         words |= {

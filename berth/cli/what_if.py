@@ -133,7 +133,7 @@ def trust(recorded: Course, control: Course) -> str:
 
 def _counted(facts: list[TimedFact]) -> str:
     nodes = nodes_of(facts)
-    return f"{len(nodes)}, {sum(node.allocatable for node in nodes)} chips"
+    return f"{len(nodes)}, {sum(node.whole_chips for node in nodes)} chips"
 
 
 def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:

@@ -184,14 +184,14 @@ def offered_load(workload: Workload, nodes: Iterable[NodeDescription]) -> float:
 
     1 is all of it; 0 where all jobs come at once, or the nodes have no chips.
     """
-    chips = sum(node.allocatable for node in nodes)
+    chips = sum(node.whole_chips for node in nodes)
     room = chips * _span_ms(workload)
     return _chip_ms(workload) / room if room else 0.0
 
 
 def larger_than(workload: Workload, nodes: Iterable[NodeDescription]) -> list[PlannedJob]:
     """Jobs that ask for more chips than all the nodes have, or for more in one pod than any node has, by arrival."""
-    have = [node.allocatable for node in nodes]
+    have = [node.whole_chips for node in nodes]
     total, most = sum(have), max(have, default=0)
     return [
         job

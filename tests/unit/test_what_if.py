@@ -17,6 +17,7 @@ from berth.formats.recording import frames_of
 from schemas.envelope import decode
 from schemas.ledger import Settings
 from schemas.recording import Entry
+from schemas.nodes import NodeDescription
 from schemas.status import SnapshotBody
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, cluster_facts, planned, run_of, times_s
@@ -133,6 +134,11 @@ def test_nodes_are_taken_away_by_name_or_from_the_end() -> None:
     plan = SimulationPlan(workload=a_plan(planned("a", 0, 10, 8, pods=4)).workload, facts=left, settings=Settings())
     simulation, _, _ = run_of(plan)
     assert [job.code for job in simulation.turned_away] == ["larger-than-cluster"]
+
+
+def test_a_node_whose_chips_are_shared_has_no_more_than_its_own() -> None:
+    assert NodeDescription("n", chips=0b1111, allocatable=400).whole_chips == 4
+    assert NodeDescription("n", chips=0b1111, allocatable=3).whole_chips == 3
 
 
 def test_added_nodes_are_like_the_others_below_leaves_and_in_superpods_of_their_own() -> None:
