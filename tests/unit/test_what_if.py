@@ -16,8 +16,8 @@ from berth.core.workload_log import LoggedWorkload, WorkloadReader
 from berth.formats.recording import frames_of
 from schemas.envelope import decode
 from schemas.ledger import Settings
-from schemas.recording import Entry
 from schemas.nodes import NodeDescription
+from schemas.recording import Entry
 from schemas.status import SnapshotBody
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, cluster_facts, planned, run_of, times_s
