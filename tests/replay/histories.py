@@ -5,6 +5,7 @@ anew: it says what that release decided. That of 0.3 was written by a dispatcher
 """
 
 import asyncio
+import functools
 import random
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -71,9 +72,9 @@ async def chips() -> HarshCell:
     return cell
 
 
-async def refusals() -> HarshCell:
+async def refusals(**decisions: str | int) -> HarshCell:
     """More jobs than room: they wait asleep, wake when something helps, and are refused with other numbers."""
-    cell = await HarshCell().open()
+    cell = await HarshCell(**decisions).open()
     await cell.nodes([a_node(f"n{number}") for number in range(6)])
     await _turns(cell)
     for number in range(60):
@@ -95,6 +96,11 @@ async def refusals() -> HarshCell:
             await cell.pods(name, PodPhase.SUCCEEDED)
         await _turns(cell, 2)
     return cell
+
+
+def _queue(policy: str) -> History:
+    """The same under a policy of the queue; jobs of 16 chips and more are large."""
+    return functools.partial(refusals, queue_policy=policy, reserve_chips=16, reserve_depth=4, unknown_run_ms=3_000)
 
 
 def _switches(policy: str, *, is_single_layer: bool, seed: int) -> History:
@@ -192,6 +198,12 @@ HISTORIES: Final[dict[str, tuple[History, bool]]] = {
     "chips": (chips, False),
     "refusals": (refusals, False),
     "refusals-from-a-snapshot": (refusals, True),
+    "queue-fifo": (_queue("fifo"), False),
+    "queue-fifo-from-a-snapshot": (_queue("fifo"), True),
+    "queue-easy": (_queue("easy"), False),
+    "queue-easy-from-a-snapshot": (_queue("easy"), True),
+    "queue-conservative": (_queue("conservative"), False),
+    "queue-conservative-from-a-snapshot": (_queue("conservative"), True),
     "switches-1.0": (_switches("1.0", is_single_layer=False, seed=11), False),
     "switches-2.0": (_switches("2.0", is_single_layer=False, seed=12), False),
     "switches-single-layer": (_switches("1.0", is_single_layer=True, seed=13), False),
