@@ -5,7 +5,6 @@ anew: it says what that release decided. That of 0.3 was written by a dispatcher
 """
 
 import asyncio
-import functools
 import random
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -72,9 +71,13 @@ async def chips() -> HarshCell:
     return cell
 
 
-async def refusals(**decisions: str | int) -> HarshCell:
+async def refusals() -> HarshCell:
     """More jobs than room: they wait asleep, wake when something helps, and are refused with other numbers."""
-    cell = await HarshCell(**decisions).open()
+    return await _crowded(HarshCell())
+
+
+async def _crowded(crowded: HarshCell) -> HarshCell:
+    cell = await crowded.open()
     await cell.nodes([a_node(f"n{number}") for number in range(6)])
     await _turns(cell)
     for number in range(60):
@@ -100,7 +103,11 @@ async def refusals(**decisions: str | int) -> HarshCell:
 
 def _queue(policy: str) -> History:
     """The same under a policy of the queue; jobs of 16 chips and more are large."""
-    return functools.partial(refusals, queue_policy=policy, reserve_chips=16, reserve_depth=4, unknown_run_ms=3_000)
+
+    async def made() -> HarshCell:
+        return await _crowded(HarshCell(queue_policy=policy, reserve_chips=16, reserve_depth=4, unknown_run_ms=3_000))
+
+    return made
 
 
 def _switches(policy: str, *, is_single_layer: bool, seed: int) -> History:
