@@ -2,27 +2,44 @@
 
 from typing import Final
 
+import msgspec
+
 from schemas.envelope import DecodeError, body_of, open_envelope
 from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TimerSeen, TopologySeen
 from schemas.ledger import Epoch, Round
-from schemas.message import Message
+from schemas.message import Part
 from schemas.recording import Entry
+from schemas.units import UnixMs
 
-_KINDS: Final[dict[str, type[Message]]] = {
+
+class _Began(Part, frozen=True):
+    """The first fields of an epoch and of a round."""
+
+    epoch: int
+    base_seq: int
+    facts_seq: int
+    at_ms: UnixMs
+
+
+_BEGAN: Final = msgspec.msgpack.Decoder(_Began)
+_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
+_Fact = NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
+_FACTS: Final[dict[str, type[_Fact]]] = {
     kind.KIND: kind
-    for kind in (
-        NodesSeen,
-        HealthSeen,
-        TopologySeen,
-        PodsSeen,
-        MembersSeen,
-        JobSeen,
-        OutcomeSeen,
-        TimerSeen,
-        Epoch,
-        Round,
-    )
+    for kind in (NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen)
 }
+
+
+def moment_of(entry: Entry) -> UnixMs:
+    """The moment of which an entry speaks; 0 where it says none, or does not decode."""
+    try:
+        envelope = open_envelope(entry.data)
+        if not entry.subject:
+            return _BEGAN.decode(envelope.body).at_ms if envelope.kind in _RECORDS else 0
+        kind = _FACTS.get(envelope.kind)
+        return body_of(envelope, kind).at_ms if kind is not None else 0
+    except (DecodeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return 0
 
 
 class LogClock:
@@ -47,11 +64,5 @@ class LogClock:
 
     def moment_of(self, entry: Entry) -> int:
         """When an entry came; what comes before the recording begins comes when it begins."""
-        try:
-            envelope = open_envelope(entry.data)
-            kind = _KINDS.get(envelope.kind)
-            at_ms = getattr(body_of(envelope, kind), "at_ms", 0) if kind is not None else 0
-        except DecodeError:
-            at_ms = 0  # whoever folds it says what is wrong
-        self.now_ms = max(self.now_ms, at_ms)
+        self.now_ms = max(self.now_ms, moment_of(entry))  # of what does not decode whoever folds it says what is wrong
         return self.now_ms

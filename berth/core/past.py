@@ -11,12 +11,12 @@ import msgspec
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation
 from berth.core.ledger import LedgerDump
+from berth.core.log_clock import moment_of
 from berth.core.state import JobKey, State
 from berth.core.statuses import status_of
 from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TimerSeen, TopologySeen
-from schemas.ledger import Epoch, Round, Verdict
-from schemas.message import Part
+from schemas.facts import JobSeen
+from schemas.ledger import Round, Verdict
 from schemas.recording import Entry
 from schemas.status import JobStatus, SnapshotBody
 from schemas.subjects import token
@@ -259,33 +259,5 @@ def _told_now(state: State, status: JobStatus) -> Explanation | None:
     return explain_now(state, verdict, ledger_seq=status.ledger_seq)
 
 
-def moment_of(entry: Entry) -> UnixMs:
-    """The moment of which an entry speaks; 0 where it says none, or does not decode."""
-    try:
-        envelope = open_envelope(entry.data)
-        if not entry.subject:
-            return _BEGAN.decode(envelope.body).at_ms if envelope.kind in _RECORDS else 0
-        kind = _FACTS.get(envelope.kind)
-        return body_of(envelope, kind).at_ms if kind is not None else 0
-    except (DecodeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return 0
-
-
-class _Began(Part, frozen=True):
-    """The first fields of an epoch and of a round."""
-
-    epoch: int
-    base_seq: int
-    facts_seq: int
-    at_ms: UnixMs
-
-
-_BEGAN: Final = msgspec.msgpack.Decoder(_Began)
-_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
-_Fact = NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
-_FACTS: Final[dict[str, type[_Fact]]] = {
-    kind.KIND: kind
-    for kind in (NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen)
-}
 _ENDED: Final[dict[str, Ended]] = {"succeeded": "succeeded", "cancelled": "cancelled"}
 """What a release makes of a job; any other reason makes it fail."""
