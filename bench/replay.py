@@ -25,7 +25,7 @@ from schemas.facts import JobSeen, PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Epoch, Settings
 from schemas.message import Message
-from schemas.recording import Entry, RecordingHead
+from schemas.recording import BEGINNING, Entry, RecordingHead
 from schemas.status import SnapshotBody
 from schemas.subjects import Subjects
 
@@ -41,7 +41,6 @@ _ARRIVALS_MAX: Final = 7
 _RUN_MS: Final = (20_000, 60_000)
 _SIZES: Final = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (4, 4), (1, 8))
 """(chips a pod, pods) of jobs."""
-_START: Final = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
 _MIB: Final = 1 << 20
 _STATUS: Final = Path("/proc/self/status")
 
@@ -194,7 +193,7 @@ def _rows(case: str, found: list[tuple[Replayed, float]]) -> list[Row]:
     ]
 
 
-def _timed(entries: Iterable[Entry], start: SnapshotBody = _START) -> tuple[Replayed, float]:
+def _timed(entries: Iterable[Entry], start: SnapshotBody = BEGINNING) -> tuple[Replayed, float]:
     """What a replay found, and the seconds it took.
 
     Raises:
@@ -219,7 +218,7 @@ def _file_timed(path: Path) -> tuple[Replayed, float]:
 
 
 def _write(path: Path, entries: Iterable[Entry]) -> None:
-    head = RecordingHead(release="bench", cell="bench", made_at_ms=0, settings=Settings(), start=_START)
+    head = RecordingHead(release="bench", cell="bench", made_at_ms=0, settings=Settings(), start=BEGINNING)
     with path.open("wb") as file:
         for piece in frames_of(head, entries):
             file.write(piece)

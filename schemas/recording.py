@@ -1,11 +1,14 @@
 """Recordings: what a cell knew and decided, in one file, in the order in which it came to be."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from schemas.ledger import Settings
 from schemas.message import Message, Part
 from schemas.status import SnapshotBody
 from schemas.units import Sequence, UnixMs
+
+BEGINNING: Final = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
+"""The state of a cell before everything."""
 
 
 class RecordingHead(Message, frozen=True):
@@ -20,7 +23,7 @@ class RecordingHead(Message, frozen=True):
     settings: Settings
     """Of the epoch at the start."""
     start: SnapshotBody
-    """Facts and ledger before the first entry; empty at (0, 0) for the history of a cell from its beginning."""
+    """Facts and ledger before the first entry; ``BEGINNING`` for the history of a cell from its first entry."""
     anonymous: bool = False
     """Names were replaced."""
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from rich.markup import escape
 
-from berth.cli.output import listed, new_table, results, say, tell
+from berth.cli.output import emit, listed, new_table, results, say, tell
 from berth.cli.pictures import write_file, write_pictures
 from berth.cli.report_page import write_page
 from berth.core.comparison import Comparison, Row, compared, markdown_of
@@ -55,6 +55,20 @@ def results_of(
         figures=figures,
         rows=compared(*figures).rows,
     )
+
+
+def give(found: Results, courses: Sequence[Course], folder: Path | None, *, as_json: bool) -> None:
+    """Print results, for people or as JSON, and write them into a folder if one is named.
+
+    Raises:
+        CommandError: See :func:`write_folder`.
+    """
+    if as_json:
+        emit(found)
+    else:
+        show(found)
+    if folder is not None:
+        write_folder(found, courses, folder)
 
 
 def show(found: Results) -> None:

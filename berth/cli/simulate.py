@@ -16,10 +16,10 @@ from cyclopts import Parameter
 from rich.progress import Progress
 
 from berth.cli.cell import run
-from berth.cli.course_results import Results, results_of, show, write_folder
+from berth.cli.course_results import Results, give, results_of
 from berth.cli.decision_settings import settings_with, told_settings
 from berth.cli.log_workload import is_recording, workload_of
-from berth.cli.output import WRONG_USE, CommandError, emit, talk
+from berth.cli.output import WRONG_USE, CommandError, talk
 from berth.cli.pictures import may_draw
 from berth.cli.recording import may_write
 from berth.core.cluster_facts import facts_of
@@ -45,8 +45,7 @@ from berth.runtime.recording import replacing
 from schemas.envelope import encode
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
-from schemas.recording import Entry, RecordingHead
-from schemas.status import SnapshotBody
+from schemas.recording import BEGINNING, Entry, RecordingHead
 from schemas.subjects import Subjects
 from schemas.workload import ClusterPlan, Workload
 from services.dispatcher.config import DecisionConfig
@@ -116,12 +115,7 @@ def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, gi
             may_draw(places.out)
         setup = prepare(trace, cluster, wishes)
         found, courses = simulated(setup, wishes, record=places.record)
-        if places.json:
-            emit(found)
-        else:
-            show(found)
-        if places.out is not None:
-            write_folder(found, courses, places.out)
+        give(found, courses, places.out, as_json=places.json)
 
     return run(work)
 
@@ -247,7 +241,7 @@ def head_of(plan: SimulationPlan) -> RecordingHead:
         cell=plan.cell,
         made_at_ms=0,
         settings=plan.settings,
-        start=SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b""),
+        start=BEGINNING,
     )
 
 

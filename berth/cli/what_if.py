@@ -9,10 +9,10 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import run
-from berth.cli.course_results import results_of, show, write_folder
+from berth.cli.course_results import give, results_of
 from berth.cli.decision_settings import settings_with, told_settings
 from berth.cli.log_workload import recorded_course, workload_of
-from berth.cli.output import WRONG_USE, CommandError, emit, listed, near_names
+from berth.cli.output import WRONG_USE, CommandError, listed, near_names
 from berth.cli.pictures import may_draw
 from berth.cli.simulate import run_plan
 from berth.core.cluster_change import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
@@ -103,12 +103,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             notes=[*logged.workload.notes, trust(courses[0], courses[1])],
             turned_away=simulation.turned_away,
         )
-        if places.json:
-            emit(found)
-        else:
-            show(found)
-        if places.out is not None:
-            write_folder(found, courses, places.out)
+        give(found, courses, places.out, as_json=places.json)
 
     return run(work)
 

@@ -137,11 +137,6 @@ class CourseKeeper:
             life.refused = code
             self._leave(life, at_ms, is_refused=True)
 
-    def refusal_of(self, uid: str) -> str:
-        """Code of the last refusal of a job that waits; empty without."""
-        life = self._lives.get(uid)
-        return life.refused if life is not None else ""
-
     def note_record(self, folded: Folded) -> None:
         """Take note of a record."""
         at_ms = self._at(self._state.fold.at_ms)

@@ -15,11 +15,11 @@ from berth.core.state import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored, StreamState
-from berth.runtime.recording import Reach, When
+from berth.runtime.recording import Reach, When, is_whole, reaching_ends
 from berth.runtime.stretches import NotKeptError, pieces
 from schemas.envelope import DecodeError, body_of, open_envelope
 from schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
-from schemas.recording import Entry
+from schemas.recording import BEGINNING, Entry
 from schemas.status import SnapshotBody, SnapshotEnd
 from schemas.subjects import StreamName
 
@@ -127,20 +127,15 @@ async def _look(
 async def _starts(bus: Bus, until: When | None, heads: Heads) -> AsyncIterator[SnapshotBody]:
     """Where a history up to a point may begin: at the newest snapshot before it, and at the oldest that is kept."""
     ledger, facts = heads
-    ends = [
-        end
-        for end in await snapshot_ends(bus)
-        if ledger.first_seq - 1 <= end.ledger_seq <= ledger.last_seq
-        and facts.first_seq - 1 <= end.facts_seq <= facts.last_seq
-    ]
+    ends = await reaching_ends(bus, ledger, facts)
     before = [end for end in ends if until is None or _is_before(end, until)]
-    has_all = ledger.first_seq <= 1 and facts.first_seq <= 1
+    has_all = is_whole(ledger, facts)
     for end in dict.fromkeys([*before[-1:], *([] if has_all else before[:1])]):
         body = await read_snapshot(bus, end)
         if body is not None:
             yield body
     if has_all:
-        yield SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
+        yield BEGINNING
 
 
 def _is_before(end: SnapshotEnd, until: When) -> bool:

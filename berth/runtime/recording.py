@@ -24,7 +24,7 @@ from berth.runtime.feeds import read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored, StreamState
 from berth.runtime.stretches import NotKeptError, pieces
 from schemas.ledger import Settings, facts_known
-from schemas.recording import Entry, RecordingEnd, RecordingHead
+from schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
 from schemas.status import SnapshotBody, SnapshotEnd
 from schemas.subjects import StreamName
 
@@ -183,19 +183,29 @@ def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
     )
 
 
+async def reaching_ends(bus: Bus, ledger: StreamState, facts: StreamState) -> list[SnapshotEnd]:
+    """Snapshots from which on all of both streams is kept, the oldest first."""
+    return [
+        end
+        for end in await snapshot_ends(bus)
+        if ledger.first_seq - 1 <= end.ledger_seq <= ledger.last_seq
+        and facts.first_seq - 1 <= end.facts_seq <= facts.last_seq
+    ]
+
+
+def is_whole(ledger: StreamState, facts: StreamState) -> bool:
+    """Whether both streams are kept from their first message on."""
+    return ledger.first_seq <= 1 and facts.first_seq <= 1
+
+
 async def _start(bus: Bus, since: When | None, ledger: StreamState, facts: StreamState) -> SnapshotBody:
     """The state from which on to record.
 
     Raises:
         NoHistoryError: None is kept that comes before ``since``.
     """
-    reaching = [
-        end
-        for end in await snapshot_ends(bus)
-        if ledger.first_seq - 1 <= end.ledger_seq <= ledger.last_seq
-        and facts.first_seq - 1 <= end.facts_seq <= facts.last_seq
-    ]
-    from_beginning = ledger.first_seq <= 1 and facts.first_seq <= 1
+    reaching = await reaching_ends(bus, ledger, facts)
+    from_beginning = is_whole(ledger, facts)
     if since is None:
         fitting = [] if from_beginning else reaching
     else:
@@ -205,7 +215,7 @@ async def _start(bus: Bus, since: When | None, ledger: StreamState, facts: Strea
         if body is not None:
             return body
     if from_beginning:
-        return SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
+        return BEGINNING
     raise NoHistoryError(_gone(since, reaching, ledger, facts))
 
 

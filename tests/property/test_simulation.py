@@ -12,8 +12,7 @@ from berth.core.simulation_rivals import RIVALS, Rival
 from schemas.envelope import body_of, open_envelope
 from schemas.ledger import Round, Settings
 from schemas.placement import Placement
-from schemas.recording import Entry
-from schemas.status import SnapshotBody
+from schemas.recording import BEGINNING, Entry
 from schemas.workload import PlannedJob
 from tests.support.simulations import a_plan, planned, run_of
 
@@ -105,7 +104,7 @@ def test_chips_have_one_owner_jobs_end_and_the_history_replays(
     _, course, entries = run_of(plan)
     see_single_owners(entries)
     see_sound(course, jobs)
-    found = replayed(SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b""), entries)
+    found = replayed(BEGINNING, entries)
     assert found.is_identical, found.found
 
 

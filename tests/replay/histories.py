@@ -22,13 +22,13 @@ from schemas.envelope import encode
 from schemas.facts import NodeHealth, PodPhase, TimerSeen
 from schemas.ledger import Settings
 from schemas.nodes import NodeCondition
-from schemas.recording import RecordingHead
+from schemas.recording import BEGINNING, RecordingHead
 from schemas.status import SnapshotBody
 from schemas.subjects import StreamName
 from tests.support import superpod_worlds, switch_worlds
 from tests.support.cells import a_job, a_node
 from tests.support.harsh_cells import FAULTS, HarshCell
-from tests.support.replays import BEGINNING, entries_after, entries_of
+from tests.support.replays import entries_after, entries_of
 from tests.support.worlds import Step, World, nodes_of_a_small_cell
 
 FOLDER: Final = Path(__file__).parent

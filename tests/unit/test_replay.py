@@ -13,14 +13,14 @@ from schemas.envelope import body_of, decode, encode, open_envelope
 from schemas.facts import NodeHealth, PodPhase
 from schemas.ledger import Epoch, Eviction, Release, Round
 from schemas.nodes import NodeCondition
-from schemas.recording import Entry
+from schemas.recording import BEGINNING, Entry
 from schemas.refusal import Refusal
 from schemas.status import SnapshotBody
 from schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.harsh_cells import HarshCell
 from tests.support.recordings import tick
-from tests.support.replays import BEGINNING, entries_after, entries_of, see_same
+from tests.support.replays import entries_after, entries_of, see_same
 
 
 class Story:

@@ -13,13 +13,12 @@ from schemas.envelope import encode
 from schemas.facts import NodeHealth
 from schemas.ledger import Settings
 from schemas.nodes import NodeCondition
-from schemas.status import SnapshotBody
+from schemas.recording import BEGINNING
 from schemas.subjects import Subjects
 from tests.support.simulations import CELL, a_plan, from_trace, jobs_of, planned, run_of, times_s
 from tests.support.traces import trace_lines
 
 FIFO = Settings(queue_policy="fifo")
-EMPTY = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
 
 
 def test_one_node_jobs_that_fill_it_follow_one_another() -> None:
@@ -192,7 +191,7 @@ def test_the_history_of_a_simulation_replays_to_the_same_decisions(policy: str) 
     jobs.append(planned("back", 3, 10, 8, pods=2, cancel_s=9))
     settings = Settings(queue_policy=policy, reserve_chips=16)
     simulation, course, entries = run_of(a_plan(*jobs, cluster="nodes=6,leaf=3", settings=settings))
-    found = replayed(EMPTY, entries)
+    found = replayed(BEGINNING, entries)
     assert found.is_identical
     assert found.rounds == simulation._state.fold.rounds > 40
     assert found.placed == sum(job.placed_ms >= 0 for job in course.jobs)
@@ -203,7 +202,7 @@ def test_under_the_reference_rules_pods_are_said_to_run() -> None:
     jobs = [planned(f"j{number}", number, 10, 8, pods=2, switch=True) for number in range(6)]
     _, course, entries = run_of(a_plan(*jobs, cluster="nodes=4,leaf=2", settings=settings))
     assert all(job.ended_ms == job.placed_ms + 10_000 for job in course.jobs)
-    assert replayed(EMPTY, entries).is_identical
+    assert replayed(BEGINNING, entries).is_identical
 
 
 def test_two_runs_give_the_same_bytes() -> None:
