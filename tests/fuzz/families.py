@@ -1,0 +1,131 @@
+"""Nodes of histories: products, and where they stand."""
+
+import random
+from typing import Final
+
+import msgspec
+
+from berth.formats.node_products import LABEL_CHIP_MEMORY, LABEL_SOFT_SHARE, NODE_PRODUCTS
+from schemas.constraints import Taint
+from schemas.nodes import NodeDescription
+from tests.support.cells import a_node
+
+LEVELS: Final = (
+    '{"default": {"level1": {"label": "rack", "reservedNode": 1}, "level2": {"label": "row"}},'
+    ' "other": {"level1": {"label": "rack"}}}'
+)
+"""Setting ``resource_levels`` of cells with trees."""
+SUPERPODS: Final = ("0", "3", "12", "x")
+"""Names of SuperPoDs; their order is not that of their letters."""
+ZONES: Final = ("red", "blue")
+TREE: Final = "huawei.com/topotree"
+_CPU: Final = (192_000, 192_000, 192_000, 16_000)
+_MEMORY: Final = (1_500_000, 1_500_000, 1_500_000, 64_000)
+
+
+class Family(msgspec.Struct, frozen=True):
+    """Nodes of one product.
+
+    Attributes:
+        product: Its name.
+        is_below_leaves: They stand below leaf switches where a history has any.
+        is_in_superpods: They stand in SuperPoDs.
+    """
+
+    product: str
+    is_below_leaves: bool = False
+    is_in_superpods: bool = False
+
+
+_LEAVES: Final = frozenset({"module910x8", "module910bx8", "module910bx16", "module910a3x16", "soft-share"})
+FAMILIES: Final[dict[str, Family]] = {
+    name: Family(name, name in _LEAVES, product.in_superpod) for name, product in NODE_PRODUCTS.items()
+}
+
+
+def node_name(number: int) -> str:
+    """Name of a node; the order of names is not that of numbers."""
+    return f"n{number * 7 % 12:02}"
+
+
+def base_node(number: int, families: tuple[str, ...], groups: int, traits: tuple[str, ...]) -> NodeDescription:
+    """A node as it is at the beginning."""
+    family = FAMILIES[families[number % len(families)]]
+    place = number // len(families)
+    labels = dict(NODE_PRODUCTS[family.product].labels)
+    if "selectors" in traits:
+        labels["zone"] = ZONES[number % 2]
+    if "trees" in traits:
+        labels |= {"rack": f"r{place // 2}", "row": f"w{place // 4}"}
+    is_below = "leaves" in traits and family.is_below_leaves
+    in_superpod = family.is_in_superpods
+    return a_node(
+        node_name(number),
+        family.product,
+        labels=labels,
+        leaf=f"leaf{place % groups}" if is_below else "",
+        position=place // groups,
+        superpod=SUPERPODS[place % groups] if in_superpod else "",
+        rack=str(place // groups // 2) if in_superpod else "",
+        taints=[Taint("team", "a")] if "selectors" in traits and number == 1 else [],
+    )
+
+
+def changed_node(node: NodeDescription, chance: random.Random, traits: tuple[str, ...]) -> NodeDescription:
+    """The node with something else about it."""
+    replace = msgspec.structs.replace
+    ways = ["cordon", "ready", "cpu", "memory", "chips", "allocatable", "zone"]
+    if node.superpod or node.leaf or "superpods-change" in traits:
+        ways += ["superpod", "leaf", "rack", "position"] * 2
+    if "trees" in traits:
+        ways += ["tree"] * 2
+    if "share-labels" in traits and LABEL_CHIP_MEMORY in node.labels:
+        ways += ["share"] * 4
+    match chance.choice(ways):
+        case "cordon":
+            return replace(node, cordoned=not node.cordoned)
+        case "ready":
+            return replace(node, ready=not node.ready)
+        case "cpu":
+            return replace(node, cpu_milli=chance.choice(_CPU))
+        case "memory":
+            return replace(node, memory_mib=chance.choice(_MEMORY))
+        case "chips":
+            return _with_chips(node, chance)
+        case "allocatable":
+            return replace(node, allocatable=max(0, node.allocatable + chance.choice((-2, -1, 1, 2))))
+        case "superpod":
+            return replace(node, superpod=chance.choice((*SUPERPODS[:3], "")))
+        case "leaf":
+            return replace(node, leaf=chance.choice(("leaf0", "leaf1", "leaf2", "")))
+        case "rack":
+            return replace(node, rack=chance.choice(("0", "1", "7", "")))
+        case "position":
+            return replace(node, position=chance.randint(0, 5))
+        case _:
+            return _with_labels(node, chance, traits)
+
+
+def _with_chips(node: NodeDescription, chance: random.Random) -> NodeDescription:
+    bits = max(NODE_PRODUCTS[node.product].chips, 1)
+    mask = (1 << bits) - 1
+    chips = chance.choice((mask, mask, mask & ~1, mask >> 1, mask & 0x5555, mask << 1 | 1))
+    return msgspec.structs.replace(node, chips=chips, allocatable=chips.bit_count())
+
+
+def _with_labels(node: NodeDescription, chance: random.Random, traits: tuple[str, ...]) -> NodeDescription:
+    labels = dict(node.labels)
+    if "share-labels" in traits and LABEL_CHIP_MEMORY in labels and chance.random() < 0.8:
+        if chance.random() < 0.5:
+            labels[LABEL_SOFT_SHARE] = "false" if labels.get(LABEL_SOFT_SHARE) == "true" else "true"
+        else:
+            labels[LABEL_CHIP_MEMORY] = chance.choice(("64G", "8G", "16G", "much"))
+    elif "trees" in traits and chance.random() < 0.7:
+        labels["rack"] = f"r{chance.randint(0, 2)}"
+        labels["row"] = f"w{chance.randint(0, 1)}"
+        labels[TREE] = chance.choice(("default", "default", "other", "unknown"))
+        if chance.random() < 0.2:
+            del labels["row"]
+    else:
+        labels["zone"] = chance.choice(ZONES)
+    return msgspec.structs.replace(node, labels=labels)
