@@ -139,7 +139,7 @@ class Accounts:
             raise Failure("accounts: more cpu is given than there is", f"{verdict.name} {pod.node}")
         if pod.memory_mib and sum(one.memory_mib for one in pods) > node.memory_mib:
             raise Failure("accounts: more memory is given than there is", f"{verdict.name} {pod.node}")
-        if pod.share is not None:
+        if pod.share is not None and pod.chips:
             given = sum(one.share.hbm_mib for one in pods if one.share is not None and one.chips == pod.chips)
             if given > memory_of(node.labels.get(LABEL_CHIP_MEMORY, "")):
                 raise Failure("accounts: more memory of a chip is given than there is", f"{verdict.name} {pod}")

@@ -23,6 +23,7 @@ from tests.fuzz.seat import Seat
 from tests.fuzz.shard_check import Shards, see_same
 from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.fuzz.steps import History
+from tests.fuzz.words import words_of
 from tests.fuzz.world import World
 from tests.support.replays import entries_after
 
@@ -51,12 +52,13 @@ class Checks:
         seed: Which records are looked at closely.
         depth: How many.
         count: What was done.
+        story: What happened, in words, where somebody wants to know.
     """
 
-    def __init__(self, seed: int, depth: Depth, count: Counter[str]) -> None:
+    def __init__(self, seed: int, depth: Depth, count: Counter[str], story: list[str] | None = None) -> None:
         self.world: World
         self.count = count
-        self.log: list[str] = []
+        self._story = story
         self._chance = random.Random(seed)  # noqa: S311  # the same checks for the same seed
         self._depth = depth
         self._accounts = Accounts()
@@ -73,6 +75,8 @@ class Checks:
     def fact(self, entry: Entry) -> None:
         """A fact was stored and applied."""
         self.count["events"] += 1
+        if self._story is not None:
+            self._story.append(words_of(entry))
         self._facts.append(entry)
         self._entries.append(entry)
         if self._reader is not None:
@@ -125,6 +129,8 @@ class Checks:
     def stored(self, entry: Entry, folded: Folded, record: Round | None) -> None:
         """A record was stored and adopted."""
         self.count["events"] += 1
+        if self._story is not None:
+            self._story.append(words_of(entry))
         self.count["records"] += 1
         self._entries.append(entry)
         if self._reader is not None:
@@ -179,13 +185,22 @@ class Checks:
             raise Failure("replay: not all of it was compared", result.because)
 
 
-def live(history: History, seed: int, count: Counter[str], depth: Depth | None = None) -> None:
+def live(
+    history: History, seed: int, count: Counter[str], depth: Depth | None = None, *, story: list[str] | None = None
+) -> None:
     """Live through a history.
+
+    Args:
+        history: What happens.
+        seed: Which records are looked at closely.
+        count: What was there, by feature.
+        depth: How many records are looked at closely.
+        story: To be filled with a line for each thing that happens.
 
     Raises:
         Failure: Something is wrong.
     """
-    checks = Checks(seed, depth or Depth(), count)
+    checks = Checks(seed, depth or Depth(), count, story)
     world = checks.world = World(history.way, checks, count)
     try:
         world.begin()

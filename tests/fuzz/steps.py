@@ -38,6 +38,11 @@ ALWAYS: Final = ("submit", "pods", "turn", "timer")
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 
 
+KNOWN: Final = ("other-uid", "share-withheld", "parity-size", "positions")
+"""Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
+of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """Something that happens; what the numbers mean depends on ``verb`` and on what there is.
 
@@ -66,6 +71,7 @@ class Way(msgspec.Struct, frozen=True):
         traits: Features of health, nodes, jobs and pods that are there.
         settings: Fields of the decisions' configuration, epoch by epoch in turn.
         shards: Number of shards that a cell with silent ones has.
+        avoid: Faults that are known, of :data:`KNOWN`; what leads to them does not happen.
     """
 
     families: tuple[str, ...]
@@ -74,6 +80,7 @@ class Way(msgspec.Struct, frozen=True):
     traits: tuple[str, ...]
     settings: tuple[dict[str, Any], ...]
     shards: int = 3
+    avoid: tuple[str, ...] = ()
 
 
 TRAITS: Final = (
@@ -133,10 +140,15 @@ def draw_way(chance: random.Random) -> Way:
     )
 
 
-def draw_history(seed: int) -> History:
-    """The history of a seed."""
+def draw_history(seed: int, avoid: Sequence[str] = ()) -> History:
+    """The history of a seed.
+
+    Args:
+        seed: Any number.
+        avoid: See :class:`Way`.
+    """
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
-    way = draw_way(chance)
+    way = msgspec.structs.replace(draw_way(chance), avoid=tuple(avoid))
     density = chance.choice((0.3, 0.6, 1.0))
     verbs = [verb for verb in WEIGHTS if verb in ALWAYS or chance.random() < density]
     weights = [WEIGHTS[verb] for verb in verbs]

@@ -11,7 +11,7 @@ from berth.core.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.decider import Opening, Silence
 from berth.core.ledger import Folded, Holding
 from schemas.envelope import encode
-from schemas.facts import JobSeen, TimerSeen
+from schemas.facts import JobSeen, OutcomeSeen, PodsSeen, TimerSeen
 from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Epoch, Round
 from schemas.message import Message
@@ -149,12 +149,27 @@ class World:
         self._watch.stored(Entry(sequence, data), folded, record)
 
     def _fact(self, kind: str, fact: Message, *, data: bytes | None = None) -> None:
+        if "other-uid" in self.way.avoid and self._is_of_another(fact):
+            return
         self.facts_seq += 1
         raw = encode(fact) if data is None else data
         entry = Entry(self.facts_seq, raw, f"berth.c.fact.{kind}")
         problem = self.seat.fact(entry.subject, entry.sequence, raw)
         self._count["fact: undecodable" if problem else f"fact: {kind.partition('.')[0]}"] += 1
         self._watch.fact(entry)
+
+    def _is_of_another(self, fact: Message) -> bool:
+        """Whether what is known of pods or outcome of a holding would be lost."""
+        state = self.seat.state
+        known: PodsSeen | OutcomeSeen | None = None
+        if isinstance(fact, PodsSeen):
+            known = state.pods.get((fact.namespace, fact.gang))
+        elif isinstance(fact, OutcomeSeen):
+            known = state.outcomes.get((fact.namespace, fact.name))
+        if known is None or not isinstance(fact, PodsSeen | OutcomeSeen):
+            return False
+        key = (known.uid, known.attempt)
+        return key in state.fold.holdings and key != (fact.uid, fact.attempt)
 
     def _tell(self, facts: Told) -> None:
         for subject, fact in facts:
@@ -165,6 +180,8 @@ class World:
     def _epoch(self) -> None:
         fold = self.seat.state.fold
         settings = settings_of(self.way.settings[self._epochs % len(self.way.settings)])
+        if "parity-size" in self.way.avoid and settings.reference_parity:
+            settings = msgspec.structs.replace(settings, super_pod_size=48)
         self._epochs += 1
         tally.note_settings(self._count, settings)
         epoch = Epoch(fold.epoch + 1, fold.head, self.seat.state.facts_seq, self.now_ms, "d", settings)
@@ -260,8 +277,8 @@ class World:
         return holdings[keys[number % len(keys)]] if keys else None
 
     def _identity(self, holding: Holding, chance: random.Random) -> tuple[str, int]:
-        """Uid and attempt of a fact about a holding: mostly its own."""
-        if "uids" in self.way.traits and chance.random() < 0.2:
+        """Uid and attempt of a fact about a holding: mostly its own. Of other schedulers' pods nobody counts attempts."""
+        if not holding.foreign and "uids" in self.way.traits and chance.random() < 0.2:
             if chance.random() < 0.6:
                 tally.note_other_uid(self._count, holding)
                 job = self.seat.state.jobs.get((holding.namespace, holding.name))
@@ -285,7 +302,7 @@ class World:
 
     def _outcome(self, step: Step, chance: random.Random) -> None:
         holding = self._some_holding(step.one)
-        if holding is not None:
+        if holding is not None and not holding.foreign:
             fact = outcome_of(holding, *self._identity(holding, chance), chance)
             self._count[f"outcome: {fact.state}"] += 1
             self._fact(f"outcome.default.{holding.name}", fact)
