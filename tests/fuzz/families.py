@@ -23,24 +23,15 @@ _CPU: Final = (192_000, 192_000, 192_000, 16_000)
 _MEMORY: Final = (1_500_000, 1_500_000, 1_500_000, 64_000)
 
 
-class Family(msgspec.Struct, frozen=True):
-    """Nodes of one product.
-
-    Attributes:
-        product: Its name.
-        is_below_leaves: They stand below leaf switches where a history has any.
-        is_in_superpods: They stand in SuperPoDs.
-    """
-
-    product: str
-    is_below_leaves: bool = False
-    is_in_superpods: bool = False
-
-
-_LEAVES: Final = frozenset({"module910x8", "module910bx8", "module910bx16", "module910a3x16", "soft-share"})
-FAMILIES: Final[dict[str, Family]] = {
-    name: Family(name, name in _LEAVES, product.in_superpod) for name, product in NODE_PRODUCTS.items()
-}
+_OFTEN: Final[dict[str, int]] = {"soft-share": 5, "module910bx8": 4, "310p-duo": 2}
+FAMILIES: Final = tuple(
+    name
+    for name, product in sorted(NODE_PRODUCTS.items())
+    for _ in range(_OFTEN.get(name, 2 if product.in_superpod else 1))
+)
+"""Products of nodes, some more than once: those with rules of their own are common."""
+_SHARED_CHIPS: Final = (0x3, 0xF)
+"""Chips of a node that shares them: few, so that they become full."""
 
 
 def node_name(number: int) -> str:
@@ -50,25 +41,28 @@ def node_name(number: int) -> str:
 
 def base_node(number: int, families: tuple[str, ...], groups: int, traits: tuple[str, ...]) -> NodeDescription:
     """A node as it is at the beginning."""
-    family = FAMILIES[families[number % len(families)]]
+    product = families[number % len(families)]
     place = number // len(families)
-    labels = dict(NODE_PRODUCTS[family.product].labels)
+    labels = dict(NODE_PRODUCTS[product].labels)
     if "selectors" in traits:
         labels["zone"] = ZONES[number % 2]
     if "trees" in traits:
         labels |= {"rack": f"r{place // 2}", "row": f"w{place // 4}"}
-    is_below = "leaves" in traits and family.is_below_leaves
-    in_superpod = family.is_in_superpods
-    return a_node(
+    in_superpod = NODE_PRODUCTS[product].in_superpod
+    node = a_node(
         node_name(number),
-        family.product,
+        product,
         labels=labels,
-        leaf=f"leaf{place % groups}" if is_below else "",
+        leaf=f"leaf{place % groups}" if "leaves" in traits else "",
         position=place // groups,
         superpod=SUPERPODS[place % groups] if in_superpod else "",
         rack=str(place // groups // 2) if in_superpod else "",
         taints=[Taint("team", "a")] if "selectors" in traits and number == 1 else [],
     )
+    if product != "soft-share":
+        return node
+    chips = _SHARED_CHIPS[number % len(_SHARED_CHIPS)]
+    return msgspec.structs.replace(node, chips=chips, allocatable=chips.bit_count())
 
 
 def changed_node(node: NodeDescription, chance: random.Random, traits: tuple[str, ...]) -> NodeDescription:
@@ -107,7 +101,7 @@ def changed_node(node: NodeDescription, chance: random.Random, traits: tuple[str
 
 
 def _with_chips(node: NodeDescription, chance: random.Random) -> NodeDescription:
-    bits = max(NODE_PRODUCTS[node.product].chips, 1)
+    bits = NODE_PRODUCTS[node.product].chips
     mask = (1 << bits) - 1
     chips = chance.choice((mask, mask, mask & ~1, mask >> 1, mask & 0x5555, mask << 1 | 1))
     return msgspec.structs.replace(node, chips=chips, allocatable=chips.bit_count())

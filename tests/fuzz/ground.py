@@ -95,6 +95,12 @@ class Ground:
         self._health[domain] = said
         yield f"health.{domain}", pack_health(domain, said.values(), at_ms=1)
 
+    def well(self) -> Told:
+        """All nodes are well, and somebody says so."""
+        for domain, names in self._domains.items():
+            self._health[domain] = {name: NodeCondition(name) for name in names}
+            yield f"health.{domain}", pack_health(domain, self._health[domain].values(), at_ms=1)
+
     def _condition(self, name: str, chance: random.Random) -> NodeCondition:
         traits = self._way.traits
         if chance.random() < 0.4:

@@ -60,7 +60,7 @@ def a_request(name: str, uid: str, product: str, chance: random.Random, traits: 
         request = _with(request, replicas=replicas if size == known.chips else 1)
     if "trees" in traits and known.resource.endswith(("910", "npu")) and chance.random() < 0.5:
         request = _in_trees(request, known.chips, chance)
-    if "tor" in traits and chance.random() < (0.6 if "leaves" in traits else 0.1):
+    if "tor" in traits and chance.random() < (0.6 if "leaves" in traits else 0.05):
         request = _below_leaves(request, known.chips, chance)
     return _dressed(request, chance, traits)
 

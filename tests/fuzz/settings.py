@@ -41,6 +41,8 @@ def draw_settings(chance: random.Random, *, levels: str) -> dict[str, Any]:
             fields[name] = chance.choice(values)
     if chance.random() < 0.6:
         fields["queue_policy"] = chance.choice(("skip", "fifo", "easy", "conservative"))
+    if fields.get("queue_policy") in {"easy", "conservative"}:
+        fields.setdefault("reserve_chips", chance.choice(CHOICES["reserve_chips"]))
     # A run time that is assumed must be over before the history has settled.
     fields.setdefault("unknown_run_ms", 1_000)
     if fields.get("super_pod_size", 48) <= fields.get("reserve_nodes", 2):

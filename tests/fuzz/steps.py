@@ -119,17 +119,16 @@ class History(msgspec.Struct, frozen=True):
 
 def draw_way(chance: random.Random) -> Way:
     """A way: few nodes, some features, so that some histories are pure and some are mixed."""
-    names = sorted(FAMILIES)
-    families = tuple(chance.choice(names) for _ in range(chance.choice((1, 1, 2, 2, 3))))
+    families = tuple(chance.choice(FAMILIES) for _ in range(chance.choice((1, 1, 2, 2, 3))))
     density = chance.choice((0.2, 0.5, 0.8, 1.0))
     traits = tuple(trait for trait in TRAITS if chance.random() < density)
-    if any(FAMILIES[family].is_below_leaves for family in families) and chance.random() < 0.8:
+    if chance.random() < 0.3:
         traits = tuple(dict.fromkeys((*traits, "leaves", "tor")))
     is_tree = "trees" in traits
-    first = draw_settings(chance, levels=LEVELS if is_tree else "")
-    settings = [first]
-    for _ in range(chance.choice((0, 1, 2))):
-        settings.append(first if chance.random() < 0.3 else draw_settings(chance, levels=LEVELS if is_tree else ""))
+    levels = LEVELS if is_tree else ""
+    first = draw_settings(chance, levels=levels)
+    others = [first if chance.random() < 0.3 else draw_settings(chance, levels=levels) for _ in range(2)]
+    settings = [first, *others[: chance.choice((0, 1, 2))]]
     return Way(
         families=families,
         nodes=chance.choice((3, 4, 5, 6, 8, 10, 12)),

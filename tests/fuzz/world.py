@@ -18,7 +18,6 @@ from schemas.message import Message
 from schemas.recording import Entry
 from schemas.subjects import token
 from tests.fuzz import tally
-from tests.fuzz.families import FAMILIES
 from tests.fuzz.ground import Ground, Told
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods
 from tests.fuzz.requests import SIZES, a_request
@@ -26,7 +25,7 @@ from tests.fuzz.seat import Seat
 from tests.fuzz.settings import settings_of
 from tests.fuzz.steps import Step, Way
 
-NAMES: Final = 9
+NAMES: Final = 12
 """Jobs that have a name of their own; so names are used again."""
 FOREIGN: Final = 3
 _MOMENTS_MS: Final = (0, 1, 1, 5, 50, 1_000)
@@ -94,6 +93,8 @@ class World:
     def begin(self) -> None:
         """Nodes come, and a dispatcher."""
         self._tell(self.ground.begin())
+        if any(fields.get("needs_health") for fields in self.way.settings):
+            self._tell(self.ground.well())
         self._epoch()
 
     def live(self, steps: Sequence[Step]) -> None:
@@ -191,14 +192,23 @@ class World:
 
     def _submit(self, step: Step, chance: random.Random) -> None:
         name = f"j{step.one % NAMES}"
+        if step.two % 5:
+            name = self._free_name(step.one)
         uid = f"{name}-{step.one // NAMES % 200}"
         if "uids" in self.way.traits and chance.random() < 0.15:
             uid = f"u{step.one % 3}"  # somebody else may have it, or have had it
         self._ask(self._request(name, uid, step.two, chance))
 
+    def _free_name(self, number: int) -> str:
+        """The first name from one on that nobody has, or that one."""
+        jobs = self.seat.state.jobs
+        names = [f"j{(number + more) % NAMES}" for more in range(NAMES)]
+        known = ((name, jobs.get(("default", name))) for name in names)
+        return next((name for name, job in known if job is None or self._holder(job).is_over), names[0])
+
     def _request(self, name: str, uid: str, two: int, chance: random.Random) -> JobRequest:
         families = self.way.families
-        product = FAMILIES[families[two % len(families)]].product
+        product = families[two % len(families)]
         if "aliens" in self.way.traits and chance.random() < 0.1:
             product = sorted(SIZES)[two % len(SIZES)]
         request = a_request(name, uid, product, chance, self.way.traits)
@@ -312,6 +322,7 @@ class World:
         if "uids" in self.way.traits and chance.random() < 0.1:
             name = f"j{step.one % NAMES}"
         uid = f"{name}-{chance.choice((0, 0, 0, 1))}"
+        self._count["pods: of another scheduler"] += 1
         self._fact(f"pod.default.{name}", foreign_pods(name, uid, self.ground.names, self.way.traits, chance))
 
     # What becomes of the machinery.
