@@ -196,8 +196,13 @@ class World:
             name = self._free_name(step.one)
         uid = f"{name}-{step.one // NAMES % 200}"
         if "uids" in self.way.traits and chance.random() < 0.15:
-            uid = f"u{step.one % 3}"  # somebody else may have it, or have had it
+            uid = self._used_uid(f"u{step.one % 3}") or uid
         self._ask(self._request(name, uid, step.two, chance))
+
+    def _used_uid(self, uid: str) -> str:
+        """A uid that somebody else may have, or have had; empty for one whose pods are not gone although its job is."""
+        state = self.seat.state
+        return "" if uid in state.fold.gangs and uid not in state.name_of else uid
 
     def _free_name(self, number: int) -> str:
         """The first name from one on that nobody has, or that one."""
@@ -335,6 +340,8 @@ class World:
         count = self.way.shards
         missing = sorted(chance.sample(range(count), chance.randint(1, count))) if step.two % 3 else []
         doubted = [shard for shard in missing if chance.random() < 0.3]
+        if "all-doubted" in self.way.avoid and len(missing) == count:
+            doubted = []
         self.silence = Silence(count, missing, doubted) if missing else _NOBODY
 
     def _garbage(self, step: Step, chance: random.Random) -> None:
