@@ -67,9 +67,7 @@ def a_request(name: str, uid: str, product: str, chance: random.Random, traits: 
 
 def _with(request: JobRequest, *, replicas: int = 0, chips: int = -1) -> JobRequest:
     task = request.tasks[0]
-    task = msgspec.structs.replace(
-        task, replicas=replicas or task.replicas, chips=chips if chips >= 0 else task.chips
-    )
+    task = msgspec.structs.replace(task, replicas=replicas or task.replicas, chips=chips if chips >= 0 else task.chips)
     return msgspec.structs.replace(request, tasks=[task])
 
 

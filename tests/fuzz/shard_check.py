@@ -144,4 +144,3 @@ def _difference(record: Round, other: Round) -> str:
         if mine != its:
             return f"{msgspec.to_builtins(mine)!r} alone, {msgspec.to_builtins(its)!r} with shards"
     return f"{record!r} alone, {other!r} with shards"
-

@@ -60,7 +60,10 @@ def required() -> list[str]:
         *(f"leaves: {what}" for what in ("1.0", "2.0", "single-layer", "normal-schema", "large-model-schema")),
         *(f"blocks: {what}" for what in ("a3", "850", "rack", "levels", "soft", "service", "mindie")),
         *(f"gang: {what}" for what in ("several shapes", "pods without chips", "soft share", "part")),
-        *(f"nodes: {what}" for what in ("gone", "cordoned", "not ready", "shared", "below leaves", "in SuperPoDs", "in racks")),
+        *(
+            f"nodes: {what}"
+            for what in ("gone", "cordoned", "not ready", "shared", "below leaves", "in SuperPoDs", "in racks")
+        ),
         "released: ranks",
         "released: to be placed again",
         "adopted",
@@ -196,7 +199,11 @@ def note_ground(count: Counter[str], fact: Message) -> None:
             count["nodes: cordoned"] += kind.cordoned
             count["nodes: not ready"] += not kind.ready
             count["nodes: shared"] += kind.labels.get("huawei.com/scheduler.chip1softsharedev.enable") == "true"
-        for name, column in (("below leaves", fact.leaf_index), ("in SuperPoDs", fact.superpod_index), ("in racks", fact.rack_index)):
+        for name, column in (
+            ("below leaves", fact.leaf_index),
+            ("in SuperPoDs", fact.superpod_index),
+            ("in racks", fact.rack_index),
+        ):
             count[f"nodes: {name}"] += any(unpack(column, 4))
     elif isinstance(fact, TopologySeen):
         count["topology: gone"] += not fact.leaves

@@ -99,7 +99,9 @@ def _round(record: Round) -> str:
         if verdict.placement is not None:
             words.append(f"{who} on {_placement(verdict.placement)}")
         elif refusal is not None:
-            words.append(f"{who} refused: {refusal.code} {refusal.ahead} {refusal.start_ms or ''} fit {refusal.nodes_fit}")
+            words.append(
+                f"{who} refused: {refusal.code} {refusal.ahead} {refusal.start_ms or ''} fit {refusal.nodes_fit}"
+            )
     words += [f"evict {one.uid}#{one.attempt} {one.reason}" for one in record.evictions]
     words += [f"release {one.uid}#{one.attempt} {one.reason} {one.ranks or ''}" for one in record.releases]
     words += [f"adopt {one.uid} on {_placement(one.placement)}" for one in record.adoptions]

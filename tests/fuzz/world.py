@@ -17,6 +17,7 @@ from schemas.ledger import Epoch, Round
 from schemas.message import Message
 from schemas.recording import Entry
 from schemas.subjects import token
+from services.inventory.foreign import PREFIX
 from tests.fuzz import tally
 from tests.fuzz.ground import Ground, Told
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods
@@ -260,9 +261,10 @@ class World:
         self._job(verdict)
 
     def _bury(self, step: Step, _: random.Random) -> None:
-        """A job that is over gives up its name."""
+        """A job that is over gives up its name, unless pods of an older one of that name are left."""
         job = self._some_job(step.one, is_over=True)
-        if job is not None:
+        holdings = self.seat.state.fold.holdings.values()
+        if job is not None and not any(one.name == job.name for one in holdings):
             self._count["fact: tombstone of a job"] += 1
             fact = msgspec.structs.replace(
                 job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=self.now_ms
@@ -307,7 +309,7 @@ class World:
         if holding is not None:
             fact = pods_of_attempt(holding, *self._identity(holding, chance), chance)
             tally.note_pods(self._count, fact)
-            self._fact(f"pod.default.{holding.name}", fact)
+            self._fact(f"pod.default.{token(holding.name)}", fact)
 
     def _stray(self, step: Step, chance: random.Random) -> None:
         name = f"j{step.one % NAMES}"
@@ -323,12 +325,10 @@ class World:
             self._fact(f"outcome.default.{holding.name}", fact)
 
     def _foreign(self, step: Step, chance: random.Random) -> None:
-        name = f"f{step.one % FOREIGN}"
-        if "uids" in self.way.traits and chance.random() < 0.1:
-            name = f"j{step.one % NAMES}"
+        name = f"{PREFIX}f{step.one % FOREIGN}"
         uid = f"{name}-{chance.choice((0, 0, 0, 1))}"
         self._count["pods: of another scheduler"] += 1
-        self._fact(f"pod.default.{name}", foreign_pods(name, uid, self.ground.names, self.way.traits, chance))
+        self._fact(f"pod.default.{token(name)}", foreign_pods(name, uid, self.ground.names, self.way.traits, chance))
 
     # What becomes of the machinery.
 
