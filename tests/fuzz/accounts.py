@@ -77,7 +77,11 @@ class Accounts:
         return (pod for pods in self.owned.values() for pod in pods.values() if pod.node == node)
 
     def _see_single(self) -> None:
-        """No chip has two owners; who shares one shares it by one policy and within its bounds."""
+        """No chip has two owners; who shares one shares it by one policy and within its bounds.
+
+        Raises:
+            Failure: That is not so.
+        """
         whole: set[tuple[str, int]] = set()
         shared: dict[tuple[str, int], list[Share]] = {}
         for pods in self.owned.values():
@@ -99,7 +103,11 @@ class Accounts:
 
     @staticmethod
     def _see_whole(verdict: Verdict, placement: Placement, jobs: Mapping[tuple[str, str], JobSeen]) -> None:
-        """A gang is placed as it was asked for, all of it."""
+        """A gang is placed as it was asked for, all of it.
+
+        Raises:
+            Failure: It is not.
+        """
         job = jobs.get((verdict.namespace, verdict.name))
         if job is None or job.request is None or job.uid != verdict.uid or job.state != "accepted":
             raise Failure("accounts: placed without a job that asks for it", verdict.name)
@@ -119,7 +127,11 @@ class Accounts:
         nodes: Mapping[str, NodeDescription],
         conditions: Mapping[str, NodeCondition],
     ) -> None:
-        """New chips are on nodes that may be used, and are there, well and listed."""
+        """New chips are on nodes that may be used, and are there, well and listed.
+
+        Raises:
+            Failure: They are not.
+        """
         for pod in self.owned[verdict.uid, verdict.attempt].values():
             node = nodes.get(pod.node)
             if node is None or node.cordoned or not node.ready:
@@ -146,7 +158,11 @@ class Accounts:
 
     @staticmethod
     def _see_blocks(verdict: Verdict, placement: Placement, nodes: Mapping[str, NodeDescription]) -> None:
-        """The nodes of a block are in one SuperPoD, unless the gang lets blocks be split."""
+        """A placement names the SuperPoDs in which its nodes are; those of a block are in one, unless the gang lets blocks be split.
+
+        Raises:
+            Failure: They are not.
+        """
         part = placement.block
         if part is None or part.variant not in {"a3", "850"} or any("soft" in phase for phase in part.phases):
             return

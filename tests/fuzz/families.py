@@ -1,7 +1,7 @@
 """Nodes of histories: products, and where they stand."""
 
 import random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,8 +19,16 @@ SUPERPODS: Final = ("0", "3", "12", "x")
 """Names of SuperPoDs; their order is not that of their letters."""
 ZONES: Final = ("red", "blue")
 TREE: Final = "huawei.com/topotree"
-_CPU: Final = (192_000, 192_000, 192_000, 16_000)
-_MEMORY: Final = (1_500_000, 1_500_000, 1_500_000, 64_000)
+_VALUES: Final[dict[str, tuple[Any, ...]]] = {
+    "cpu": (192_000, 192_000, 192_000, 16_000),
+    "memory": (1_500_000, 1_500_000, 1_500_000, 64_000),
+    "superpod": (*SUPERPODS[:3], ""),
+    "leaf": ("leaf0", "leaf1", "leaf2", ""),
+    "rack": ("0", "1", "7", ""),
+    "position": (0, 1, 2, 3, 4, 5),
+}
+_FIELDS: Final = {"cordon": "cordoned", "cpu": "cpu_milli", "memory": "memory_mib"}
+"""Fields that are called otherwise than the way in which they change."""
 
 
 _OFTEN: Final[dict[str, int]] = {"soft-share": 5, "module910bx8": 4, "310p-duo": 2}
@@ -75,29 +83,25 @@ def changed_node(node: NodeDescription, chance: random.Random, traits: tuple[str
         ways += ["tree"] * 2
     if "share-labels" in traits and LABEL_CHIP_MEMORY in node.labels:
         ways += ["share"] * 4
-    match chance.choice(ways):
+    way = chance.choice(ways)
+    if way == "chips":
+        return _with_chips(node, chance)
+    if way in {"zone", "tree", "share"}:
+        return _with_labels(node, chance, traits)
+    return replace(node, **{_FIELDS.get(way, way): _changed(node, way, chance)})
+
+
+def _changed(node: NodeDescription, way: str, chance: random.Random) -> Any:  # noqa: ANN401  # of the field's type
+    """Another value of a field."""
+    match way:
         case "cordon":
-            return replace(node, cordoned=not node.cordoned)
+            return not node.cordoned
         case "ready":
-            return replace(node, ready=not node.ready)
-        case "cpu":
-            return replace(node, cpu_milli=chance.choice(_CPU))
-        case "memory":
-            return replace(node, memory_mib=chance.choice(_MEMORY))
-        case "chips":
-            return _with_chips(node, chance)
+            return not node.ready
         case "allocatable":
-            return replace(node, allocatable=max(0, node.allocatable + chance.choice((-2, -1, 1, 2))))
-        case "superpod":
-            return replace(node, superpod=chance.choice((*SUPERPODS[:3], "")))
-        case "leaf":
-            return replace(node, leaf=chance.choice(("leaf0", "leaf1", "leaf2", "")))
-        case "rack":
-            return replace(node, rack=chance.choice(("0", "1", "7", "")))
-        case "position":
-            return replace(node, position=chance.randint(0, 5))
+            return max(0, node.allocatable + chance.choice((-2, -1, 1, 2)))
         case _:
-            return _with_labels(node, chance, traits)
+            return chance.choice(_VALUES[way])
 
 
 def _with_chips(node: NodeDescription, chance: random.Random) -> NodeDescription:

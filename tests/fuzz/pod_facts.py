@@ -43,7 +43,7 @@ def pods_of_attempt(holding: Holding, uid: str, attempt: int, chance: random.Ran
         holding.name,
         uid,
         attempt,
-        **_columns([names[rank] for rank in ranks], ranks, phases, masks),
+        *_columns([names[rank] for rank in ranks], ranks, phases, masks),
         resource=holding.placement.resource,
         foreign=holding.foreign,
         at_ms=1,
@@ -60,7 +60,7 @@ def stray_pods(name: str, uid: str, attempt: int, nodes: Sequence[str], chance: 
         name,
         uid,
         attempt,
-        **_columns([chance.choice(nodes) for _ in ranks], ranks, phases, [1 << chance.randint(0, 7) for _ in ranks]),
+        *_columns([chance.choice(nodes) for _ in ranks], ranks, phases, [1 << chance.randint(0, 7) for _ in ranks]),
         at_ms=1,
     )
 
@@ -80,7 +80,7 @@ def foreign_pods(name: str, uid: str, nodes: Sequence[str], traits: Sequence[str
         name,
         uid,
         0,
-        **_columns([chance.choice(nodes) for _ in ranks], ranks, phases, masks),
+        *_columns([chance.choice(nodes) for _ in ranks], ranks, phases, masks),
         resource="huawei.com/Ascend910",
         cpu_milli=chance.choice((0, 1_000, 150_000)) if "demand" in traits else 0,
         memory_mib=chance.choice((0, 1_000, 900_000)) if "demand" in traits else 0,
@@ -106,13 +106,14 @@ def outcome_of(holding: Holding, uid: str, attempt: int, chance: random.Random) 
 
 def _columns(
     names: Sequence[str], ranks: Sequence[int], phases: Sequence[PodPhase], masks: Sequence[int]
-) -> dict[str, bytes]:
+) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Columns rank, nodes, node_index, phase and chips."""
     table = sorted(set(names))
     index = {name: place for place, name in enumerate(table)}
-    return {
-        "rank": pack(ranks, 4),
-        "nodes": pack_names(table),
-        "node_index": pack([index[name] for name in names], 4),
-        "phase": pack(phases, 1),
-        "chips": pack(masks, 8),
-    }
+    return (
+        pack(ranks, 4),
+        pack_names(table),
+        pack([index[name] for name in names], 4),
+        pack(phases, 1),
+        pack(masks, 8),
+    )

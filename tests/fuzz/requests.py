@@ -1,7 +1,7 @@
 """Requests of histories: every product form, and what jobs ask besides chips."""
 
 import random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -206,26 +206,20 @@ def _tasks(task: Task, annotations: dict[str, str], chance: random.Random) -> li
 
 def _flawed(request: JobRequest, chance: random.Random) -> JobRequest:
     """A request with something wrong about it."""
-    replace = msgspec.structs.replace
     pods = sum(task.replicas for task in request.tasks)
-    match chance.randint(0, 9):
-        case 0:
-            return replace(request, tasks=[])
-        case 1:
-            return replace(request, min_available=pods + 1)
-        case 2:
-            return replace(request, resource="huawei.com/Ascend910-4c")
-        case 3:
-            return replace(request, resource="nvidia.com/gpu")
-        case 4:
-            return replace(request, labels=request.labels | {"subHealthyStrategy": "sometimes"})
-        case 5:
-            return replace(request, labels=request.labels | {"tor-affinity": "sometimes"})
-        case 6:
-            return replace(request, annotations=request.annotations | {"huawei.com/schedule_minAvailable": "many"})
-        case 7:
-            return _with(request, chips=chance.choice((3, 5, 7, 9, 65)))
-        case 8:
-            return _with(request, replicas=40)
-        case _:
-            return replace(request, tasks=[Task("plain", pods, 0, 1_000, 0)], resource="")
+    number = chance.randint(0, 9)
+    if number == 0:
+        return _with(request, chips=chance.choice((3, 5, 7, 9, 65)))
+    if number == 1:
+        return _with(request, replicas=40)
+    flaws: dict[int, dict[str, Any]] = {
+        2: {"tasks": []},
+        3: {"min_available": pods + 1},
+        4: {"resource": "huawei.com/Ascend910-4c"},
+        5: {"resource": "nvidia.com/gpu"},
+        6: {"labels": request.labels | {"subHealthyStrategy": "sometimes"}},
+        7: {"labels": request.labels | {"tor-affinity": "sometimes"}},
+        8: {"annotations": request.annotations | {"huawei.com/schedule_minAvailable": "many"}},
+        9: {"tasks": [Task("plain", pods, 0, 1_000, 0)], "resource": ""},
+    }
+    return msgspec.structs.replace(request, **flaws[number])

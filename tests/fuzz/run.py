@@ -10,7 +10,6 @@ from berth.cli.replay import lines_of
 from berth.core.decider import Opening, Silence
 from berth.core.errors import CoreError
 from berth.core.invariants import check
-from berth.core.ledger import Folded
 from berth.core.replay import Replay
 from schemas.envelope import decode, encode
 from schemas.ledger import Round
@@ -126,8 +125,12 @@ class Checks:
         if self._reader is not None:
             self._reader.decider.take_back()
 
-    def stored(self, entry: Entry, folded: Folded, record: Round | None) -> None:
-        """A record was stored and adopted."""
+    def stored(self, entry: Entry, record: Round | None) -> None:
+        """A record was stored and adopted.
+
+        Raises:
+            Failure: It breaks a rule.
+        """
         self.count["events"] += 1
         if self._story is not None:
             self._story.append(words_of(entry))

@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import Final, get_args
 
-from berth.core.ledger import Folded, GangRecord, Holding
+from berth.core.jobs import ValidJob, validate
+from berth.core.ledger import Folded, Holding
 from berth.core.products import FORMS
 from berth.core.state import State
 from schemas.columns import unpack
@@ -11,7 +12,7 @@ from schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, 
 from schemas.intake import JobRequest
 from schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from schemas.message import Message
-from schemas.refusal import Code, NodeReason
+from schemas.refusal import Code, NodeReason, Refusal
 from services.dispatcher.config import DecisionConfig
 
 CHECKS: Final = (
@@ -40,6 +41,7 @@ def required() -> list[str]:
     names = [
         *CHECKS,
         *(f"placed: {form}" for form in FORMS),
+        "placed: without chips",
         *(f"refused: {code}" for code in get_args(Code)),
         *(f"node: {reason.name}" for reason in NodeReason),
         *(f"fact: {kind}" for kind in ("node", "health", "topology", "pod", "job", "outcome", "timer", "undecodable")),
@@ -99,18 +101,12 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
 def _note_verdict(count: Counter[str], verdict: Verdict, state: State) -> None:
     placement, refusal = verdict.placement, verdict.refusal
     if refusal is not None:
-        count[f"refused: {refusal.code}"] += 1
-        for one in refusal.counts:
-            count[f"node: {NodeReason(one.reason).name}"] += 1
-        if refusal.blocks is not None:
-            count[f"lacks: blocks {refusal.blocks.rule}"] += 1
-        if refusal.switch is not None:
-            count[f"lacks: leaves {refusal.switch.rule}"] += 1
+        _note_refusal(count, refusal)
     if placement is None:
         return
     job = state.jobs.get((verdict.namespace, verdict.name))
     if job is not None and job.request is not None:
-        count[f"placed: {form_of(job.request, state.fold.settings)}"] += 1
+        count[f"placed: {form_of(job.request, state.fold.settings) or 'without chips'}"] += 1
     if placement.share is not None:
         count["gang: soft share"] += 1
     if placement.switch is not None:
@@ -123,10 +119,18 @@ def _note_verdict(count: Counter[str], verdict: Verdict, state: State) -> None:
             count[f"blocks: by {phase}"] += 1
 
 
+def _note_refusal(count: Counter[str], refusal: Refusal) -> None:
+    count[f"refused: {refusal.code}"] += 1
+    for one in refusal.counts:
+        count[f"node: {NodeReason(one.reason).name}"] += 1
+    if refusal.blocks is not None:
+        count[f"lacks: blocks {refusal.blocks.rule}"] += 1
+    if refusal.switch is not None:
+        count[f"lacks: leaves {refusal.switch.rule}"] += 1
+
+
 def form_of(request: JobRequest, settings: Settings) -> str:
     """Product form of a request that is sound."""
-    from berth.core.jobs import ValidJob, validate  # noqa: PLC0415
-
     valid = validate(request, settings)
     return valid.form if isinstance(valid, ValidJob) else ""
 
@@ -159,9 +163,8 @@ def note_request(count: Counter[str], request: JobRequest) -> None:
     count["blocks: mindie"] += "jobID" in request.labels
 
 
-def note_verdict(count: Counter[str], verdict: JobSeen, job: JobSeen | None, gang: GangRecord | None) -> None:
+def note_verdict(count: Counter[str], verdict: JobSeen, job: JobSeen | None) -> None:
     """Note what became of a request."""
-    del gang
     if verdict.refusal is not None:
         count[f"refused: {verdict.refusal.code}"] += 1
     if verdict.rejection is not None and (job is None or verdict.rejection != job.rejection):

@@ -3,7 +3,7 @@
 from berth.core.packing import unpack_health, unpack_nodes
 from berth.formats.node_products import NODE_PRODUCTS
 from schemas.columns import unpack, unpack_names
-from schemas.envelope import DecodeError, body_of, open_envelope
+from schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
 from schemas.ledger import Epoch, Round
 from schemas.nodes import NodeCondition, NodeDescription
@@ -15,31 +15,41 @@ def words_of(entry: Entry) -> str:
     """A fact or a record in one line."""
     head = f"{'fact' if entry.subject else 'record'} {entry.sequence}"
     try:
-        envelope = open_envelope(entry.data)
-        match envelope.kind:
-            case NodesSeen.KIND:
-                fact = body_of(envelope, NodesSeen)
-                return f"{head} nodes of {fact.domain}: {'; '.join(map(_node, unpack_nodes(fact))) or 'none'}"
-            case HealthSeen.KIND:
-                said = body_of(envelope, HealthSeen)
-                return f"{head} health of {said.domain}: {'; '.join(map(_condition, unpack_health(said))) or 'none'}"
-            case TopologySeen.KIND:
-                return f"{head} {body_of(envelope, TopologySeen)}"
-            case PodsSeen.KIND:
-                return f"{head} pods: {_pods(body_of(envelope, PodsSeen))}"
-            case JobSeen.KIND:
-                return f"{head} job: {_job(body_of(envelope, JobSeen))}"
-            case OutcomeSeen.KIND:
-                told = body_of(envelope, OutcomeSeen)
-                return f"{head} outcome: {told.name} {told.uid}#{told.attempt} {told.state} bound={told.bound} {told.failures}"
-            case Epoch.KIND:
-                return f"{head} epoch: {_differing(body_of(envelope, Epoch))}"
-            case Round.KIND:
-                return f"{head} round: {_round(body_of(envelope, Round))}"
-            case _:
-                return f"{head} {envelope.kind}"
+        return f"{head} {_told(open_envelope(entry.data))}"
     except DecodeError as error:
         return f"{head} does not decode: {error}"
+
+
+def _told(envelope: Envelope) -> str:
+    """What a message says.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    words = envelope.kind
+    match envelope.kind:
+        case NodesSeen.KIND:
+            fact = body_of(envelope, NodesSeen)
+            words = f"nodes of {fact.domain}: {'; '.join(map(_node, unpack_nodes(fact))) or 'none'}"
+        case HealthSeen.KIND:
+            said = body_of(envelope, HealthSeen)
+            words = f"health of {said.domain}: {'; '.join(map(_condition, unpack_health(said))) or 'none'}"
+        case TopologySeen.KIND:
+            words = repr(body_of(envelope, TopologySeen))
+        case PodsSeen.KIND:
+            words = f"pods: {_pods(body_of(envelope, PodsSeen))}"
+        case JobSeen.KIND:
+            words = f"job: {_job(body_of(envelope, JobSeen))}"
+        case OutcomeSeen.KIND:
+            told = body_of(envelope, OutcomeSeen)
+            words = f"outcome: {told.name} {told.uid}#{told.attempt} {told.state} bound={told.bound} {told.failures}"
+        case Epoch.KIND:
+            words = f"epoch: {_differing(body_of(envelope, Epoch))}"
+        case Round.KIND:
+            words = f"round: {_round(body_of(envelope, Round))}"
+        case _:
+            pass
+    return words
 
 
 def _node(node: NodeDescription) -> str:

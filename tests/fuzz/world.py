@@ -9,7 +9,7 @@ import msgspec
 
 from berth.core.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.decider import Opening, Silence
-from berth.core.ledger import Folded, Holding
+from berth.core.ledger import Holding
 from schemas.envelope import encode
 from schemas.facts import JobSeen, OutcomeSeen, PodsSeen, TimerSeen
 from schemas.intake import JobCancel, JobRequest
@@ -48,7 +48,7 @@ class Watch(Protocol):
     def taken_back(self) -> None:
         """What was decided was not stored."""
 
-    def stored(self, entry: Entry, folded: Folded, record: Round | None) -> None:
+    def stored(self, entry: Entry, record: Round | None) -> None:
         """A record was stored and adopted."""
 
 
@@ -148,7 +148,7 @@ class World:
             tally.note_record(self._count, record, self.seat.state)
         folded = self.seat.stored(sequence, data)
         tally.note_folded(self._count, folded)
-        self._watch.stored(Entry(sequence, data), folded, record)
+        self._watch.stored(Entry(sequence, data), record)
 
     def _fact(self, kind: str, fact: Message, *, data: bytes | None = None) -> None:
         if "other-uid" in self.way.avoid and self._is_of_another(fact):
@@ -237,7 +237,7 @@ class World:
             holder_of(job, gang), namesake=other if other is not None and other != key else None
         )
         verdict = admit(request, self._receipt(), holder, state.fold.settings)
-        tally.note_verdict(self._count, verdict, job, gang)
+        tally.note_verdict(self._count, verdict, job)
         self._job(verdict)
 
     def _cancel(self, step: Step, chance: random.Random) -> None:
