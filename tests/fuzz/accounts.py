@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from berth.core.shares import memory_of
+from berth.core.superpod_jobs import SOFT, SUPER_POD_AFFINITY
 from berth.formats.node_products import LABEL_CHIP_MEMORY
 from schemas.columns import unpack
 from schemas.facts import JobSeen, NodeHealth
@@ -48,7 +49,8 @@ class Accounts:
             if verdict.placement is not None:
                 self._see_whole(verdict, verdict.placement, jobs)
                 self._give((verdict.uid, verdict.attempt), verdict.placement)
-                self._see_sound(verdict, verdict.placement, nodes, conditions)
+                self._see_sound(verdict, nodes, conditions)
+                self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for release in record.releases:
             key = (release.uid, release.attempt)
             if key not in self.owned:
@@ -123,7 +125,6 @@ class Accounts:
     def _see_sound(
         self,
         verdict: Verdict,
-        placement: Placement,
         nodes: Mapping[str, NodeDescription],
         conditions: Mapping[str, NodeCondition],
     ) -> None:
@@ -143,7 +144,6 @@ class Accounts:
             if condition.level >= NodeHealth.NO_NEW_WORK:
                 raise Failure("accounts: placed on a node that takes no new work", f"{verdict.name} {pod.node}")
             self._see_room(verdict, pod, node)
-        self._see_blocks(verdict, placement, nodes)
 
     def _see_room(self, verdict: Verdict, pod: Pod, node: NodeDescription) -> None:
         pods = list(self._pods(pod.node))
@@ -157,19 +157,22 @@ class Accounts:
                 raise Failure("accounts: more memory of a chip is given than there is", f"{verdict.name} {pod}")
 
     @staticmethod
-    def _see_blocks(verdict: Verdict, placement: Placement, nodes: Mapping[str, NodeDescription]) -> None:
+    def _see_blocks(placement: Placement, job: JobSeen, nodes: Mapping[str, NodeDescription]) -> None:
         """A placement names the SuperPoDs in which its nodes are; those of a block are in one, unless the gang lets blocks be split.
 
         Raises:
             Failure: They are not.
         """
         part = placement.block
-        if part is None or part.variant not in {"a3", "850"} or any("soft" in phase for phase in part.phases):
+        if part is None or part.variant not in {"a3", "850", "rack"}:
             return
-        homes: dict[int, set[str]] = {}
+        homes: dict[int, dict[str, None]] = {}
         superpods = unpack(part.superpod_index, 2)
         for name, block, told in zip(placement.names(), unpack(part.block_index, 2), superpods, strict=True):
             if block:
-                homes.setdefault(block, set()).add(nodes[name].superpod)
+                homes.setdefault(block, {})[nodes[name].superpod] = None
                 if part.superpods[told - 1] != nodes[name].superpod:
-                    raise Failure("accounts: a placement names another SuperPoD than its node's", verdict.name)
+                    raise Failure("accounts: a placement names another SuperPoD than its node's", job.name)
+        is_soft = job.request is not None and job.request.labels.get(SUPER_POD_AFFINITY) == SOFT
+        if not is_soft and any(len(found) > 1 for found in homes.values()):
+            raise Failure("accounts: a block is in several SuperPoDs", f"{job.name} {homes}")

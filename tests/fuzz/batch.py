@@ -38,7 +38,7 @@ def hush() -> None:
 
 
 def run_batch(first: int, count: int, avoid: Sequence[str] = ()) -> tuple[Counter[str], list[Found]]:
-    """Live through histories of seeds that follow one another."""
+    """Live through histories of seeds that follow one another; the first that fails in a way is made short."""
     hush()
     features: Counter[str] = Counter()
     found: list[Found] = []
@@ -47,7 +47,8 @@ def run_batch(first: int, count: int, avoid: Sequence[str] = ()) -> tuple[Counte
         try:
             live(history, seed, features, depth_of(seed))
         except Failure as failure:
-            found.append(_shrunk(seed, failure, avoid))
+            is_new = all(one.kind != failure.kind for one in found)
+            found.append(_shrunk(seed, failure, avoid) if is_new else _as_it_is(seed, failure, avoid))
     return features, found
 
 
@@ -59,12 +60,17 @@ def _failure(seed: int, steps: Sequence[int], avoid: Sequence[str]) -> Failure |
     return None
 
 
+def _as_it_is(seed: int, failure: Failure, avoid: Sequence[str]) -> Found:
+    count = len(draw_history(seed, avoid).steps)
+    return Found(seed, failure.kind, failure.details, list(range(count)), count, avoid)
+
+
 def _shrunk(seed: int, first: Failure, avoid: Sequence[str]) -> Found:
     """The shortest part of a history that fails alike; looked at closely, where that finds the same or something before it."""
     steps = list(range(len(draw_history(seed, avoid).steps)))
     failure = _failure(seed, steps, avoid)
     if failure is None:  # what is found depends on how often somebody looks
-        return Found(seed, first.kind, first.details, steps, len(steps), avoid)
+        return _as_it_is(seed, first, avoid)
 
     def fails(kept: Sequence[int]) -> bool:
         other = _failure(seed, kept, avoid)
