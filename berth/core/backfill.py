@@ -11,11 +11,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.errors import guarded
 from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import NEVER, name_of
 from berth.core.prospect import Lot, Prospect, Silent
 from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.scoring import Scorer
+from berth.core.setbacks import Setback
 from berth.core.state import State
 from schemas.placement import Placement
 from schemas.refusal import Refusal
@@ -79,6 +81,8 @@ class Backfill:
         self._tried: tuple[_Who, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
+        self.setbacks: list[Setback] = []
+        """Gangs that got no reservation because of an error."""
         self._has_company = False
         """Somebody has been tried whose place depends on who else runs, which is not looked at in what is remembered."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
@@ -184,12 +188,21 @@ class Backfill:
             found = known[self._tried]
             found = None if found is None else found._replace(gang=gang)  # its labels may be others
         else:
-            found = times.reserve(gang, self._reservations)
+            found = self._planned(times, gang)
             if may_know and (found is None or found.start_ms > self._at_ms):
                 known[self._tried] = found
         if found is not None:
             self._reservations.append(found)
         return found
+
+    def _planned(self, times: Timetable, gang: Gang) -> Reservation | None:
+        """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
+
+        def left_out(error: Exception) -> Reservation | None:
+            self.setbacks.append(Setback(name_of(gang), error))
+            return None
+
+        return guarded(lambda: times.reserve(gang, self._reservations), left_out)
 
     def _now(self) -> Timetable:
         """Who is expected to end when, with what the round has placed so far."""

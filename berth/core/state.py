@@ -36,7 +36,7 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from schemas.ledger import Round
+from schemas.ledger import Round, Settings
 from schemas.placement import Share
 from schemas.status import KeptFact, SnapshotBody
 from schemas.subjects import token
@@ -162,7 +162,8 @@ class State:
             DecodeError: It does not decode.
             InvariantError: It breaks a rule of the ledger.
         """
-        return self._follow(self.fold.apply(sequence, open_envelope(data)))
+        before = self.fold.settings
+        return self._follow(self.fold.apply(sequence, open_envelope(data)), before)
 
     def apply_round(self, sequence: int, record: Round) -> Folded:
         """As :meth:`apply_record`, for a round that is decoded already.
@@ -171,12 +172,12 @@ class State:
             HistoryError: Records are missing before it.
             InvariantError: It breaks a rule of the ledger.
         """
-        return self._follow(self.fold.apply_round(sequence, record))
+        return self._follow(self.fold.apply_round(sequence, record), self.fold.settings)
 
-    def _follow(self, folded: Folded) -> Folded:
-        """Bring the columns in line with a record that was folded."""
-        if folded.epoch and self.fold.settings.reference_parity != self.leaf_book.parity:
-            self._count_leaves()
+    def _follow(self, folded: Folded, before: Settings) -> Folded:
+        """Bring the columns in line with a record that was folded; ``before`` are the settings before it."""
+        if folded.epoch:
+            self._begin(before)
         if self._owns is not None:
             self._forget_idle(folded.gangs)
         for holding in folded.given_back:
@@ -191,6 +192,18 @@ class State:
                 self.touched.update(self.short)
             self._forget_podless()
         return folded
+
+    def _begin(self, before: Settings) -> None:
+        """Bring in line with the settings of an epoch what does not follow from facts and holdings alone."""
+        settings = self.fold.settings
+        is_new = settings.corrected and not before.corrected
+        if is_new or settings.reference_parity != self.leaf_book.parity:
+            self._count_leaves()
+        if is_new and self._owns is None:
+            for key in sorted(self._releasing):
+                if self.pods_seen(self.fold.holdings[key]) is None:
+                    self._unmark(key)
+            self.touched.update(dict.fromkeys(self.fold.gangs))
 
     def _forget_podless(self) -> None:
         """Forget facts without pods under names that no job has: those of other schedulers' pods, or that came late.
@@ -395,7 +408,10 @@ class State:
         if worst >= nodes:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
         self._check_subject("pod", fact.namespace, fact.gang)
+        before = self.pods.get((fact.namespace, fact.gang))
         self.pods[fact.namespace, fact.gang] = fact
+        if before is not None and (before.uid, before.attempt) != (fact.uid, fact.attempt):
+            self._replace(before)
         self._podless.pop((fact.namespace, fact.gang), None)
         if all(phase in _ENDED for phase in fact.phase):
             self._podless[fact.namespace, fact.gang] = self._sequence
@@ -469,11 +485,25 @@ class State:
     def _outcome(self, envelope: Envelope) -> str:
         fact = body_of(envelope, OutcomeSeen)
         self._check_subject("outcome", fact.namespace, fact.name)
+        before = self.outcomes.get((fact.namespace, fact.name))
         self.outcomes[fact.namespace, fact.name] = fact
+        if before is not None and before.uid != fact.uid:
+            self._replace(before)
         self.moved[fact.namespace, fact.name] = None
         self._subjects_of.setdefault((fact.namespace, fact.name), {})[self._subject] = None
         self.touched[fact.uid] = None
         return _FOLDED
+
+    def _replace(self, before: PodsSeen | OutcomeSeen) -> None:
+        """Look again at an attempt whose fact is no longer the latest under its name: a snapshot does not hold that fact."""
+        if not self.fold.settings.corrected:
+            return
+        key = (before.uid, before.attempt)
+        self.touched[before.uid] = None
+        if isinstance(before, PodsSeen):
+            self._unmark(key)
+            if self.leaf_book.parity and key in self._owned:
+                self._note_leaves(key)
 
     def _timer(self, envelope: Envelope) -> str:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
@@ -520,6 +550,12 @@ class State:
             self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
         else:
             self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+
+    def _unmark(self, key: tuple[str, int]) -> None:
+        """Take chips for used again: nothing is known of the pods of an attempt any more."""
+        pods = self._owned.get(key, [])
+        for rank in sorted(self._releasing.pop(key, {})):
+            self.table.mark_releasing(self.table.row(pods[rank].node), pods[rank].mask, releasing=False)
 
     def _mark(self, key: tuple[str, int], seen: PodsSeen) -> None:
         """Mark the chips of terminating pods as releasing."""
