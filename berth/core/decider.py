@@ -249,20 +249,28 @@ class Decider:
         away = silence or Silence()
         asks = dict(opening.asks)
         silent = self._silent(away)
-        leaves = self.state.leaves
+        is_mute = bool(away.shards) and len(away.missing) == away.shards
         while True:
-            views = {
-                shape: self.scorer.candidates(
-                    shape, count, leaves=leaves, without=silent.by_leaf if shape.tor_affinity else silent.others
-                )
-                for shape, count in asks.items()
-            }
+            views = {shape: self._seen(shape, count, silent, is_mute=is_mute) for shape, count in asks.items()}
             try:
                 verdicts = self.choose(opening, views, asks, away)
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
             return self.record(opening, verdicts, away)
+
+    def _seen(self, shape: Shape, count: int, silent: Silent, *, is_mute: bool) -> Candidates:
+        """Candidates of a shape as offers would give them.
+
+        Args:
+            shape: What is asked.
+            count: How many rows at most.
+            silent: Rows that nobody speaks for.
+            is_mute: No shard is believed where switches play a part, so nobody speaks of places at all.
+        """
+        without = silent.by_leaf if shape.tor_affinity else silent.others
+        found = self.scorer.candidates(shape, count, leaves=self.state.leaves, without=without)
+        return found._replace(usable=None) if is_mute else found
 
     def record(self, opening: Opening, verdicts: list[Verdict], silence: Silence) -> Round:
         """What is to be stored of a round."""
@@ -287,6 +295,7 @@ class Decider:
         for gang in folded.gangs:
             if gang.phase != "waiting":
                 self.queue.remove(gang.uid)
+                self._free_uid(gang)
             elif gang.refusal is None:
                 self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
             elif gang.refusal.code == "behind":
@@ -302,6 +311,17 @@ class Decider:
         self._keep_back(folded)
         if folded.given_back or folded.freed:
             self.queue.loosen()
+
+    def _free_uid(self, gang: GangRecord) -> None:
+        """A gang is over: another job that has its uid by now may wait."""
+        key = self.state.name_of.get(gang.uid)
+        if (
+            gang.is_over
+            and key is not None
+            and key != (gang.namespace, gang.name)
+            and self.state.fold.settings.corrected
+        ):
+            self.state.changed[key] = None
 
     def _keep_back(self, folded: Folded) -> None:
         """Hold the gangs that may not start for the sake of a reservation, those included of which there was no news."""

@@ -101,10 +101,11 @@ class State:
         """Gangs (uid) of other schedulers of which some chips belong to somebody else."""
         self._latest, self._subject, self._sequence = False, "", 0  # of the fact that is being applied
         self._subjects_of: dict[JobKey, dict[str, None]] = {}
+        # names under which facts show no pod that lives, and those facts' sequences, ascending
         self._podless: dict[JobKey, int] = {}
-        """Names under which facts show no pod that lives, and those facts' sequences, ascending."""
         self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
         self._owned: dict[tuple[str, int], list[PodShare]] = {}
+        self._attempts_of: dict[JobKey, dict[tuple[str, int], None]] = {}  # holdings by name
         self._releasing: dict[tuple[str, int], dict[int, bool]] = {}
         self._apply: dict[str, Callable[[Envelope], str]] = {
             NodesSeen.KIND: self._nodes,
@@ -408,10 +409,8 @@ class State:
         if worst >= nodes:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
         self._check_subject("pod", fact.namespace, fact.gang)
-        before = self.pods.get((fact.namespace, fact.gang))
         self.pods[fact.namespace, fact.gang] = fact
-        if before is not None and (before.uid, before.attempt) != (fact.uid, fact.attempt):
-            self._replace(before)
+        self._look_again((fact.namespace, fact.gang))
         self._podless.pop((fact.namespace, fact.gang), None)
         if all(phase in _ENDED for phase in fact.phase):
             self._podless[fact.namespace, fact.gang] = self._sequence
@@ -447,6 +446,7 @@ class State:
         if known is not None and known.uid != fact.uid:
             self.touched[known.uid] = None
             self._forget(known.uid)
+        self._look_again(key)
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         self.changed[key] = None
         return _FOLDED
@@ -462,6 +462,7 @@ class State:
             self._forget(known.uid)
         self._forget_pods(key)
         self._forget(fact.uid)
+        self._look_again(key)
         self.changed[key] = None
         return _GONE
 
@@ -485,25 +486,23 @@ class State:
     def _outcome(self, envelope: Envelope) -> str:
         fact = body_of(envelope, OutcomeSeen)
         self._check_subject("outcome", fact.namespace, fact.name)
-        before = self.outcomes.get((fact.namespace, fact.name))
         self.outcomes[fact.namespace, fact.name] = fact
-        if before is not None and before.uid != fact.uid:
-            self._replace(before)
+        self._look_again((fact.namespace, fact.name))
         self.moved[fact.namespace, fact.name] = None
         self._subjects_of.setdefault((fact.namespace, fact.name), {})[self._subject] = None
         self.touched[fact.uid] = None
         return _FOLDED
 
-    def _replace(self, before: PodsSeen | OutcomeSeen) -> None:
-        """Look again at an attempt whose fact is no longer the latest under its name: a snapshot does not hold that fact."""
+    def _look_again(self, name: JobKey) -> None:
+        """Look again at all attempts that a name has: what facts say under it has changed, and a snapshot holds the latest alone."""
         if not self.fold.settings.corrected:
             return
-        key = (before.uid, before.attempt)
-        self.touched[before.uid] = None
-        if isinstance(before, PodsSeen):
-            self._unmark(key)
-            if self.leaf_book.parity and key in self._owned:
-                self._note_leaves(key)
+        for key in self._attempts_of.get(name, ()):
+            self.touched[key[0]] = None
+            if self.pods_seen(self.fold.holdings[key]) is None:
+                self._unmark(key)
+                if self.leaf_book.parity:
+                    self._note_leaves(key)
 
     def _timer(self, envelope: Envelope) -> str:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
@@ -520,6 +519,7 @@ class State:
             else:
                 self.table.hold(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
         self._owned[holding.key] = pods
+        self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         self._note_leaves(holding.key)
         seen = self.pods_seen(holding)
         if seen is not None:
@@ -529,6 +529,10 @@ class State:
         for pod in self._owned.pop(holding.key):
             self._let_go(pod, holding.placement.share)
         self._releasing.pop(holding.key, None)
+        attempts = self._attempts_of[holding.namespace, holding.name]
+        del attempts[holding.key]
+        if not attempts:
+            del self._attempts_of[holding.namespace, holding.name]
         self.leaf_book.drop(holding.key)
 
     def _free(self, holding: Holding, ranks: Iterable[int]) -> None:

@@ -74,3 +74,33 @@ def test_before_the_corrections_the_chips_stay_until_a_restart_and_an_epoch_with
     seat.begin(**NEW)
     assert int(seat.state.table.releasing[0]) == 0
     assert [release.uid for release in releases(seat)] == ["uid-j"]
+
+
+def test_a_job_that_lost_its_name_by_a_verdict_and_a_tombstone_is_ended_as_a_start_from_a_snapshot_does() -> None:
+    seat = Seat("a", **NEW)
+    seat.job(a_job("j", chips=8))
+    seat.round()
+    seat.job(a_job("j", chips=8, uid="uid-stale"), state="rejected")
+    seat.job(a_job("j", chips=8, uid="uid-stale"), state="tombstone")
+    assert seat.round() is None
+    seat.job(a_job("j", chips=8, uid="uid-third"))
+    other = restarted(seat)
+    record = seat.round()
+    assert other.round() == record
+    assert record is not None
+    assert [(eviction.uid, eviction.reason) for eviction in record.evictions] == [("uid-j", "cancelled")]
+
+
+def test_a_job_that_has_the_uid_of_one_that_is_over_waits_from_then_on() -> None:
+    seat = an_ending(**NEW)
+    seat.job(a_job("j", chips=8), state="cancelled")
+    seat.job(a_job("j", chips=8, uid="uid-second"))
+    seat.job(a_job("k", chips=8, uid="uid-j"))
+    pods(seat, "uid-j", PodPhase.GONE)
+    record = seat.round()
+    assert record is not None
+    assert [release.uid for release in record.releases] == ["uid-j"]
+    other = restarted(seat)
+    assert seat.round() == other.round()
+    assert "uid-j" in seat.state.name_of
+    assert seat.decider.dump() == other.decider.dump()
