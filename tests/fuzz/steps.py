@@ -38,10 +38,10 @@ ALWAYS: Final = ("submit", "pods", "turn", "timer")
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 
 
-KNOWN: Final = ("other-uid", "share-withheld", "parity-size", "positions", "all-doubted")
+KNOWN: Final = ("other-uid", "share-withheld", "parity-size", "positions", "all-doubted", "broken")
 """Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
 of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list; shards none of which
-is believed of leaf switches."""
+is believed of leaf switches; requests whose decision fails."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -103,6 +103,7 @@ TRAITS: Final = (
     "network-lost",
     "share-labels",
     "aliens",
+    "broken",
 )
 """Features that a history may have besides its verbs."""
 
@@ -148,7 +149,9 @@ def draw_history(seed: int, avoid: Sequence[str] = ()) -> History:
         avoid: See :class:`Way`.
     """
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
-    way = msgspec.structs.replace(draw_way(chance), avoid=tuple(avoid))
+    way = draw_way(chance)
+    traits = tuple(trait for trait in way.traits if trait not in avoid)
+    way = msgspec.structs.replace(way, traits=traits, avoid=tuple(avoid))
     density = chance.choice((0.3, 0.6, 1.0))
     verbs = [verb for verb in WEIGHTS if verb in ALWAYS or chance.random() < density]
     weights = [WEIGHTS[verb] for verb in verbs]

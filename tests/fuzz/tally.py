@@ -28,12 +28,13 @@ CHECKS: Final = (
 NEVER: Final[dict[str, str]] = {
     "refused: undecodable": "of messages that do not decode, which intake sets aside before it judges",
     "refused: larger-than-round": "of gangs of more than 4 MB, too large for a history of many",
-    "refused: internal": "of gangs on which the decider fails, which is a fault",
     "node: UNKNOWN_PRODUCT": "given by no check of this release",
     "node: FITS": "no reason",
 }
 """What is not to be seen, and why."""
 _DEFAULT: Final = DecisionConfig().to_settings()
+_OLD: Final = Settings()
+"""As records of older releases have them, which do not say what corrects those releases."""
 
 
 def required() -> list[str]:
@@ -61,7 +62,7 @@ def required() -> list[str]:
         *(f"record: {what}" for what in ("epoch", "lost", "behind another", "void", "silent shards", "doubted shards")),
         *(f"leaves: {what}" for what in ("1.0", "2.0", "single-layer", "normal-schema", "large-model-schema")),
         *(f"blocks: {what}" for what in ("a3", "850", "rack", "levels", "soft", "service", "mindie")),
-        *(f"gang: {what}" for what in ("several shapes", "pods without chips", "soft share", "part")),
+        *(f"gang: {what}" for what in ("several shapes", "pods without chips", "soft share", "part", "set aside")),
         *(
             f"nodes: {what}"
             for what in ("gone", "cordoned", "not ready", "shared", "below leaves", "in SuperPoDs", "in racks")
@@ -149,7 +150,8 @@ def note_settings(count: Counter[str], settings: Settings) -> None:
     count[f"policy: {settings.queue_policy}"] += 1
     count[f"preset: {'reference_parity' if settings.reference_parity else 'defaults'}"] += 1
     for name in Settings.__struct_fields__:
-        count[f"setting: {name}"] += getattr(settings, name) != getattr(_DEFAULT, name)
+        value = getattr(settings, name)
+        count[f"setting: {name}"] += value != getattr(_DEFAULT, name) or value != getattr(_OLD, name)
 
 
 def note_request(count: Counter[str], request: JobRequest) -> None:
