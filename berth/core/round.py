@@ -23,7 +23,7 @@ from berth.core.leaf_book import LeafBook
 from berth.core.leaf_round import LeafRound, code_of
 from berth.core.leaves import LeafTable
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
-from berth.core.setbacks import Setback, set_aside
+from berth.core.setbacks import INTERNAL, Setback, set_aside
 from berth.core.sharing import pick_chip
 from berth.core.superpod_ground import BlockGround, ground_of
 from berth.core.switches import TOR_AFFINITY, Plan
@@ -189,7 +189,7 @@ class Chooser:
             missing: Shards that did not answer.
         """
         if (away := self._turned_away(gang)) is not None:
-            yield _verdict(gang, refusal=away, final=True)
+            yield _verdict(gang, refusal=away, final=away.code != INTERNAL)
         elif self._gate is not None:
             yield from self._decide_behind(self._gate, gang, known, missing)
         elif known is None:

@@ -9,8 +9,10 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.decider import Silence
+from berth.core.decider import Decider, Silence
 from berth.core.errors import InvariantError
+from berth.core.explanation import all_sentences
+from berth.core.gangs import Gang
 from berth.core.jobs import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
 from berth.core.lifecycle import due
 from berth.core.offers import candidates_of, merge, offer_of
@@ -21,7 +23,7 @@ from berth.core.scoring import Candidates, Reasons, Scorer, Scores
 from berth.core.state import State
 from schemas.columns import pack, pack_names
 from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, PodsSeen
+from schemas.facts import JobSeen, PodPhase, PodsSeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Epoch, Settings, Verdict
 from schemas.nodes import NodeCondition
@@ -31,6 +33,7 @@ from schemas.status import DeadLetter
 from schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_decider import Seat, restarted
+from tests.unit.test_explain import told
 
 NO_CHIP = "a node that fits has no chip for the pod"
 POLICIES = pytest.mark.parametrize("policy", ["skip", "fifo", "easy", "conservative"])
@@ -254,4 +257,35 @@ async def test_the_dispatcher_logs_the_error_and_counts_it() -> None:
     assert whole is not None
     assert (broken.phase, whole.phase) == ("waiting", "placed")
     assert NO_CHIP in broken.sentence
+    found = await told(cell, "broken")
+    assert (found.outcome, found.code, found.nearest, found.unblocking) == ("waiting", "internal", [], None)
+    assert any(NO_CHIP in line for line in all_sentences(found))
     await cell.close()
+
+
+class BrokenDecider(Decider):
+    """Fails to read requests of jobs named broken."""
+
+    def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
+        if job.name == "broken":
+            raise KeyError(job.name)
+        return super().gang(job, request, attempt)
+
+
+@POLICIES
+def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: str) -> None:
+    seat = Seat("a", "b", queue_policy=policy, reserve_chips=1)
+    seat.decider = BrokenDecider(seat.state)
+    seat.decider.begin()
+    seat.job(a_job("broken", chips=8, priority=1))
+    seat.job(a_job("sound", chips=8))
+    record = seat.round()
+    assert record is not None
+    assert said(record.verdicts) == [("broken", "internal"), ("sound", "")]
+    assert [verdict.final for verdict in record.verdicts] == [False, False]
+    assert [(one.subject, str(one.error)) for one in seat.decider.setbacks] == [("default/broken", "KeyError")]
+    assert seat.round() is None
+    seat.job(a_job("next", chips=8))
+    record = seat.round()
+    assert record is not None
+    assert said(record.verdicts) == [("next", "")]
