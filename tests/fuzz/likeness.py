@@ -17,6 +17,8 @@ _PLAIN = (
     "chips", "unhealthy", "network", "withheld", "network_known", "spoken", "level", "unhealthy_count",
     "allocatable_seen", "allocatable", "idle", "capacity", "cpu", "cpu_free", "memory", "memory_free", "position",
 )  # fmt: skip
+_LEDGER = [name for name in LedgerDump.__struct_fields__ if name != "waiting"]
+_WAITING = WaitingDump.__struct_fields__
 _HELD = ("used", "releasing", "free")
 
 
@@ -27,13 +29,27 @@ def see_alike(live: Seat, snapshot: bytes) -> Seat:
         Failure: It is not.
     """
     other = Seat.loaded(snapshot)
-    again = other.snapshot()
-    if again != snapshot:
-        raise Failure(f"snapshot: {_first_difference(snapshot, again)}")
+    see_same_snapshot(snapshot, other.snapshot(), "snapshot")
     for kind, mine, its in _pairs(live, other):
         if mine != its:
             raise Failure(f"snapshot: {kind}", _told(mine, its))
     return other
+
+
+def see_same_snapshot(snapshot: bytes, other: bytes, whose: str) -> None:
+    """See that two snapshots are the same.
+
+    Args:
+        snapshot: Of the one who writes history.
+        other: Of somebody else.
+        whose: Who that is.
+
+    Raises:
+        Failure: They are not.
+    """
+    if snapshot != other:
+        kind, mine, its = _first_difference(snapshot, other)
+        raise Failure(f"{whose}: {kind}", _told(mine, its))
 
 
 def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
@@ -99,20 +115,16 @@ def _waiting(decider: Decider) -> list[tuple[object, ...]]:
     return sorted(found, key=lambda entry: str(entry[0]))
 
 
-def _first_difference(snapshot: bytes, again: bytes) -> str:
-    """What of two snapshots differs first, in few words."""
+def _first_difference(snapshot: bytes, again: bytes) -> tuple[str, object, object]:
+    """What of two snapshots differs first, in few words, and how."""
     one, two = decode(snapshot, SnapshotBody), decode(again, SnapshotBody)
-    for field in ("ledger_seq", "facts_seq", "facts"):
-        if getattr(one, field) != getattr(two, field):
-            return field
     mine, its = (msgspec.msgpack.decode(body.ledger, type=LedgerDump) for body in (one, two))
-    for field in LedgerDump.__struct_fields__:
-        if field != "waiting" and getattr(mine, field) != getattr(its, field):
-            return f"ledger {field}"
-    for field in WaitingDump.__struct_fields__:
-        if getattr(mine.waiting, field) != getattr(its.waiting, field):
-            return f"waiting {field}"
-    return "bytes"
+    fields = [
+        *((f"{name}", getattr(one, name), getattr(two, name)) for name in ("ledger_seq", "facts_seq", "facts")),
+        *((f"ledger {name}", getattr(mine, name), getattr(its, name)) for name in _LEDGER),
+        *((f"waiting {name}", getattr(mine.waiting, name), getattr(its.waiting, name)) for name in _WAITING),
+    ]
+    return next((field for field in fields if field[1] != field[2]), ("bytes", snapshot, again))
 
 
 def _told(mine: object, its: object) -> str:

@@ -74,7 +74,7 @@ def foreign_pods(name: str, uid: str, nodes: Sequence[str], traits: Sequence[str
     masks = [chance.choice((1, 3, 0x0F, 0xFF, 1 << chance.randint(0, 15), 0)) for _ in ranks]
     tor = chance.choice(("", "normal-schema", "large-model-schema")) if "tor" in traits else ""
     states = bytes(chance.choice((0, 1, 2, 5)) for _ in ranks) if tor and chance.random() < 0.7 else b""
-    has_blocks = chance.random() < 0.3
+    has_blocks = chance.random() < 0.3 and "blocks" in traits
     return PodsSeen(
         "default",
         name,

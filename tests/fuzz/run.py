@@ -19,7 +19,7 @@ from schemas.status import SnapshotBody
 from tests.fuzz.accounts import Accounts
 from tests.fuzz.breakage import BrokenError, breakable
 from tests.fuzz.failure import Failure
-from tests.fuzz.likeness import see_alike
+from tests.fuzz.likeness import see_alike, see_same_snapshot
 from tests.fuzz.seat import Seat
 from tests.fuzz.shard_check import Shards, see_same
 from tests.fuzz.sleepers import see_nobody_sleeps
@@ -172,6 +172,8 @@ class Checks:
     def _look_at_snapshot(self) -> None:
         self.count["check: snapshot"] += 1
         snapshot = self.world.seat.snapshot()
+        if self._reader is not None:
+            see_same_snapshot(snapshot, self._reader.snapshot(), "reader")
         self._reader = see_alike(self.world.seat, snapshot)
         if self._middle is None or self._chance.random() < 0.3:
             self._middle = decode(snapshot, SnapshotBody)

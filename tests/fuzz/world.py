@@ -328,7 +328,8 @@ class World:
         name = f"{PREFIX}f{step.one % FOREIGN}"
         uid = f"{name}-{chance.choice((0, 0, 0, 1))}"
         self._count["pods: of another scheduler"] += 1
-        self._fact(f"pod.default.{token(name)}", foreign_pods(name, uid, self.ground.names, self.way.traits, chance))
+        traits = self.way.traits if "gone-places" in self.way.avoid else (*self.way.traits, "blocks")
+        self._fact(f"pod.default.{token(name)}", foreign_pods(name, uid, self.ground.names, traits, chance))
 
     # What becomes of the machinery.
 
