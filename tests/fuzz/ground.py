@@ -138,6 +138,8 @@ class Ground:
             places = longest + chance.choice((0, 1, 2))
         if places or "positions" in self._way.avoid:
             leaves = [msgspec.structs.replace(leaf, positions=list(range(len(leaf.nodes)))) for leaf in leaves]
+        if "no-places" in self._way.avoid and not longest:
+            leaves = []
         leaves = [msgspec.structs.replace(leaf, positions=_apart(leaf.positions)) for leaf in leaves]
         yield f"topology.{SWITCHES}", TopologySeen(SWITCHES, leaves, level=level, places=places, at_ms=1)
 

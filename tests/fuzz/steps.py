@@ -38,10 +38,20 @@ ALWAYS: Final = ("submit", "pods", "turn", "timer")
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 
 
-KNOWN: Final = ("other-uid", "share-withheld", "parity-size", "positions", "all-doubted", "broken", "gone-places")
+KNOWN: Final = (
+    "other-uid",
+    "share-withheld",
+    "parity-size",
+    "positions",
+    "all-doubted",
+    "broken",
+    "gone-places",
+    "no-places",
+)
 """Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
 of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list; shards none of which
-is believed of leaf switches; requests whose decision fails; pods of other schedulers that name blocks."""
+is believed of leaf switches; requests whose decision fails; pods of other schedulers that name blocks; leaf
+switches of which none has a node."""
 
 
 class Step(msgspec.Struct, frozen=True):
