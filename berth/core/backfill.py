@@ -6,7 +6,8 @@ found room may start if it ends before each reservation begins, or if whoever ha
 that moment, on these nodes or on others.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -117,9 +118,20 @@ class Backfill:
             if not (is_there and _meets(one, lot)) and not any(_meets(one, other.lot) for other in moved):
                 left.append(one)
                 continue
-            again = times.planned(
-                one.gang, one.start_ms, one.end_ms - one.start_ms, left, besides=enter if is_there else None
+            failed = len(self.setbacks)
+            again = self._guarded(
+                one.gang,
+                functools.partial(
+                    times.planned,
+                    one.gang,
+                    one.start_ms,
+                    one.end_ms - one.start_ms,
+                    left,
+                    besides=enter if is_there else None,
+                ),
             )
+            if len(self.setbacks) > failed:
+                continue  # a reservation that cannot be planned bars nobody
             if again is None:
                 refusal = Refusal(code="reserved", ahead=name_of(one.gang), start_ms=one.start_ms)
                 self._refused[gang.klass] = (run_ms, refusal)
@@ -188,21 +200,21 @@ class Backfill:
             found = known[self._tried]
             found = None if found is None else found._replace(gang=gang)  # its labels may be others
         else:
-            found = self._planned(times, gang)
+            found = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
             if may_know and (found is None or found.start_ms > self._at_ms):
                 known[self._tried] = found
         if found is not None:
             self._reservations.append(found)
         return found
 
-    def _planned(self, times: Timetable, gang: Gang) -> Reservation | None:
+    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
         """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
 
         def left_out(error: Exception) -> Reservation | None:
             self.setbacks.append(Setback(name_of(gang), error))
             return None
 
-        return guarded(lambda: times.reserve(gang, self._reservations), left_out)
+        return guarded(plan, left_out)
 
     def _now(self) -> Timetable:
         """Who is expected to end when, with what the round has placed so far."""

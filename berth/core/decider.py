@@ -21,17 +21,18 @@ from berth.core.gangs import ClassKey, Gang, gang_of
 from berth.core.gates import NEVER, RESERVED, StrictOrder, name_of
 from berth.core.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.lifecycle import Due, due
+from berth.core.offers import merge
 from berth.core.products import FORMS
 from berth.core.prospect import Silent
 from berth.core.queue import Queue, Sleep
 from berth.core.reservations import next_end_ms
 from berth.core.round import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
 from berth.core.scoring import Candidates, Fits, Scorer
-from berth.core.setbacks import INTERNAL, Setback, unreadable
+from berth.core.setbacks import INTERNAL, RETRY_MS, Setback, unreadable
 from berth.core.state import State, shard_of
 from schemas.facts import JobSeen
 from schemas.intake import JobRequest
-from schemas.ledger import Round, Verdict
+from schemas.ledger import Round, Settings, Verdict
 from schemas.offers import Shape
 from schemas.refusal import NodeReason, Refusal
 
@@ -249,9 +250,8 @@ class Decider:
         away = silence or Silence()
         asks = dict(opening.asks)
         silent = self._silent(away)
-        is_mute = bool(away.shards) and len(away.missing) == away.shards
         while True:
-            views = {shape: self._seen(shape, count, silent, is_mute=is_mute) for shape, count in asks.items()}
+            views = {shape: self._seen(shape, count, silent, away) for shape, count in asks.items()}
             try:
                 verdicts = self.choose(opening, views, asks, away)
             except NeedMoreError as error:
@@ -259,18 +259,21 @@ class Decider:
                 continue
             return self.record(opening, verdicts, away)
 
-    def _seen(self, shape: Shape, count: int, silent: Silent, *, is_mute: bool) -> Candidates:
+    def _seen(self, shape: Shape, count: int, silent: Silent, away: Silence) -> Candidates:
         """Candidates of a shape as offers would give them.
 
         Args:
             shape: What is asked.
             count: How many rows at most.
             silent: Rows that nobody speaks for.
-            is_mute: No shard is believed where switches play a part, so nobody speaks of places at all.
+            away: Shards that did not answer.
         """
+        table = self.state.table
+        unheard = len(away.missing) - (0 if shape.tor_affinity else len(away.doubted))
+        if away.shards and unheard == away.shards:
+            return merge(table, [], missing_nodes=int(table.present[table.view()].sum()))
         without = silent.by_leaf if shape.tor_affinity else silent.others
-        found = self.scorer.candidates(shape, count, leaves=self.state.leaves, without=without)
-        return found._replace(usable=None) if is_mute else found
+        return self.scorer.candidates(shape, count, leaves=self.state.leaves, without=without)
 
     def record(self, opening: Opening, verdicts: list[Verdict], silence: Silence) -> Round:
         """What is to be stored of a round."""
@@ -304,7 +307,7 @@ class Decider:
                 settings, lack = self.state.fold.settings, gang.refusal.blocks
                 self.queue.refused(
                     gang.uid,
-                    retry_at_ms=gang.at_ms + settings.shard_retry_ms if gang.refusal.missing_shards else 0,
+                    retry_at_ms=_retry_at_ms(gang, gang.refusal, settings),
                     never=gang.refusal.code in NEVER,
                     by_any_change=settings.corrected and lack is not None and lack.rule == _TOO_MANY_NODES,
                 )
@@ -414,7 +417,7 @@ class Decider:
             rows = list(improved)
             most = functools.reduce(operator.or_, thinned.values(), 0)
             woken = self.queue.wake(
-                lambda key: self._helps(key, rows, most, came_back),
+                lambda key: self._may_help(key, rows, most, came_back),
                 time_ms=self.state.time_ms,
                 has_changed=is_corrected and stirred,
             )
@@ -436,9 +439,18 @@ class Decider:
         """In strict order, wake who stands first and needs more than the cluster has by now: once told so, it lets others go."""
         woken: list[tuple[ClassKey, Sleep]] = []
         if self.state.fold.settings.queue_policy == "fifo":
-            while (head := self.queue.head()) is not None and is_larger_than_cluster(self.scorer, head.klass):
+            while (head := self.queue.head()) is not None and self._is_larger_than_cluster(head.klass):
                 woken += self.queue.wake(functools.partial(operator.eq, head.klass), time_ms=0)
         return woken
+
+    def _is_larger_than_cluster(self, klass: ClassKey) -> bool:
+        return guarded(lambda: is_larger_than_cluster(self.scorer, klass), lambda _: False)
+
+    def _may_help(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
+        """As :meth:`_helps`; a class that cannot be scored is tried, and set aside, unless it was before and has its time."""
+        sleep = self.queue.sleep_of(key)
+        is_aside = sleep.never and sleep.retry_at_ms > 0
+        return guarded(lambda: self._helps(key, improved, most, regained), lambda _: not is_aside)
 
     def _helps(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.
@@ -463,3 +475,10 @@ class Decider:
             elif (scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any():
                 return True
         return False
+
+
+def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
+    """When the class of a refused gang is tried although nothing got better; 0 for never."""
+    if refusal.missing_shards:
+        return gang.at_ms + settings.shard_retry_ms
+    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else 0

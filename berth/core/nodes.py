@@ -132,6 +132,8 @@ class NodeTable:
         self.regained: dict[int, None] = {}
         self.worsened = False
         self.stirred = False
+        self.forgets = False
+        """Whether nothing is kept of nodes that go; see :meth:`forget_gone`."""
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
@@ -256,6 +258,19 @@ class NodeTable:
                 self.domain[row] = -1
                 self.spoken[row] = False
                 self._set_health(row, _WELL)
+                if self.forgets:
+                    self._forget(row)
+
+    def forget_gone(self) -> None:
+        """Keep nothing of nodes that are gone: a reader of a snapshot knows nothing of them."""
+        for row in np.flatnonzero(~self.present[self.view()]).tolist():
+            self._forget(row)
+
+    def _forget(self, row: int) -> None:
+        self.klass[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
+        self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
+        self.cpu[row] = self.memory[row] = 0
+        self._derive(row)
 
     def apply_health(self, fact: HealthSeen) -> None:
         """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy.

@@ -276,12 +276,17 @@ class Queue:
         woken: list[tuple[ClassKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
-            is_due = bool(members.retry_at_ms and time_ms >= members.retry_at_ms)
-            if is_due or (has_changed and members.by_any_change) or helps(key):
-                woken.append((key, _sleep_of(members)))
+            sleep = _sleep_of(members)
+            is_due = bool(sleep.retry_at_ms and time_ms >= sleep.retry_at_ms)
+            if is_due or (has_changed and sleep.by_any_change) or helps(key):
+                woken.append((key, sleep))
                 self._wake(members)
         self.woken += len(woken)
         return woken
+
+    def sleep_of(self, key: ClassKey) -> Sleep:
+        """How a class sleeps."""
+        return _sleep_of(self._classes[key])
 
     def lull(self, key: ClassKey, sleep: Sleep) -> None:
         """Put a class back to sleep, as if it had not been woken; one that is gone stays gone."""
@@ -336,11 +341,13 @@ class Queue:
     def retry_at_ms(self) -> int:
         """First moment until which some class sleeps or a gang is held; 0 when none waits for time.
 
-        In strict order that of the head alone: those behind it wait for it.
+        In strict order that of the head, and of those that block nobody: those behind the head wait for it.
         """
         if self._strict:
             head = self.head()
-            return self._classes[head.klass].retry_at_ms if head is not None else 0
+            first = self._classes[head.klass].retry_at_ms if head is not None else 0
+            aside = (members.retry_at_ms for members in self._classes.values() if members.sleeps and members.never)
+            return min(filter(None, (first, *aside)), default=0)
         return min(filter(None, self._moments()), default=0)
 
     def _moments(self) -> Iterator[int]:

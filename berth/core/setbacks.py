@@ -3,7 +3,7 @@
 What a record says of such an error is the same on every machine and without names: so a replay sets the same gang aside.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from berth.core.errors import brief
 from berth.core.gangs import Gang
@@ -12,7 +12,9 @@ from schemas.intake import JobRequest
 from schemas.placement import Run
 from schemas.refusal import Code, Refusal
 
-INTERNAL: Code = "internal"
+INTERNAL: Final[Code] = "internal"
+RETRY_MS: Final = 60_000
+"""How long a gang that was set aside waits for the next try, unless something helps it before."""
 
 
 class Setback(NamedTuple):

@@ -200,6 +200,9 @@ class State:
         is_new = settings.corrected and not before.corrected
         if is_new or settings.reference_parity != self.leaf_book.parity:
             self._count_leaves()
+        self.table.forgets = settings.corrected
+        if is_new:
+            self.table.forget_gone()
         if is_new and self._owns is None:
             for key in sorted(self._releasing):
                 if self.pods_seen(self.fold.holdings[key]) is None:
@@ -321,6 +324,7 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True)
         self.fold.load(dump)
+        self.table.forgets = self.fold.settings.corrected
         self._count_leaves()
         for key in sorted(self.fold.holdings):
             self._take(self.fold.holdings[key])

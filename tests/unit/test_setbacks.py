@@ -19,16 +19,18 @@ from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.packing import pack_health, pack_nodes
 from berth.core.refusals import sentence
 from berth.core.replay import replayed
-from berth.core.scoring import Candidates, Reasons, Scorer, Scores
+from berth.core.scoring import Candidates, Reasons, RowState, Scorer, Scores
+from berth.core.setbacks import RETRY_MS
 from berth.core.state import State
 from schemas.columns import pack, pack_names
 from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, PodPhase, PodsSeen
+from schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Epoch, Settings, Verdict
 from schemas.nodes import NodeCondition
 from schemas.offers import Shape
 from schemas.recording import BEGINNING, Entry
+from schemas.refusal import NodeReason, ReasonCount
 from schemas.status import DeadLetter
 from schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
@@ -160,6 +162,11 @@ class BrokenScorer(Scorer):
             raise IndexError(f"index {len(self.table)} is out of bounds")
         return super().evaluate(shape)
 
+    def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
+        if shape.chips == 4:
+            raise IndexError(f"index {row} is out of bounds")
+        return super().evaluate_one(shape, row, state, base)
+
 
 def test_a_shape_that_cannot_be_scored_leaves_the_other_shapes_alone() -> None:
     seat = Seat("a", "b")
@@ -289,3 +296,51 @@ def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: 
     record = seat.round()
     assert record is not None
     assert said(record.verdicts) == [("next", "")]
+
+
+@POLICIES
+def test_what_improves_wakes_the_others_and_time_wakes_the_class_that_cannot_be_scored(policy: str) -> None:
+    seat = Seat("a", queue_policy=policy, reserve_chips=1)
+    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.job(a_job("four", chips=4, priority=2))
+    seat.job(a_job("first", chips=8, priority=1))
+    seat.job(a_job("second", chips=8))
+    record = seat.round(at_ms=1_000)
+    assert record is not None
+    assert said(record.verdicts)[:2] == [("four", "internal"), ("first", "")]
+    seat.ended("first")
+    assert seat.round(at_ms=1_001) is not None
+    record = seat.round(at_ms=1_002)
+    assert record is not None
+    assert said(record.verdicts) == [("second", "")]
+    assert seat.decider.queue.retry_at_ms == 1_000 + RETRY_MS
+    seat.fact("timer", TimerSeen(1_000 + RETRY_MS))
+    record = seat.round(at_ms=1_000 + RETRY_MS)
+    assert record is not None
+    assert said(record.verdicts) == [("four", "internal")]
+
+
+def test_a_class_that_cannot_be_scored_any_more_is_set_aside() -> None:
+    seat = Seat("a", queue_policy="fifo")
+    seat.job(a_job("all", chips=8))
+    seat.job(a_job("four", chips=4))
+    assert seat.round() is not None
+    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.ended("all")
+    assert seat.round() is not None
+    record = seat.round()
+    assert record is not None
+    assert said(record.verdicts) == [("four", "internal")]
+
+
+def test_where_nobody_answered_no_error_is_known() -> None:
+    """A replay must not know more of a shape than the dispatcher did."""
+    seat = Seat("a")
+    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.job(a_job("four", chips=4))
+    record = seat.round(Silence(1, [0]))
+    assert record is not None
+    (verdict,) = record.verdicts
+    assert verdict.refusal is not None
+    assert (verdict.refusal.code, verdict.refusal.missing_shards) == ("no-room", [0])
+    assert verdict.refusal.counts == [ReasonCount(NodeReason.SHARD_MISSING, 1)]
