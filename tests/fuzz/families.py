@@ -44,7 +44,7 @@ _SHARED_CHIPS: Final = (0x3, 0xF)
 
 def node_name(number: int) -> str:
     """Name of a node; the order of names is not that of numbers."""
-    return f"n{number * 7 % 12:02}"
+    return f"n{number * 7 % 24:02}"
 
 
 def base_node(number: int, families: tuple[str, ...], groups: int, traits: tuple[str, ...]) -> NodeDescription:

@@ -45,14 +45,25 @@ _POLICY: Final = "huawei.com/schedule_policy"
 _SHARE: Final = "huawei.com/scheduler.softShareDev."
 
 
-def a_request(name: str, uid: str, product: str, chance: random.Random, traits: tuple[str, ...]) -> JobRequest:
-    """A job for nodes of a product, as chance has it."""
+def a_request(
+    name: str, uid: str, product: str, chance: random.Random, traits: tuple[str, ...], *, most: int
+) -> JobRequest:
+    """A job for nodes of a product, as chance has it.
+
+    Args:
+        name: Its name.
+        uid: Its uid.
+        product: Of the nodes.
+        chance: What else it asks.
+        traits: What it may ask.
+        most: Nodes that a job in SuperPoDs or of levels takes, at most.
+    """
     size = chance.choice(SIZES[product])
     replicas = chance.choice((1, 1, 1, 2, 2, 3))
     known = NODE_PRODUCTS[product]
     request = a_job(name, product=product, chips=size, replicas=replicas, uid=uid)
     if product in _POLICIES:
-        request = _in_superpods(request, product, chance)
+        request = _in_superpods(request, product, chance, most)
     elif product == "soft-share":
         request = _shared(request, chance)
     elif known.resource.endswith(("310P", "310")):
@@ -60,7 +71,7 @@ def a_request(name: str, uid: str, product: str, chance: random.Random, traits: 
     elif product == "module910x8" and chance.random() < 0.8:
         request = _with(request, replicas=replicas if size == known.chips else 1)
     if "trees" in traits and known.resource.endswith(("910", "npu")) and chance.random() < 0.5:
-        request = _in_trees(request, known.chips, chance)
+        request = _in_trees(request, known.chips, chance, most)
     if "tor" in traits and chance.random() < (0.6 if "leaves" in traits else 0.05):
         request = _below_leaves(request, known.chips, chance)
     return _dressed(request, chance, traits)
@@ -72,9 +83,10 @@ def _with(request: JobRequest, *, replicas: int = 0, chips: int = -1) -> JobRequ
     return msgspec.structs.replace(request, tasks=[task])
 
 
-def _in_superpods(request: JobRequest, product: str, chance: random.Random) -> JobRequest:
+def _in_superpods(request: JobRequest, product: str, chance: random.Random, most: int) -> JobRequest:
     chips = NODE_PRODUCTS[product].chips
-    block, count = chance.choice((1, 1, 2, 2, 3)), chance.choice((1, 1, 2, 3))
+    block = min(chance.choice((1, 1, 2, 2, 3)), most)
+    count = min(chance.choice((1, 1, 2, 3)), most // block)
     annotations = {_POLICY: _POLICIES[product], "sp-block": str(chips * block)}
     labels = dict(request.labels)
     near: dict[str, str] = {}
@@ -124,9 +136,9 @@ def _inference(request: JobRequest, chance: random.Random) -> JobRequest:
     return msgspec.structs.replace(request, labels=labels)
 
 
-def _in_trees(request: JobRequest, chips: int, chance: random.Random) -> JobRequest:
-    first = chance.choice((1, 2))
-    sizes = chance.choice((f"level1={first}", f"level1={first},level2={first * 2}"))
+def _in_trees(request: JobRequest, chips: int, chance: random.Random, most: int) -> JobRequest:
+    first = min(chance.choice((1, 2)), most)
+    sizes = chance.choice((f"level1={first}", f"level1={first},level2={first * 2}" if most > 1 else "level1=1"))
     annotations = {_POLICY: "multilevel", "huawei.com/affinity-config": sizes}
     replicas = first * (2 if "level2" in sizes else chance.choice((1, 2)))
     request = msgspec.structs.replace(request, annotations=annotations)

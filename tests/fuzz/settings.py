@@ -32,7 +32,7 @@ RARE: Final = frozenset({"needs_health", "strict_product_support"})
 """What keeps most gangs out is rare."""
 
 
-def draw_settings(chance: random.Random, *, levels: str) -> dict[str, Any]:
+def draw_settings(chance: random.Random, *, levels: str, in_superpods: bool) -> dict[str, Any]:
     """Fields of an epoch: one of the presets, and some that differ from it."""
     fields: dict[str, Any] = {"reference_parity": chance.random() < 0.35, "resource_levels": levels}
     density = chance.choice((0.0, 0.2, 0.5))
@@ -41,6 +41,9 @@ def draw_settings(chance: random.Random, *, levels: str) -> dict[str, Any]:
             fields[name] = chance.choice(values)
     if chance.random() < 0.6:
         fields["queue_policy"] = chance.choice(("skip", "fifo", "easy", "conservative"))
+    if in_superpods and chance.random() < 0.5:
+        fields["super_pod_size"] = chance.choice(CHOICES["super_pod_size"])
+        fields["reserve_nodes"] = chance.choice((0, 1))
     if fields.get("queue_policy") in {"easy", "conservative"}:
         fields.setdefault("reserve_chips", chance.choice(CHOICES["reserve_chips"]))
     # A run time that is assumed must be over before the history has settled.

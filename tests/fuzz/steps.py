@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.formats.node_products import NODE_PRODUCTS
 from tests.fuzz.families import FAMILIES, LEVELS
 from tests.fuzz.settings import draw_settings
 
@@ -51,7 +52,7 @@ KNOWN: Final = (
 """Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
 of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list; shards none of which
 is believed of leaf switches; requests whose decision fails; pods of other schedulers that name blocks; leaf
-switches of which none has a node."""
+switches of which none has a node; requests whose decision fails while shards are silent."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -138,12 +139,16 @@ def draw_way(chance: random.Random) -> Way:
         traits = tuple(dict.fromkeys((*traits, "leaves", "tor")))
     is_tree = "trees" in traits
     levels = LEVELS if is_tree else ""
-    first = draw_settings(chance, levels=levels)
-    others = [first if chance.random() < 0.3 else draw_settings(chance, levels=levels) for _ in range(2)]
+    in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)
+    first = draw_settings(chance, levels=levels, in_superpods=in_superpods)
+    others = [
+        first if chance.random() < 0.3 else draw_settings(chance, levels=levels, in_superpods=in_superpods)
+        for _ in range(2)
+    ]
     settings = [first, *others[: chance.choice((0, 1, 2))]]
     return Way(
         families=families,
-        nodes=chance.choice((3, 4, 5, 6, 8, 10, 12)),
+        nodes=chance.choice((3, 4, 5, 6, 8, 10, 12)) if not in_superpods else chance.choice((4, 6, 8, 12, 18)),
         groups=chance.choice((1, 2, 2, 3, 4)),
         traits=traits,
         settings=tuple(settings),

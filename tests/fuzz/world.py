@@ -217,7 +217,8 @@ class World:
         product = families[two % len(families)]
         if "aliens" in self.way.traits and chance.random() < 0.1:
             product = sorted(SIZES)[two % len(SIZES)]
-        request = a_request(name, uid, product, chance, self.way.traits)
+        most = max(1, self.way.nodes // len(families))
+        request = a_request(name, uid, product, chance, self.way.traits, most=most if two % 3 else 9)
         tally.note_request(self._count, request)
         return request
 
@@ -338,6 +339,8 @@ class World:
 
     def _fall_silent(self, step: Step, chance: random.Random) -> None:
         """Some shards do not answer from now on, or are not believed; or all answer again."""
+        if "silent-errors" in self.way.avoid and "broken" in self.way.traits:
+            return
         count = self.way.shards
         missing = sorted(chance.sample(range(count), chance.randint(1, count))) if step.two % 3 else []
         doubted = [shard for shard in missing if chance.random() < 0.3]
