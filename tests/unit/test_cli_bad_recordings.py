@@ -1,6 +1,8 @@
 """Recordings that cannot be read, given to every command that reads one: one line with file and place, and never a traceback."""
 
 import json
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,11 @@ def cut_names(placement: list[Any]) -> None:
     placement[0] = placement[0][:-1]
 
 
+def endless_head() -> bytes:
+    bomb = b"\x28\xb5\x2f\xfd\xe0" + (1 << 30).to_bytes(8, "little") + b"\x01\x00\x00"
+    return MAGIC + bytes([FORMAT]) + struct.pack("<II", len(bomb), zlib.crc32(bomb)) + bomb
+
+
 def without_its_snapshot() -> bytes:
     reading = read([STORED])
     head: RecordingHead = reading.head
@@ -122,8 +129,20 @@ COMMANDS = [
         ),
         (newer_head, "wrote it with a head of version 2, this one reads version 1"),
         (without_its_snapshot, "missing, or the snapshot that holds what came before"),
+        (endless_head, "frame 0, byte 9: it unpacks to 1073741824 bytes, at most 268435456 are allowed"),
     ],
-    ids=["empty", "text", "cut-head", "cut", "flipped-head", "flipped", "newer-format", "newer-head", "no-snapshot"],
+    ids=[
+        "empty",
+        "text",
+        "cut-head",
+        "cut",
+        "flipped-head",
+        "flipped",
+        "newer-format",
+        "newer-head",
+        "no-snapshot",
+        "endless",
+    ],
 )
 def test_a_damaged_recording_is_one_line_with_its_place(
     words: list[str], made: Callable[[], bytes], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
