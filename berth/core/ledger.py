@@ -3,6 +3,8 @@
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
 is void, for every reader in the same way. So a writer that has lost its reign cannot add to history, whatever it still
 sends.
+
+Longer than 400 lines because what a record changes, its folded form and what a placement owns are one description.
 """
 
 from collections.abc import Iterable
