@@ -226,6 +226,25 @@ async def test_an_object_that_does_not_decode_is_skipped_and_named_once(tmp_path
     assert "$.spec.priority" in named[0][1]
 
 
+async def test_an_object_with_a_text_that_is_not_utf8_is_skipped_and_named(tmp_path: Path) -> None:
+    strange = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [pod("p", 1), pod("l", 1, nodeName="n?")]})
+    half = line("MODIFIED", pod("q", 8, nodeName="x\ud800"))
+    answers = (
+        reply(page_text := strange.encode().replace(b"n?", b"\xff")),
+        stream(half),
+        reply(page_text),
+        stream(line("ADDED", pod("q", 10)), lasts=True),
+    )
+    with structlog.testing.capture_logs() as logs:
+        async with reflecting(tmp_path, *answers) as (_, seen, reflection):
+            await logged(seen, ("LIST", "p"), ("LIST", "p"), ("ADDED", "q"))
+            assert (reflection.skipped, reflection.errors) == (2, 1)
+    said = [(entry.get("object", ""), entry["reason"]) for entry in logs]
+    assert [name for name, _ in said] == ["a/l", ""]
+    assert "utf-8" in said[0][1]
+    assert "broken line: " in said[1][1]
+
+
 class Breaking:
     """A handler with a fault."""
 
