@@ -6,30 +6,21 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from berth.runtime.errors import AmbiguousError, PoisonError, TransientError
+from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import snapshot_ends
 from schemas.envelope import decode, encode
 from schemas.facts import JobSeen, PodPhase, TimerSeen
 from schemas.subjects import StreamName
+from services.dispatcher.config import DecisionConfig
 from services.dispatcher.loop import DeposedError
 from services.dispatcher.views import Views
 from tests.support.cells import Cell, a_job, a_node
-from tests.support.fake_bus import FakeBus, FakeServer
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import PickyServer
 
 VOID = encode(TimerSeen(0))
 """A message that is no record of the ledger."""
-
-
-class PickyServer(FakeServer):
-    """Loses what is published on subjects with a word in them."""
-
-    loses = ""
-
-    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
-        if self.loses and self.loses in subject:
-            raise AmbiguousError(f"publish to {subject}: time-out")
-        return super().store(subject, data, expected, ttl_s)
 
 
 async def phase(cell: Cell, name: str) -> str:
@@ -224,7 +215,9 @@ async def test_a_name_is_not_given_up_while_a_verdict_on_it_is_on_its_way() -> N
     cell.clock.advance(20)
     await cell.submit(a_job("job", chips=8, uid="uid-second"))
     await cell.turns(4)
-    assert cell.dispatcher.state.jobs["default", "job"].uid == "uid-second"
+    stored = await cell.user.last(StreamName.LATEST, cell.user.subjects.fact_job("default", "job"))
+    assert stored is not None
+    assert decode(stored.data, JobSeen).state == "accepted"
     assert await phase(cell, "job") == "placed"
     await cell.close()
 
@@ -232,7 +225,6 @@ async def test_a_name_is_not_given_up_while_a_verdict_on_it_is_on_its_way() -> N
 async def test_a_status_that_was_lost_is_written_again() -> None:
     server = PickyServer()
     cell = await Cell(server=server).open()
-    cell.clock = server.clock
     await cell.nodes([a_node("a")])
     server.loses = ".status."
     await cell.submit(a_job("job", chips=8))
@@ -256,14 +248,16 @@ class NoBatches(FakeBus):
 
 
 async def test_statuses_that_cannot_be_written_together_are_written_one_by_one() -> None:
-    cell = await Cell().open()
+    server = PickyServer()
+    cell = await Cell(server=server).open()
     names = ("first", "second", "third")
+    server.loses = ".status."
     await cell.submit(*(a_job(name) for name in names))
-    await cell.turns()
-    bus = NoBatches(cell.server, cell.cell)
+    await cell.turns(2)
+    assert [await phase(cell, name) for name in names] == [""] * 3
+    server.loses = ""
+    bus = NoBatches(server, cell.cell)
     cell.buses.append(bus)
-    await cell.settle()
-    cell.dispatcher.feeds.apply_facts()
     views = Views(bus, cell.clock, cell.dispatcher.state, FaultPoints())
     views.all_jobs()
     await views.publish()
@@ -319,3 +313,25 @@ async def test_the_ledger_is_kept_from_the_oldest_kept_snapshot_on() -> None:
     assert await snapshots(cell) == [(11, 0), (21, 1), (31, 2)]
     assert (await cell.user.state(StreamName.LEDGER)).first_seq == 11
     await cell.close()
+
+
+async def test_a_snapshot_of_which_a_chunk_was_lost_has_no_end() -> None:
+    server = PickyServer()
+    cell = await Cell(server=server).open()
+    await void_records(cell, 3)
+    await cell.turns()
+    before = await snapshots(cell)
+    head = cell.dispatcher.state.fold.head
+    server.loses = cell.user.subjects.snapshot_chunk(head, 0)
+    await cell.dispatcher.snapshots.write()
+    assert await snapshots(cell) == before
+    server.loses = ""
+    await cell.dispatcher.snapshots.write()
+    assert (await snapshots(cell))[-1] == (head, 0)
+    await cell.close()
+
+
+def test_not_all_nodes_of_a_superpod_can_be_kept_in_reserve() -> None:
+    with pytest.raises(ValueError, match="expected fewer than super_pod_size"):
+        DecisionConfig(super_pod_size=8, reserve_nodes=8)
+    assert DecisionConfig(super_pod_size=8, reserve_nodes=7).to_settings().reserve_nodes == 7
