@@ -142,7 +142,13 @@ class FakeWire:
         for found in self._consumers.values():
             headers = {"Status": "408", "Nats-Pending-Messages": str(found.asked)}
             found.asked = 0
-            self._hand(found.inbox, Arrived(found.inbox, headers=headers))
+            self.hand(found.inbox, Arrived(found.inbox, headers=headers))
+
+    def hand(self, subject: str, message: Arrived) -> None:
+        """Give a message to whoever listens to the subject."""
+        for listener in list(self.listeners):
+            if subject == listener.subject or subject.rpartition(".")[0] + ".*" == listener.subject:
+                listener.receive(message)
 
     def _state(self) -> dict[str, int]:
         first_seq = min(self._kept, default=0)
@@ -166,12 +172,7 @@ class FakeWire:
                 if sequence in self.lost:
                     self.lost.remove(sequence)
                 else:
-                    self._hand(found.inbox, Arrived(SUBJECT, reply, self._kept[sequence]))
+                    self.hand(found.inbox, Arrived(SUBJECT, reply, self._kept[sequence]))
 
     def _answer(self, reply: str, body: dict[str, object]) -> None:
-        self._hand(reply, Arrived(reply, data=msgspec.json.encode(body)))
-
-    def _hand(self, subject: str, message: Arrived) -> None:
-        for listener in list(self.listeners):
-            if subject == listener.subject or subject.rpartition(".")[0] + ".*" == listener.subject:
-                listener.receive(message)
+        self.hand(reply, Arrived(reply, data=msgspec.json.encode(body)))

@@ -59,7 +59,7 @@ async def test_messages_that_went_before_they_were_sent_are_a_gap() -> None:
     reader = Reader()
     reader.wire.store(1)
     await reader.start(start_seq=2)
-    await until(lambda: reader.follower.caught_up.is_set(), deadline_s=_DEADLINE_S, what="the head")
+    await until(reader.follower.caught_up.is_set, deadline_s=_DEADLINE_S, what="the head")
     reader.wire.is_holding = True
     reader.wire.store(8)
     reader.wire.remove(1, 2, 3, 4, 5, 6)

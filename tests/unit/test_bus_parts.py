@@ -33,7 +33,7 @@ class Wire(FakeWire):
         await self.gate.wait()
 
     def answer(self, subject: str, data: bytes, reply: str = "") -> None:
-        self._hand(subject, Arrived(subject, reply, data))
+        self.hand(subject, Arrived(subject, reply, data))
 
     async def wrote(self, count: int) -> None:
         await until(lambda: len(self.written) >= count, deadline_s=DEADLINE_S, what=f"{count} messages")
@@ -119,3 +119,28 @@ def test_a_purge_is_by_sequence_or_by_subject(keep_from_seq: int | None, subject
     spec = next(spec for spec in Subjects("cell").streams() if spec.name is StreamName.LEDGER)
     with pytest.raises(FatalError, match="and not both"):
         refuse_purge(spec, keep_from_seq, subject)
+
+
+async def test_no_more_publishes_are_on_their_way_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_publisher, "OUTSTANDING_MAX", 2)
+    _, publisher = await a_publisher()
+    futures = [publisher.submit("a", b"1"), publisher.submit("a", b"2")]
+    with pytest.raises(TransientError, match="2 publishes are on their way"):
+        publisher.submit("a", b"3")
+    futures.append(publisher.submit("lease", b"4", awaited=True))
+    await publisher.close()
+    assert [type(future.exception()) for future in futures] == [TransientError] * 3, "nothing was sent"
+
+
+async def test_a_shard_that_nobody_serves_is_missing() -> None:
+    wire = Wire()
+    inbox = Inbox(wire)
+    await inbox.open()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(inbox.gather({0: "score.0", 1: "score.1"}, b"?", timeout_s=DEADLINE_S))
+        await wire.wrote(2)
+        first, second = (reply for _, _, reply in wire.written)
+        wire.hand(first, Arrived(first, headers={"Status": "503"}))
+        wire.answer(second, b"offer")
+    gathered = asking.result()
+    assert (gathered.replies, gathered.missing) == ({1: b"offer"}, [0])

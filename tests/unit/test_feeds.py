@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.feeds import newest_snapshot
+from berth.runtime.feeds import bury, newest_snapshot
 from berth.runtime.history import state_at, verdict_on
 from schemas.envelope import decode, encode
+from schemas.facts import PodPhase
 from schemas.status import SnapshotChunk
 from schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
@@ -84,6 +85,17 @@ async def test_a_dead_letter_that_was_not_stored_is_written_later() -> None:
     await cell.close()
 
 
+async def test_a_dead_letter_that_another_reader_has_written_is_done() -> None:
+    cell = await Cell().open()
+    await cell.user.publish(cell.user.subjects.fact_node("bucket-all"), b"damaged")
+    (stored,) = await cell.user.read(StreamName.FACTS)
+    await bury(cell.user, cell.clock, StreamName.FACTS, stored, "another reader was first")
+    await cell.turns(2)
+    assert cell.dispatcher.feeds.dead == {}
+    assert await cell.dead() == [cell.user.subjects.dead(StreamName.FACTS, 1)]
+    await cell.close()
+
+
 async def test_a_past_state_knows_no_later_facts_though_a_snapshot_does() -> None:
     cell = await Cell().open()
     await cell.nodes([a_node("first", leaf="one")])
@@ -96,6 +108,28 @@ async def test_a_past_state_knows_no_later_facts_though_a_snapshot_does() -> Non
     now = await state_at(cell.user, ledger_seq=1, facts_seq=2)
     assert now is not None
     assert sorted(now.table.names) == ["first", "second"]
+    await cell.close()
+
+
+async def test_a_past_state_has_applied_each_record_after_the_last_fact_that_it_knew() -> None:
+    cell = await Cell(tombstone_after_ms=10_000).open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("job", chips=8))
+    await cell.turns(2)
+    await cell.pods("job", PodPhase.SUCCEEDED)
+    await cell.turns(2)
+    cell.clock.advance(20)
+    await cell.turns(2)
+    await cell.submit(a_job("job", chips=8, uid="uid-second"))
+    await cell.turns(3)
+    live = cell.dispatcher.state
+    then = await state_at(cell.user, ledger_seq=live.fold.head, facts_seq=live.facts_seq)
+    assert then is not None
+    assert list(then.fold.holdings) == list(live.fold.holdings) == [("uid-second", 1)]
+    assert {uid: gang.phase for uid, gang in then.fold.gangs.items()} == {
+        uid: gang.phase for uid, gang in live.fold.gangs.items()
+    }
+    assert {key: job.uid for key, job in then.jobs.items()} == {key: job.uid for key, job in live.jobs.items()}
     await cell.close()
 
 
