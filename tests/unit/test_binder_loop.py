@@ -103,7 +103,9 @@ async def test_pauses_between_tries_double_up_to_a_bound() -> None:
     loop._later(("b", 1), TransientError("busy", retry_after_s=5))
     loop._later(("b", 1), TransientError("busy", retry_after_s=5))
     loop._later(("c", 1), TransientError("busy", retry_after_s=60))
-    assert loop.waits[6:] == [("b", 5), ("b", 2), ("c", 10)], "what the cluster asks for counts the first time, and within the bound"
+    assert loop.waits[6:] == [("b", 5), ("b", 2), ("c", 10)], (
+        "what the cluster asks for counts the first time, and within the bound"
+    )
 
 
 async def test_what_was_done_begins_anew_with_its_tries() -> None:

@@ -4,7 +4,7 @@ import msgspec
 
 from berth.formats.kube_objects import Node, Pod
 from schemas.envelope import decode
-from schemas.facts import PodsSeen
+from schemas.facts import JobSeen, PodsSeen
 from schemas.subjects import StreamName
 from services.inventory.config import InventoryConfig
 from services.inventory.loop import Loop
@@ -26,15 +26,15 @@ NODE = msgspec.convert(
 )
 
 
-def a_pod(name: str, chip: int) -> Pod:
-    """A pod of another scheduler, with a chip."""
+def a_pod(name: str, chip: int, *, uid: str = "", phase: str = "Running", claim: dict[str, str] | None = None) -> Pod:
+    """A pod with a chip; ``claim`` holds the annotations of a placement, without which it is of another scheduler."""
     containers = [{"name": "main", "resources": {"limits": {RESOURCE: "1"}, "requests": {RESOURCE: "1"}}}]
-    annotations = {RESOURCE: f"Ascend910-{chip}"}
+    annotations = {RESOURCE: f"Ascend910-{chip}"} | (claim or {})
     return msgspec.convert(
         {
-            "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}", "annotations": annotations},
+            "metadata": {"name": name, "namespace": "team", "uid": uid or f"uid-{name}", "annotations": annotations},
             "spec": {"nodeName": "n1", "containers": containers},
-            "status": {"phase": "Running"},
+            "status": {"phase": phase},
         },
         Pod,
     )
@@ -44,7 +44,7 @@ class Desk:
     """A loop that has seen a node."""
 
     def __init__(self) -> None:
-        clock = ManualClock()
+        clock = self.clock = ManualClock()
         self.server = PickyServer(clock)
         self.bus = FakeBus(self.server, "cell")
         self.loop = Loop(self.bus, FakeKube(clock=clock), clock, InventoryConfig())
@@ -75,4 +75,39 @@ async def test_facts_of_pods_that_were_not_stored_are_said_in_the_next_turn() ->
     desk.server.loses = ""
     assert await desk.loop.turn()
     assert await desk.pods() == ["pod/a", "pod/b"]
+    await desk.bus.close()
+
+
+async def test_chips_of_a_pod_that_has_ended_are_not_held() -> None:
+    desk = Desk()
+    desk.loop.replace_pods([a_pod("lives", 0), a_pod("ended", 1, phase="Succeeded")])
+    assert desk.loop.pods.held("n1") == 0b1
+    await desk.bus.close()
+
+
+async def test_a_rejected_request_owns_no_pods() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.note_job(JobSeen("team", "job", "u", "rejected", 1))
+    claim = {"berth/job": "job", "berth/uid": "u", "berth/attempt": "1", "berth/rank": "0"}
+    desk.loop.replace_pods([a_pod("p", 0, claim=claim)])
+    assert await desk.loop.turn()
+    assert await desk.pods() == []
+    desk.clock.advance(3_600)
+    assert await desk.loop.turn()
+    assert await desk.pods() == ["pod/p"], "nobody spoke of its job, so it is of another scheduler"
+    await desk.bus.close()
+
+
+async def test_the_name_of_a_foreign_pod_that_is_gone_rests_for_a_while() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.replace_pods([a_pod("f", 0)])
+    await desk.loop.turn()
+    desk.loop.replace_pods([])
+    await desk.loop.turn()
+    desk.clock.advance(599.999)
+    desk.loop.replace_pods([a_pod("f", 0, uid="second")])
+    await desk.loop.turn()
+    assert await desk.pods() == ["pod/f", "pod/f", "pod/f/second"]
     await desk.bus.close()

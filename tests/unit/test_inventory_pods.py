@@ -394,31 +394,3 @@ def test_what_could_not_be_said_is_due_again_with_what_came_since() -> None:
     for fact in (first, second):
         world.pods.say(fact)
     assert world.said() == [("j", "u", 1, {0: ("n1", R, 0), 1: ("n2", F, 0)})]
-
-
-def test_chips_of_a_pod_that_has_ended_are_not_held() -> None:
-    world = World()
-    world.put(a_pod("lives", chips="Ascend910-0"))
-    world.put(a_pod("ended", chips="Ascend910-1", phase="Succeeded"))
-    assert world.pods.held("n1") == 0b1
-
-
-def test_a_rejected_request_owns_no_pods() -> None:
-    world = World()
-    world.pods.note_job(accepted("j", "u", 1, "rejected"))
-    world.put(a_pod("p", chips="Ascend910-0", job=("j", "u", 1, 0)))
-    assert world.said() == []
-    world.now_ms = 10_000_000
-    world.pods.wake(world.now_ms)
-    assert [gang for gang, *_ in world.said()] == ["pod/p"], "after a while it is a pod of somebody else"
-
-
-def test_the_name_of_a_foreign_pod_that_is_gone_rests_for_a_while() -> None:
-    world = World()
-    world.put(a_pod("f", chips="Ascend910-0"))
-    world.facts()
-    world.pods.remove("uid-f")
-    world.facts()
-    world.now_ms = 599_999
-    world.put(a_pod("f", uid="second", chips="Ascend910-1"))
-    assert [gang for gang, *_ in world.said()] == ["pod/f/second"]
