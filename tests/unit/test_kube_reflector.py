@@ -266,3 +266,25 @@ async def test_a_fault_of_the_handler_ends_the_reflection(tmp_path: Path) -> Non
         async with await KubeApi.connect(config, clock=SystemClock()) as api:
             with pytest.raises(LookupError, match="q"):
                 await api.reflect(PODS, Pod, Breaking()).run()
+
+
+async def test_a_silent_server_that_has_nothing_new_is_not_listed_again(tmp_path: Path) -> None:
+    answers = (
+        page(7, pod("p", 1)),
+        stream(bookmark(8), lasts=True),
+        page(8),
+        stream(line("ADDED", pod("q", 9)), lasts=True),
+    )
+    async with reflecting(tmp_path, *answers, idle_s=0.1) as (_, seen, reflection):
+        await logged(seen, ("LIST", "p"), ("ADDED", "q"))
+        assert (reflection.lists, reflection.errors) == (1, 0)
+
+
+async def test_after_a_list_in_one_piece_the_next_one_comes_in_pages_again(tmp_path: Path) -> None:
+    gone = refusal(410, "Expired", "the provided continue parameter is too old")
+    old = refusal(410, "Expired", "too old resource version")
+    some = page(7, pod("p", 1), more="next")
+    answers = (some, gone, some, gone, page(9, pod("q", 8)), old, page(11, pod("r", 10)))
+    async with reflecting(tmp_path, *answers) as (server, seen, _):
+        await logged(seen, ("LIST", "q"), ("LIST", "r"))
+    assert ["limit" in server.asked[index].query for index in (4, 6)] == [False, True]
