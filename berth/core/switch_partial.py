@@ -264,9 +264,17 @@ def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
         if leaves.state[leaf] & STATE:
             continue
         is_shared = counts[leaf] > leaves.pods[leaf] + 1 and left != 0
-        after[leaf] = SHARED if is_shared else EXCLUSIVE
+        after[leaf] = _set(leaves, leaf, SHARED if is_shared else EXCLUSIVE)
         left -= is_shared
     return after
+
+
+def _set(leaves: _Leaves, leaf: int, state: int) -> int:
+    """State byte of an own leaf that a plan makes shared or exclusive: an unhealthy one stays unhealthy.
+
+    Only under ``reference_parity`` can a free leaf be unhealthy.
+    """
+    return state | int(leaves.state[leaf]) & UNHEALTHY
 
 
 def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[dict[int, int], Groups] | int:
@@ -278,7 +286,7 @@ def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[di
     have = int(counts[free].sum()) + most
     if have < need:
         return int(counts[leaves.used].sum()) + have
-    after = {leaf: EXCLUSIVE for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE}
+    after = {leaf: _set(leaves, leaf, EXCLUSIVE) for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE}
     taken = drained(counts, rising(counts, free), need)
     after |= dict.fromkeys(taken.leaves.tolist(), EXCLUSIVE)
     new = leaf_by_leaf(board.usable, taken.leaves, need)
