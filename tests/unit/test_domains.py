@@ -60,3 +60,8 @@ def test_nodes_leave_their_old_domain_before_they_join_another() -> None:
     old = {"a": ["n1", "n2"], "b": ["n3"], "c": ["n4"]}
     new = {"a": ["n1", "n3"], "c": ["n4"], "d": ["n2"]}
     assert leaving(old, new) == {"a": ["n1"], "b": []}
+
+
+def test_one_bucket_is_enough_for_64_nodes() -> None:
+    assert list(domains(loose(BUCKET_NODES_MAX))) == ["bucket-all"]
+    assert len(domains(loose(BUCKET_NODES_MAX + 1))) > 1
