@@ -32,6 +32,9 @@ def tried(root: Path, mutants: Sequence[Mutant], *, jobs: int, limit_s: float) -
     Raises:
         TreeError: The tests of the mutants do not pass on the tree as it is, or a copy of it cannot be used.
     """
+    digests = {
+        mutant.name: digest_of(root, mutant) for mutant in mutants
+    }  # of what is copied, whatever is written later
     with ExitStack() as stack:
         trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
         copies: list[Tree] = []
@@ -53,7 +56,7 @@ def tried(root: Path, mutants: Sequence[Mutant], *, jobs: int, limit_s: float) -
         futures: dict[Future[Outcome], Mutant] = {pool.submit(one, mutant): mutant for mutant in mutants}
         for future in as_completed(futures):
             mutant = futures[future]
-            yield mutant, msgspec.structs.replace(future.result(), digest=digest_of(root, mutant))
+            yield mutant, msgspec.structs.replace(future.result(), digest=digests[mutant.name])
 
 
 def check_unchanged(tree: Tree, mutants: Sequence[Mutant]) -> None:

@@ -96,7 +96,7 @@ def test_more_offers_are_asked_for_when_those_of_a_shard_with_more_end() -> None
     assert verdict.placement is not None
 
 
-def test_who_may_not_have_its_room_leaves_it_to_one_that_runs_shorter() -> None:
+def test_a_gang_behind_a_reservation_leaves_its_room_to_one_that_runs_shorter() -> None:
     seat = Seat("a", "b", queue_policy="easy", reserve_chips=16, unknown_run_ms=5_000)
     seat.job(a_job("first", chips=8, run_ms=1_000))
     seat.round(at_ms=1)
@@ -107,7 +107,7 @@ def test_who_may_not_have_its_room_leaves_it_to_one_that_runs_shorter() -> None:
     assert sorted(nodes_by_job(seat)) == ["first", "short"]
 
 
-def test_a_gang_that_ends_when_a_reservation_begins_is_in_nobodys_way() -> None:
+def test_a_gang_that_ends_when_a_reservation_begins_does_not_delay_it() -> None:
     for run_ms, starts in ((901, True), (902, False)):
         seat = Seat("a", "b", queue_policy="easy", reserve_chips=16, unknown_run_ms=5_000)
         seat.job(a_job("first", chips=8, run_ms=1_000))
@@ -139,7 +139,7 @@ def test_pods_of_a_soft_share_gang_count_against_the_next_gang_of_their_class() 
     assert _pods_have(record, "two") == 0
 
 
-def test_degraded_nodes_are_refused_by_those_who_do_not_ignore_it() -> None:
+def test_a_job_that_does_not_ignore_sub_health_gets_no_degraded_node() -> None:
     seat = Seat("a")
     seat.ill("a", NodeHealth.SUB_HEALTHY)
     labels = a_job("j").labels

@@ -1,4 +1,4 @@
-"""Strict order as the choice of a round sees it: who is behind whom."""
+"""Strict order as the choice of a round sees it: which gang is behind which."""
 
 from berth.core.gates import StrictOrder
 from schemas.refusal import Refusal
@@ -7,7 +7,7 @@ from tests.unit.test_queue import a_gang
 NO_ROOM = Refusal("no-room")
 
 
-def test_the_first_itself_is_behind_nobody() -> None:
+def test_the_head_is_not_behind_itself() -> None:
     head, behind = a_gang("head", 1), a_gang("behind", 2)
     gate = StrictOrder(head, lambda _: None)
     assert gate.bars(head) is None
@@ -17,7 +17,7 @@ def test_the_first_itself_is_behind_nobody() -> None:
     assert (refusal.code, refusal.ahead) == ("behind", "default/head")
 
 
-def test_the_first_that_finds_no_room_stays_the_first() -> None:
+def test_the_first_gang_without_room_stays_the_head() -> None:
     gate = StrictOrder(None, lambda _: None)
     second, first, third = a_gang("second", 2), a_gang("first", 1), a_gang("third", 3)
     gate.refused(a_gang("never", 0), Refusal("larger-than-cluster"))

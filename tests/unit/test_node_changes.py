@@ -1,4 +1,4 @@
-"""Changes of nodes that wake those who wait, or let go of those who are held: each is noted by itself, and nothing else is."""
+"""Changes of nodes that wake waiting gangs, or release held ones: each is noted by itself, and nothing else is."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def a_plain_node(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("place", [{"superpod": "t", "rack": "rack-1"}, {"superpod": "s", "rack": "rack-2"}])
-def test_a_node_that_stands_elsewhere_may_help_somebody(place: dict[str, str]) -> None:
+def test_a_node_that_moves_counts_as_improved(place: dict[str, str]) -> None:
     node = msgspec.structs.replace(a_node("a"), **place)
     table = changed(a_plain_node, lambda facts: facts.nodes("d", node))
     assert list(table.improved) == [0]
@@ -83,7 +83,7 @@ def test_chips_that_the_node_does_not_list_are_not_free() -> None:
     assert facts.free("a") == 0xFF
 
 
-def test_what_is_given_back_on_a_node_that_is_gone_helps_nobody() -> None:
+def test_chips_released_on_a_node_that_is_gone_are_no_improvement() -> None:
     def before(facts: Facts) -> None:
         facts.nodes("d", a_node("a"))
         facts.table.hold(0, 0b1, cpu_milli=5, memory_mib=0)

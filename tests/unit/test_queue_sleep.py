@@ -1,4 +1,4 @@
-"""Who sleeps, who is held and who is first: cases in which a class has both gangs that had a verdict and fresh ones."""
+"""Sleeping classes, held gangs and the head of the queue, where a class has both gangs that had a verdict and fresh ones."""
 
 from berth.core.queue import Queue
 from tests.unit.test_queue import a_gang, a_queue, taken
@@ -9,7 +9,7 @@ def head_of(queue: Queue) -> str:
     return head.uid if head is not None else ""
 
 
-def test_a_class_of_which_only_fresh_gangs_are_left_sleeps_for_nobody() -> None:
+def test_a_class_of_which_only_fresh_gangs_are_left_wakes() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.refused("a", retry_at_ms=700)
     assert (len(queue.sleeping()), queue.waits_for_time) == (1, True)
@@ -28,14 +28,14 @@ def test_of_a_class_that_is_read_in_part_all_fresh_gangs_are_taken() -> None:
     assert [gang.uid for gang in found] == ["g0", "g1", "g3"]
 
 
-def test_a_fresh_gang_of_a_sleeping_class_is_not_the_first_that_waits_for_room() -> None:
+def test_a_fresh_gang_of_a_sleeping_class_is_not_the_head() -> None:
     queue = a_queue(a_gang("fresh", 1), a_gang("refused", 2))
     queue.refused("refused", retry_at_ms=0)
     assert head_of(queue) == "refused"
     assert [gang.uid for gang in queue.waiting_for_room(held=True)] == ["refused"]
 
 
-def test_who_waits_for_another_cluster_is_not_the_first_that_waits_for_room() -> None:
+def test_a_gang_that_waits_for_another_cluster_is_not_the_head() -> None:
     queue = a_queue(a_gang("never", 1), a_gang("refused", 2, chips=8))
     queue.refused("never", retry_at_ms=0, never=True)
     assert head_of(queue) == ""
@@ -43,7 +43,7 @@ def test_who_waits_for_another_cluster_is_not_the_first_that_waits_for_room() ->
     assert head_of(queue) == "refused"
 
 
-def test_nobody_is_held_in_a_class_that_sleeps() -> None:
+def test_no_gang_of_a_class_that_sleeps_is_held() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.hold("a", retry_at_ms=700)
     assert (queue.is_holding, queue.retry_at_ms) == (True, 700)
@@ -53,7 +53,7 @@ def test_nobody_is_held_in_a_class_that_sleeps() -> None:
     assert not queue.is_holding
 
 
-def test_a_held_gang_that_leaves_may_have_been_in_the_way_of_others_that_are_held() -> None:
+def test_a_held_gang_that_leaves_unblocks_others_that_are_held() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.hold("a", retry_at_ms=0)
     queue.hold("b", retry_at_ms=0)
@@ -62,7 +62,7 @@ def test_a_held_gang_that_leaves_may_have_been_in_the_way_of_others_that_are_hel
     assert queue.loosened
 
 
-def test_the_last_held_gang_that_leaves_was_in_nobodys_way() -> None:
+def test_the_last_held_gang_that_leaves_unblocks_none() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.hold("a", retry_at_ms=0)
     queue.remove("a")

@@ -1,4 +1,4 @@
-"""When a large gang is expected to start: who is being deleted, what terminates, and what a round that came to nothing had placed."""
+"""When a large gang is expected to start, after evictions, while pods terminate, and after a round that was never stored."""
 
 from schemas.columns import pack, pack_names
 from schemas.facts import PodPhase, PodsSeen
@@ -38,7 +38,7 @@ def test_chips_of_pods_that_terminate_are_given_back_as_others_are() -> None:
     assert told(seat.round(at_ms=100)) == {"large": ("no-room", 1_001)}
 
 
-def test_who_is_being_deleted_is_expected_to_end_at_once() -> None:
+def test_an_attempt_that_is_being_deleted_is_expected_to_end_at_once() -> None:
     seat = a_seat()
     seat.job(a_job("first", chips=8, run_ms=1_000), state="cancelled")
     record = seat.round(at_ms=50)
@@ -48,7 +48,7 @@ def test_who_is_being_deleted_is_expected_to_end_at_once() -> None:
     assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100)}
 
 
-def test_what_a_round_that_was_never_stored_had_placed_delays_nobody() -> None:
+def test_placements_of_a_round_that_was_never_stored_delay_no_reservation() -> None:
     seat = a_seat()
     seat.job(a_job("other", chips=8, run_ms=50_000, priority=1))
     seat.job(a_job("large", chips=8, replicas=2))

@@ -1,4 +1,4 @@
-"""Turns of which nobody is told: what was looked at is looked at again. And what wakes, or lets go of, somebody by itself alone."""
+"""Turns that are taken back leave the state as it was. And events that wake or release gangs, each by itself."""
 
 from collections.abc import Callable
 
@@ -52,7 +52,7 @@ def leave(seat: Seat) -> None:
 
 
 @pytest.mark.parametrize("change", [worse, leave])
-def test_who_was_let_go_in_a_turn_that_is_taken_back_is_held_as_before(change: Callable[[Seat], None]) -> None:
+def test_a_gang_released_in_a_turn_that_is_taken_back_is_held_as_before(change: Callable[[Seat], None]) -> None:
     seat = seat_with_held()
     change(seat)
     seat.decider.sync()
@@ -64,7 +64,7 @@ def test_who_was_let_go_in_a_turn_that_is_taken_back_is_held_as_before(change: C
     assert seat.decider.dump() == before
 
 
-def test_leaves_that_are_opened_wake_who_waits_below_them_also_after_a_turn_that_was_taken_back() -> None:
+def test_leaves_that_open_wake_a_gang_that_waits_for_them_also_after_a_turn_that_was_taken_back() -> None:
     seat = seat_below_leaves()
     seat.fact("topology.switch", topology("ab"))
     before = seat.decider.dump()
@@ -89,14 +89,14 @@ def test_chips_that_were_taken_are_known_after_a_turn_that_was_taken_back() -> N
     assert seat.decider.dump() == before
 
 
-def test_ranks_that_give_back_their_chips_may_have_been_in_the_way_of_those_who_are_held() -> None:
+def test_ranks_that_give_back_their_chips_unblock_gangs_that_are_held() -> None:
     seat = seat_with_held()
     holding = next(iter(seat.state.fold.holdings.values()))
     seat.decider.adopt(Folded(freed=[(holding, [0])]))
     assert seat.decider.queue.loosened
 
 
-def test_chips_of_adopted_pods_are_given_to_nobody_in_the_same_record() -> None:
+def test_chips_of_adopted_pods_are_not_given_away_in_the_same_record() -> None:
     seat = Seat("a")
     seat.job(a_job("small", chips=1))
     foreign(seat, "a")
@@ -110,7 +110,7 @@ def test_chips_of_adopted_pods_are_given_to_nobody_in_the_same_record() -> None:
     assert list(seat.verdicts()) == [("small", False)]
 
 
-def test_of_a_class_that_is_read_in_part_the_first_for_which_no_chip_is_left_is_told() -> None:
+def test_of_a_class_that_is_read_in_part_the_first_for_which_no_chip_is_left_gets_a_verdict() -> None:
     seat = Seat("a", skims_classes=True)
     for name in ("first", "second", "third", "fourth"):
         seat.job(a_job(name, chips=8))
