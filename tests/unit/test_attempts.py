@@ -134,12 +134,14 @@ def test_chips_of_pods_that_are_adopted_anew_while_they_terminate_stay_releasing
         check(life.state)
 
 
-def test_chips_of_a_pod_that_terminates_no_longer_are_used_again() -> None:
+def test_chips_of_a_pod_are_releasing_exactly_while_it_terminates() -> None:
     life = Life()
     life.pods(P.TERMINATING, P.RUNNING)
     assert (used(life, "a"), used(life, "b")) == ((0, 1), (1, 0))
     life.pods(P.RUNNING, P.RUNNING)
     assert (used(life, "a"), used(life, "b")) == ((1, 0), (1, 0))
+    life.pods(P.TERMINATING, P.RUNNING)
+    assert (used(life, "a"), used(life, "b")) == ((0, 1), (1, 0))
 
 
 def test_a_tick_that_is_older_does_not_set_the_clock_back() -> None:
