@@ -10,6 +10,9 @@ from schemas.placement import Placement
 from schemas.refusal import Refusal
 from schemas.units import Sequence, UnixMs
 
+CORRECTIONS_OF_0_5: Final = 1
+"""Number of the corrections of release 0.5 among :attr:`Settings.corrections`."""
+
 
 class Settings(Part, frozen=True):
     """Settings that decisions depend on; a change is a new epoch."""
@@ -56,6 +59,15 @@ class Settings(Part, frozen=True):
     skims_classes: bool = False
     """Under ``skip`` a round takes of a class only as many gangs as the free chips could be enough for, and those that had no
     verdict yet. Off, as in all records before 0.4, it takes the first gangs in order, whatever becomes of them."""
+    corrections: int = 0
+    """Corrections of rules that are in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a chip that is
+    withheld takes no soft-share pod; chips that come back while they are shared wake classes, and so does any change where a
+    SuperPoD had too many free nodes; an attempt is looked at again when facts of another uid take the place of its own."""
+
+    @property
+    def corrected(self) -> bool:
+        """Whether the corrections of 0.5 are in force."""
+        return self.corrections >= CORRECTIONS_OF_0_5
 
 
 class Epoch(Message, frozen=True):

@@ -116,6 +116,8 @@ class ShapeOffer(Part, frozen=True):
     """For shapes with switch affinity: one bit a place of the topology, leaf after leaf, the lowest bit first; 1 where the
     shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit a node of the
     shard, domain after domain and name after name, 1 where it takes a pod. Empty else."""
+    error: str = ""
+    """Why the shape could not be scored: an error of Berth. Then nothing else of the offer counts. Empty else."""
 
 
 class Offer(Message, frozen=True):

@@ -81,6 +81,7 @@ Code = Literal[
     "no-blocks",
     "behind",
     "reserved",
+    "internal",
 ]
 
 

@@ -6,16 +6,19 @@ found room may start if it ends before each reservation begins, or if whoever ha
 that moment, on these nodes or on others.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.errors import guarded
 from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import NEVER, name_of
 from berth.core.prospect import Lot, Prospect, Silent
 from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.scoring import Scorer
+from berth.core.setbacks import Setback
 from berth.core.state import State
 from schemas.placement import Placement
 from schemas.refusal import Refusal
@@ -79,6 +82,8 @@ class Backfill:
         self._tried: tuple[_Who, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
+        self.setbacks: list[Setback] = []
+        """Gangs that got no reservation because of an error."""
         self._has_company = False
         """Somebody has been tried whose place depends on who else runs, which is not looked at in what is remembered."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
@@ -113,9 +118,20 @@ class Backfill:
             if not (is_there and _meets(one, lot)) and not any(_meets(one, other.lot) for other in moved):
                 left.append(one)
                 continue
-            again = times.planned(
-                one.gang, one.start_ms, one.end_ms - one.start_ms, left, besides=enter if is_there else None
+            failed = len(self.setbacks)
+            again = self._guarded(
+                one.gang,
+                functools.partial(
+                    times.planned,
+                    one.gang,
+                    one.start_ms,
+                    one.end_ms - one.start_ms,
+                    left,
+                    besides=enter if is_there else None,
+                ),
             )
+            if len(self.setbacks) > failed:
+                continue  # a reservation that cannot be planned bars nobody
             if again is None:
                 refusal = Refusal(code="reserved", ahead=name_of(one.gang), start_ms=one.start_ms)
                 self._refused[gang.klass] = (run_ms, refusal)
@@ -184,12 +200,21 @@ class Backfill:
             found = known[self._tried]
             found = None if found is None else found._replace(gang=gang)  # its labels may be others
         else:
-            found = times.reserve(gang, self._reservations)
+            found = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
             if may_know and (found is None or found.start_ms > self._at_ms):
                 known[self._tried] = found
         if found is not None:
             self._reservations.append(found)
         return found
+
+    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
+        """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
+
+        def left_out(error: Exception) -> Reservation | None:
+            self.setbacks.append(Setback(name_of(gang), error))
+            return None
+
+        return guarded(plan, left_out)
 
     def _now(self) -> Timetable:
         """Who is expected to end when, with what the round has placed so far."""

@@ -4,34 +4,42 @@ The dispatcher, a replay and a simulation drive the same turn: they apply facts 
 choose on offers, and adopt the record once it is stored. What a decision depends on is the state at its sequences, the moment,
 and the shards that did not answer; nothing here depends on how many turns led to it. So nothing is looked at between rounds,
 and a round that was opened but never stored is taken back.
+
+Longer than 400 lines because a round, what wakes classes before it and what is kept after it are steps on one queue.
 """
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from berth.core.backfill import Backfill, Memory
+from berth.core.errors import ReportedError, guarded
 from berth.core.gangs import ClassKey, Gang, gang_of
-from berth.core.gates import NEVER, RESERVED, Gate, StrictOrder
+from berth.core.gates import NEVER, RESERVED, StrictOrder, name_of
 from berth.core.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.lifecycle import Due, due
+from berth.core.offers import merge
 from berth.core.products import FORMS
 from berth.core.prospect import Silent
 from berth.core.queue import Queue, Sleep
 from berth.core.reservations import next_end_ms
 from berth.core.round import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
 from berth.core.scoring import Candidates, Fits, Scorer
+from berth.core.setbacks import INTERNAL, RETRY_MS, Setback, unreadable
 from berth.core.state import State, shard_of
 from schemas.facts import JobSeen
 from schemas.intake import JobRequest
-from schemas.ledger import Round, Verdict
+from schemas.ledger import Round, Settings, Verdict
 from schemas.offers import Shape
 from schemas.refusal import NodeReason, Refusal
 
 _BACKFILLS: Final = frozenset({"easy", "conservative"})
+_TOO_MANY_NODES: Final = "size"
+"""Rule of a plan that gave up because a SuperPoD has more free nodes than it is said to have nodes: that some are taken, or
+go, may help."""
 _ROWS_ONE_BY_ONE: Final = 32
 """Up to so many improved nodes are asked one by one whether they help a class."""
 
@@ -68,6 +76,8 @@ class _Before(NamedTuple):
     held: Sequence[SleeperDump] = ()
     loosened: bool = False
     worsened: bool = False
+    regained: Iterable[int] = ()
+    stirred: bool = False
 
 
 class Decider:
@@ -83,6 +93,8 @@ class Decider:
         self.scorer = self.new_scorer()
         self._before = _Before([], {}, {}, eased=False)
         self._memory = Memory()
+        self.setbacks: Sequence[Setback] = ()
+        """Errors of the last choice, each with the gang that was set aside for it."""
         self._opening: Opening | None = None
         """The round that was opened last, until it is known what became of it."""
 
@@ -94,6 +106,12 @@ class Decider:
         """A job as it waits."""
         return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings)
 
+    def _gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
+        """As :meth:`gang`; of a request that ends with an error, a gang that is refused."""
+        return guarded(
+            lambda: self.gang(job, request, attempt), lambda error: unreadable(job, request, error, attempt=attempt)
+        )
+
     def begin(self) -> None:
         """An epoch has begun: everybody who waits is tried anew, under its settings."""
         state = self.state
@@ -104,7 +122,8 @@ class Decider:
         self._opening = None
         state.table.improved.clear()
         state.table.thinned.clear()
-        state.table.worsened = state.leaf_book.eased = False
+        state.table.regained.clear()
+        state.table.worsened = state.table.stirred = state.leaf_book.eased = False
         state.changed.update(dict.fromkeys(state.jobs))
         self.sync()
 
@@ -122,7 +141,7 @@ class Decider:
                 self.queue.remove(job.uid)
                 continue
             attempt = gang.attempt if gang is not None else 1
-            self.queue.put(self.gang(job, job.request, attempt))
+            self.queue.put(self._gang(job, job.request, attempt))
         state.changed.clear()
 
     def open(self, at_ms: int) -> Opening | None:
@@ -179,20 +198,27 @@ class Decider:
         Raises:
             NeedMoreError: The candidates do not reach far enough.
         """
+        self.setbacks = []
         if not opening.gangs:
             return []
         state = self.state
+        gate = self._gate(opening, away)
         chooser = Chooser(
-            self.scorer,
-            views,
-            asks,
-            leaves=(state.leaves, state.leaf_book),
-            blocks=state.blocks,
-            gate=self._gate(opening, away),
+            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, gate=gate
         )
-        return chooser.choose(opening.gangs, missing=away.missing)
+        verdicts = chooser.choose(opening.gangs, missing=away.missing)
+        self.setbacks = [
+            *(
+                Setback(name_of(gang), ReportedError(gang.invalid.value))
+                for gang in opening.gangs
+                if gang.invalid is not None and gang.invalid.code == INTERNAL
+            ),
+            *chooser.setbacks,
+            *(gate.setbacks if isinstance(gate, Backfill) else ()),
+        ]
+        return verdicts
 
-    def _gate(self, opening: Opening, away: Silence) -> Gate | None:
+    def _gate(self, opening: Opening, away: Silence) -> StrictOrder | Backfill | None:
         """The policy of the queue; None where everybody gets what it finds."""
         policy = self.state.fold.settings.queue_policy
         if policy == "skip":
@@ -224,20 +250,30 @@ class Decider:
         away = silence or Silence()
         asks = dict(opening.asks)
         silent = self._silent(away)
-        leaves = self.state.leaves
         while True:
-            views = {
-                shape: self.scorer.candidates(
-                    shape, count, leaves=leaves, without=silent.by_leaf if shape.tor_affinity else silent.others
-                )
-                for shape, count in asks.items()
-            }
+            views = {shape: self._seen(shape, count, silent, away) for shape, count in asks.items()}
             try:
                 verdicts = self.choose(opening, views, asks, away)
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
             return self.record(opening, verdicts, away)
+
+    def _seen(self, shape: Shape, count: int, silent: Silent, away: Silence) -> Candidates:
+        """Candidates of a shape as offers would give them.
+
+        Args:
+            shape: What is asked.
+            count: How many rows at most.
+            silent: Rows that nobody speaks for.
+            away: Shards that did not answer.
+        """
+        table = self.state.table
+        unheard = len(away.missing) - (0 if shape.tor_affinity else len(away.doubted))
+        if away.shards and unheard == away.shards:
+            return merge(table, [], missing_nodes=int(table.present[table.view()].sum()))
+        without = silent.by_leaf if shape.tor_affinity else silent.others
+        return self.scorer.candidates(shape, count, leaves=self.state.leaves, without=without)
 
     def record(self, opening: Opening, verdicts: list[Verdict], silence: Silence) -> Round:
         """What is to be stored of a round."""
@@ -262,17 +298,33 @@ class Decider:
         for gang in folded.gangs:
             if gang.phase != "waiting":
                 self.queue.remove(gang.uid)
+                self._free_uid(gang)
             elif gang.refusal is None:
                 self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
             elif gang.refusal.code == "behind":
                 self.queue.seen(gang.uid)
             elif gang.refusal.code != RESERVED:
-                wait_ms = self.state.fold.settings.shard_retry_ms
-                retry_at_ms = gang.at_ms + wait_ms if gang.refusal.missing_shards else 0
-                self.queue.refused(gang.uid, retry_at_ms=retry_at_ms, never=gang.refusal.code in NEVER)
+                settings, lack = self.state.fold.settings, gang.refusal.blocks
+                self.queue.refused(
+                    gang.uid,
+                    retry_at_ms=_retry_at_ms(gang, gang.refusal, settings),
+                    never=gang.refusal.code in NEVER,
+                    by_any_change=settings.corrected and lack is not None and lack.rule == _TOO_MANY_NODES,
+                )
         self._keep_back(folded)
         if folded.given_back or folded.freed:
             self.queue.loosen()
+
+    def _free_uid(self, gang: GangRecord) -> None:
+        """A gang is over: another job that has its uid by now may wait."""
+        key = self.state.name_of.get(gang.uid)
+        if (
+            gang.is_over
+            and key is not None
+            and key != (gang.namespace, gang.name)
+            and self.state.fold.settings.corrected
+        ):
+            self.state.changed[key] = None
 
     def _keep_back(self, folded: Folded) -> None:
         """Hold the gangs that may not start for the sake of a reservation, those included of which there was no news."""
@@ -306,7 +358,10 @@ class Decider:
         for row, chips in before.thinned.items():
             self.state.table.thinned[row] = self.state.table.thinned.get(row, 0) | chips
         self.state.leaf_book.eased = self.state.leaf_book.eased or before.eased
-        self.state.table.worsened = self.state.table.worsened or before.worsened
+        table = self.state.table
+        table.worsened = table.worsened or before.worsened
+        table.regained.update(dict.fromkeys(before.regained))
+        table.stirred = table.stirred or before.stirred
         self._before = _Before([], {}, {}, eased=False)
 
     def dump(self) -> WaitingDump:
@@ -323,6 +378,8 @@ class Decider:
             held=self.queue.held,
             loosened=self.queue.loosened,
             worsened=table.worsened,
+            regained=sorted(table.names[row] for row in table.regained),
+            stirred=table.stirred,
         )
 
     def load(self, dump: WaitingDump) -> None:
@@ -332,7 +389,9 @@ class Decider:
         self.queue.load(dump.known, dump.sleeping, dump.held, loosened=dump.loosened)
         state.table.improved.update(dict.fromkeys(state.table.row(name) for name in dump.improved))
         state.table.thinned.update({state.table.row(name): chips for name, chips in dump.thinned})
+        state.table.regained.update(dict.fromkeys(state.table.row(name) for name in dump.regained))
         state.table.worsened, state.leaf_book.eased = dump.worsened, dump.eased
+        state.table.stirred = dump.stirred
 
     def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
         """Marks of the rows that silent shards own; None when none is silent."""
@@ -351,10 +410,17 @@ class Decider:
         table, book = self.state.table, self.state.leaf_book
         woken: list[tuple[ClassKey, Sleep]] = []
         improved, thinned, eased = dict(table.improved), dict(table.thinned), book.eased
-        if improved or thinned or eased or self.queue.waits_for_time:
+        regained, stirred = list(table.regained), table.stirred
+        is_corrected = self.state.fold.settings.corrected
+        came_back = regained if is_corrected else []
+        if improved or thinned or eased or came_back or (is_corrected and stirred) or self.queue.waits_for_time:
             rows = list(improved)
             most = functools.reduce(operator.or_, thinned.values(), 0)
-            woken = self.queue.wake(lambda key: self._helps(key, rows, most), time_ms=self.state.time_ms)
+            woken = self.queue.wake(
+                lambda key: self._may_help(key, rows, most, came_back),
+                time_ms=self.state.time_ms,
+                has_changed=is_corrected and stirred,
+            )
             table.improved.clear()
             table.thinned.clear()
             book.eased = False
@@ -362,39 +428,57 @@ class Decider:
             woken += self._wake_heads()
         held: Sequence[SleeperDump] = ()
         loosened, worsened = self.queue.loosened, table.worsened
-        has_changed = bool(woken or improved) or eased or loosened or worsened
+        has_changed = bool(woken or improved or came_back) or eased or loosened or worsened
         if self.queue.is_holding and (has_changed or self.queue.is_due(self.state.time_ms)):
             held = self.queue.release()
-        self.queue.loosened = table.worsened = False
-        self._before = _Before(woken, improved, thinned, eased, held, loosened, worsened)
+        self.queue.loosened = table.worsened = table.stirred = False
+        table.regained.clear()
+        self._before = _Before(woken, improved, thinned, eased, held, loosened, worsened, regained, stirred)
 
     def _wake_heads(self) -> list[tuple[ClassKey, Sleep]]:
         """In strict order, wake who stands first and needs more than the cluster has by now: once told so, it lets others go."""
         woken: list[tuple[ClassKey, Sleep]] = []
         if self.state.fold.settings.queue_policy == "fifo":
-            while (head := self.queue.head()) is not None and is_larger_than_cluster(self.scorer, head.klass):
+            while (head := self.queue.head()) is not None and self._is_larger_than_cluster(head.klass):
                 woken += self.queue.wake(functools.partial(operator.eq, head.klass), time_ms=0)
         return woken
 
-    def _helps(self, key: ClassKey, improved: list[int], most: int) -> bool:
+    def _is_larger_than_cluster(self, klass: ClassKey) -> bool:
+        return guarded(lambda: is_larger_than_cluster(self.scorer, klass), lambda _: False)
+
+    def _may_help(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
+        """As :meth:`_helps`; a class that cannot be scored is tried, and set aside, unless it was before and has its time."""
+        sleep = self.queue.sleep_of(key)
+        is_aside = sleep.never and sleep.retry_at_ms > 0
+        return guarded(lambda: self._helps(key, improved, most, regained), lambda _: not is_aside)
+
+    def _helps(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.
 
         Args:
             key: The class.
             improved: Rows on which something got better.
             most: Chips that were free on any row where now fewer are.
+            regained: Rows on which chips came back that others may hold: they help pods that share chips.
         """
         scorer = self.scorer
         for shape, _ in key:
             if shape.tor_affinity and self.state.leaf_book.eased:
                 return True
-            rows = improved
+            rows = improved if shape.share is None else improved + regained
             if shape.form and FORMS[shape.form].is_beyond(most):
                 thinned = self.state.table.thinned.items()
-                rows = improved + [row for row, before in thinned if FORMS[shape.form].is_beyond(before)]
+                rows = rows + [row for row, before in thinned if FORMS[shape.form].is_beyond(before)]
             if len(rows) <= _ROWS_ONE_BY_ONE:
                 if any(scorer.evaluate_one(shape, row, scorer.row_state(row))[0] == NodeReason.FITS for row in rows):
                     return True
             elif (scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any():
                 return True
         return False
+
+
+def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
+    """When the class of a refused gang is tried although nothing got better; 0 for never."""
+    if refusal.missing_shards:
+        return gang.at_ms + settings.shard_retry_ms
+    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else 0

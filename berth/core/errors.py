@@ -1,5 +1,10 @@
 """Faults of the core: data, not formatted text."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class CoreError(Exception):
     """Base of the core's errors."""
@@ -31,3 +36,42 @@ class HistoryError(CoreError):
         super().__init__(f"sequence {got} came, {wanted} was next")
         self.wanted = wanted
         self.got = got
+
+
+class ReportedError(CoreError):
+    """An error of another process, in the words in which it reports it."""
+
+
+def brief(error: Exception) -> str:
+    """What a record says of an error: the rule that an invariant breaks, of other errors their class alone.
+
+    No name is in it, so a recording without names replays; nor a row, which differs from process to process.
+    """
+    if isinstance(error, InvariantError):
+        return error.rule
+    return str(error) if isinstance(error, ReportedError) else type(error).__name__
+
+
+def guarded(
+    step: Callable[[], T], otherwise: Callable[[Exception], T], *, passes: tuple[type[Exception], ...] = ()
+) -> T:
+    """What a step yields; where it ends with an error, what ``otherwise`` makes of the error.
+
+    For steps on one gang, which must not keep the others from their turn.
+
+    Args:
+        step: The step.
+        otherwise: What to do with an error.
+        passes: Errors that the caller handles.
+
+    Raises:
+        MemoryError: There is no memory left: that says nothing of the gang.
+    """
+    try:
+        return step()
+    except passes:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever it is, it concerns this step alone
+        return otherwise(error)

@@ -23,6 +23,7 @@ from berth.core.products import FORMS
 from berth.core.refusals import sentence
 from berth.core.rivals import candidates_of, rival_of
 from berth.core.scoring import Reasons, RowState
+from berth.core.setbacks import INTERNAL
 from berth.core.state import State
 from berth.core.unblocking import Waiting, unblocking
 from schemas.columns import unpack
@@ -203,6 +204,8 @@ def _tell_refusal(case: _Case, refusal: Refusal, told: Explanation) -> None:
     told.sentence, told.code = sentence(refusal), refusal.code
     told.field, told.value, told.expected = refusal.field, refusal.value, refusal.expected
     told.ahead, told.start_ms = refusal.ahead, refusal.start_ms
+    if refusal.code == INTERNAL:
+        return  # to plan it again would end with the same error
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
     shape = gang.klass[index][0]
     told.task, told.chips = gang.tasks[index], shape.chips

@@ -8,8 +8,8 @@ from schemas.placement import Placement
 from schemas.refusal import Code, Refusal
 
 RESERVED: Final[Code] = "reserved"
-NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology"})
-"""Refusals of gangs that wait for another cluster, not for room: they stand in nobody's way."""
+NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal"})
+"""Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block others."""
 
 LastRefusal = Callable[[str], Refusal | None]
 """Last refusal of a gang (uid) that the ledger knows."""

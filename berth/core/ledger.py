@@ -84,6 +84,8 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
     retry_at_ms: int = 0
     never: bool = False
     """It waits for another cluster, not for room: it stands in nobody's way."""
+    by_any_change: bool = False
+    """Any change of a node may help it, also one for the worse."""
 
 
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -106,6 +108,10 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Somebody who waited or ran has left, and may have stood in the way of those."""
     worsened: bool = False
     """Some node is less than it was, and what is kept of it may be kept for nothing."""
+    regained: list[str] = []
+    """Nodes on which chips came back, whoever holds them, by name."""
+    stirred: bool = False
+    """Some node changed."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):

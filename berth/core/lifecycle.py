@@ -12,9 +12,11 @@ from typing import Final
 
 import msgspec
 
+from berth.core.errors import guarded
 from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.ledger import Holding, PodShare, pods_of
 from berth.core.picking import ids_of
+from berth.core.setbacks import Setback
 from berth.core.state import State
 from berth.core.superpod_terms import superpod_key
 from schemas.columns import pack, pack_names, unpack, unpack_names
@@ -35,6 +37,8 @@ class Due(msgspec.Struct):
     evictions: list[Eviction] = []
     releases: list[Release] = []
     adoptions: list[Adoption] = []
+    setbacks: list[Setback] = []
+    """Gangs (uid) that could not be looked at because of an error; they are left as they are."""
 
     def __bool__(self) -> bool:
         return bool(self.evictions or self.releases or self.adoptions)
@@ -51,13 +55,25 @@ def due(state: State) -> Due:
         if size >= _SIZE_MAX:
             break
         adopted = len(found.adoptions)
-        if not _examine(state, uid, found):
+        if not _examined(state, uid, found):
             del state.touched[uid]
         elif len(found.adoptions) > adopted:
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
     return found
+
+
+def _examined(state: State, uid: str, found: Due) -> bool:
+    """As :func:`_examine`; an error leaves the gang as it is, and the others alone."""
+    evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
+
+    def left_out(error: Exception) -> bool:
+        del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:]
+        found.setbacks.append(Setback(uid, error))
+        return False
+
+    return guarded(lambda: _examine(state, uid, found), left_out)
 
 
 def _examine(state: State, uid: str, found: Due) -> bool:

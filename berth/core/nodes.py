@@ -85,7 +85,8 @@ class NodeTable:
     or memory, a better level, another class. What waits for room looks there. No node that is gone is among them: of those a
     reader of a snapshot knows nothing. ``thinned`` collects the rows on which free
     chips became fewer, and which chips were free before: a node with more of them than a product form has counts as
-    another product, and ceases to. ``worsened`` says that by the facts some node is less than it was since it was last cleared:
+    another product, and ceases to. ``regained`` collects the rows on which chips came back, whoever holds them: healthy again,
+    withheld no longer, or there again; they matter to pods that share chips. ``stirred`` says that any row changed. ``worsened`` says that by the facts some node is less than it was since it was last cleared:
     what is kept for those who need it may be kept for nothing.
     """
 
@@ -128,7 +129,11 @@ class NodeTable:
         self.racks: list[str] = []
         self.improved: dict[int, None] = {}
         self.thinned: dict[int, int] = {}
+        self.regained: dict[int, None] = {}
         self.worsened = False
+        self.stirred = False
+        self.forgets = False
+        """Whether nothing is kept of nodes that go; see :meth:`forget_gone`."""
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
@@ -222,6 +227,8 @@ class NodeTable:
                 self.spoken[row] = self._is_spoken_of(fact.domain, row)
                 self._set_health(row, self._health.get(fact.domain, {}).get(row, _WELL))
             self.worsened = self.worsened or self._is_less(row, chips, allocatable, cpu, memory)
+            if chips & ~int(self.chips[row]):
+                self.regained[row] = None
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
             self.allocatable_seen[row] = allocatable
@@ -251,6 +258,19 @@ class NodeTable:
                 self.domain[row] = -1
                 self.spoken[row] = False
                 self._set_health(row, _WELL)
+                if self.forgets:
+                    self._forget(row)
+
+    def forget_gone(self) -> None:
+        """Keep nothing of nodes that are gone: a reader of a snapshot knows nothing of them."""
+        for row in np.flatnonzero(~self.present[self.view()]).tolist():
+            self._forget(row)
+
+    def _forget(self, row: int) -> None:
+        self.klass[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
+        self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
+        self.cpu[row] = self.memory[row] = 0
+        self._derive(row)
 
     def apply_health(self, fact: HealthSeen) -> None:
         """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy.
@@ -323,6 +343,7 @@ class NodeTable:
         else:
             self.worsened = self.worsened or bool(len(changed))
         self.revision += len(changed)
+        self.stirred = self.stirred or bool(len(changed))
 
     def _is_spoken_of(self, domain: str, row: int) -> bool:
         rows = self._spoken.get(domain)
@@ -344,6 +365,9 @@ class NodeTable:
             or (self.network_known[row] and not health.network_known)
         ):
             self.worsened = True
+        barred = int(self.unhealthy[row]) | int(self.withheld[row])
+        if self.present[row] and barred & ~(health.unhealthy | health.withheld):
+            self.regained[row] = None
         self.unhealthy[row] = health.unhealthy
         self.network[row] = health.network
         self.level[row] = health.level
@@ -392,6 +416,7 @@ class NodeTable:
         self.free[row] = free
         self.idle[row] = idle
         self.revision += 1
+        self.stirred = True
 
     def _improve(self, row: int) -> None:
         """Take note that something got better on a row."""

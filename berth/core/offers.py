@@ -1,4 +1,4 @@
-"""Merging of offers: what all shards together can give for a shape.
+"""Offers: what a shard can give for a shape, and what all shards together can.
 
 Merging gives exactly what one scorer of all nodes would have found: candidates are merged in the same total order, and
 none is believed that stands behind the last candidate of a shard which has more to offer.
@@ -10,16 +10,43 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.errors import ReportedError, brief
 from berth.core.leaves import LeafTable
 from berth.core.masks import marks_of
 from berth.core.nodes import NodeTable
-from berth.core.scoring import Candidates, Fits
-from schemas.columns import unpack_names
+from berth.core.scoring import Candidates, Fits, counts_of, unscored
+from schemas.columns import pack_names, unpack_names
 from schemas.envelope import DecodeError
 from schemas.offers import ShapeOffer
 from schemas.refusal import NodeReason
 
 Rows = npt.NDArray[np.int64]
+
+
+def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> ShapeOffer:
+    """What a shard says of its candidates.
+
+    Args:
+        table: The shard's nodes.
+        found: The candidates.
+        usable: Mask of places or nodes, for shapes with switch or SuperPoD affinity.
+    """
+    runs: list[tuple[int, int]] = []
+    for score in found.scores:
+        if runs and runs[-1][0] == score:
+            runs[-1] = (score, runs[-1][1] + 1)
+        else:
+            runs.append((score, 1))
+    return ShapeOffer(
+        names=pack_names([table.names[row] for row in found.rows]),
+        runs=runs,
+        exhausted=found.exhausted,
+        total=found.total,
+        fit=found.fit,
+        counts=counts_of(found.counts),
+        usable=usable,
+        error=brief(found.error) if found.error is not None else "",
+    )
 
 
 def candidates_of(
@@ -37,6 +64,8 @@ def candidates_of(
         DecodeError: A node that the table does not know, runs that do not cover the names, or a mask that does not cover
             the places.
     """
+    if offer.error:
+        return unscored(ReportedError(offer.error))
     try:
         names = unpack_names(offer.names)
         rows = [table.row_of[name] for name in names]
@@ -93,6 +122,9 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
         parts: One answer a shard.
         missing_nodes: Nodes of shards that did not answer.
     """
+    error = next((part.error for part in parts if part.error is not None), None)
+    if error is not None:
+        return unscored(error)
     ranks = table.ranks()
     keyed = [
         [(-score, int(ranks[row]), row) for row, score in zip(part.rows, part.scores, strict=True)] for part in parts

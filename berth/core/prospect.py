@@ -84,7 +84,7 @@ class _Fork(NodeTable):
             "allocatable",
         ):
             setattr(self, column, getattr(table, column).copy())
-        self.improved, self.thinned = {}, {}
+        self.improved, self.thinned, self.regained = {}, {}, {}
         self._cpu_used, self._memory_used = dict(self._cpu_used), dict(self._memory_used)
 
     def shift(self, lot: Lot, *, gives_back: bool) -> None:

@@ -36,6 +36,8 @@ class Sleep(NamedTuple):
     """When to try again although nothing got better; 0 for never."""
     never: bool = False
     """It waits for another cluster: it stands in nobody's way."""
+    by_any_change: bool = False
+    """Any change of a node may help it, also one for the worse."""
 
 
 class GangClass(msgspec.Struct, gc=False):
@@ -54,6 +56,8 @@ class GangClass(msgspec.Struct, gc=False):
     """When to try again although nothing got better; 0 for never."""
     never: bool = False
     """It waits for another cluster, and stands in nobody's way."""
+    by_any_change: bool = False
+    """Any change of a node may help it, also one for the worse."""
     held: dict[str, int] = {}
     """Gangs (uid) that may not start for the sake of a reservation, and when to try again; 0 for never."""
 
@@ -172,21 +176,20 @@ class Queue:
             taken.append(gang)
         return taken
 
-    def refused(self, uid: str, *, retry_at_ms: int, never: bool = False) -> None:
+    def refused(self, uid: str, *, retry_at_ms: int, never: bool = False, by_any_change: bool = False) -> None:
         """Put the class of a refused gang to sleep.
 
         Args:
             uid: The gang.
             retry_at_ms: When to try again although nothing got better; 0 for never.
             never: It waits for another cluster, not for room.
+            by_any_change: Any change of a node may help it, also one for the worse.
         """
         key = self._class_of.get(uid)
         if key is None:
             return
         members = self._classes[key]
-        members.sleeps = True
-        members.retry_at_ms = retry_at_ms
-        members.never = never
+        _fall_asleep(members, Sleep(retry_at_ms, never, by_any_change))
         self._let_go(members)
         members.gangs[uid].fresh = False
         members.fresh.pop(uid, None)
@@ -260,25 +263,37 @@ class Queue:
         for _, gang in heapq.merge(*lines, key=_ORDER):
             yield gang
 
-    def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
-        """Wake every sleeping class that ``helps`` says an event can help, or whose wait is over; say which, and how they slept."""
+    def wake(
+        self, helps: Callable[[ClassKey], bool], *, time_ms: int, has_changed: bool = False
+    ) -> list[tuple[ClassKey, Sleep]]:
+        """Wake sleeping classes; say which, and how they slept.
+
+        Args:
+            helps: Whether an event can help a class.
+            time_ms: The moment: whose wait is over is woken.
+            has_changed: Some node changed: whom any change may help is woken.
+        """
         woken: list[tuple[ClassKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
-            if (members.retry_at_ms and time_ms >= members.retry_at_ms) or helps(key):
-                woken.append((key, Sleep(members.retry_at_ms, members.never)))
+            sleep = _sleep_of(members)
+            is_due = bool(sleep.retry_at_ms and time_ms >= sleep.retry_at_ms)
+            if is_due or (has_changed and sleep.by_any_change) or helps(key):
+                woken.append((key, sleep))
                 self._wake(members)
         self.woken += len(woken)
         return woken
+
+    def sleep_of(self, key: ClassKey) -> Sleep:
+        """How a class sleeps."""
+        return _sleep_of(self._classes[key])
 
     def lull(self, key: ClassKey, sleep: Sleep) -> None:
         """Put a class back to sleep, as if it had not been woken; one that is gone stays gone."""
         members = self._classes.get(key)
         if members is None:
             return
-        members.sleeps = True
-        members.retry_at_ms = sleep.retry_at_ms
-        members.never = sleep.never
+        _fall_asleep(members, sleep)
         self.awake.pop(key, None)
         if members.fresh:
             self.eager[key] = None
@@ -290,9 +305,7 @@ class Queue:
         )
         sleeping = [self._classes[key] for key in self.sleeping()]
         return known, sorted(
-            SleeperDump(
-                min(uid for uid in members.gangs if uid not in members.fresh), members.retry_at_ms, members.never
-            )
+            SleeperDump(min(uid for uid in members.gangs if uid not in members.fresh), *_sleep_of(members))
             for members in sleeping
             if len(members.fresh) < len(members.gangs)
         )
@@ -314,7 +327,7 @@ class Queue:
         for sleeper in sleeping:
             key = self._class_of.get(sleeper.uid)
             if key is not None:
-                self.lull(key, Sleep(sleeper.retry_at_ms, sleeper.never))
+                self.lull(key, Sleep(sleeper.retry_at_ms, sleeper.never, sleeper.by_any_change))
         for one in held:
             self.hold(one.uid, retry_at_ms=one.retry_at_ms)
         self.loosened = loosened
@@ -328,11 +341,13 @@ class Queue:
     def retry_at_ms(self) -> int:
         """First moment until which some class sleeps or a gang is held; 0 when none waits for time.
 
-        In strict order that of the head alone: those behind it wait for it.
+        In strict order that of the head, and of those that block nobody: those behind the head wait for it.
         """
         if self._strict:
             head = self.head()
-            return self._classes[head.klass].retry_at_ms if head is not None else 0
+            first = self._classes[head.klass].retry_at_ms if head is not None else 0
+            aside = (members.retry_at_ms for members in self._classes.values() if members.sleeps and members.never)
+            return min(filter(None, (first, *aside)), default=0)
         return min(filter(None, self._moments()), default=0)
 
     def _moments(self) -> Iterator[int]:
@@ -347,7 +362,7 @@ class Queue:
     def _wake(self, members: GangClass) -> None:
         members.sleeps = False
         members.retry_at_ms = 0
-        members.never = False
+        members.never = members.by_any_change = False
         self.awake[members.key] = None
         self.eager.pop(members.key, None)
 
@@ -428,3 +443,12 @@ class Queue:
             if gang is not None and uid != before and gang.order == order:
                 before = uid
                 yield order, gang
+
+
+def _fall_asleep(members: GangClass, sleep: Sleep) -> None:
+    members.sleeps = True
+    members.retry_at_ms, members.never, members.by_any_change = sleep
+
+
+def _sleep_of(members: GangClass) -> Sleep:
+    return Sleep(members.retry_at_ms, members.never, members.by_any_change)

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from berth.core import block_words, leaf_words
+from berth.core.setbacks import INTERNAL
 from schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
@@ -82,6 +83,8 @@ def _words(refusal: Refusal) -> str:
         return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
     if refusal.code == "bind-failed":
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
+    if refusal.code == INTERNAL:
+        return f"set aside: an error of Berth ended its decision ({refusal.value}); other jobs are not affected"
     what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
     return f"{what}, expected {refusal.expected}" if refusal.expected else what
 

@@ -17,13 +17,17 @@ from berth.core.errors import HistoryError, InvariantError
 from berth.core.ledger import Folded
 from berth.core.state import State
 from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
-from schemas.ledger import Epoch, Round
+from schemas.ledger import Epoch, Round, Settings
 from schemas.recording import Entry
 from schemas.status import SnapshotBody
 
 _DIFFERENCES_MAX: Final = 20
 _BEFORE: Final = 8
 """Facts and records before a difference that are told with it."""
+
+
+_SETTINGS_OF_0_4: Final = 21
+"""Settings that release 0.4 knows: the first fields of :class:`schemas.ledger.Settings`."""
 
 
 class ReplayError(Exception):
@@ -191,7 +195,7 @@ class Replay:
         self._epochs += 1
         self._why_not = ""
         self.decider.begin()
-        said = encode(body_of(envelope, Epoch))
+        said = _digested(body_of(envelope, Epoch))
         self._own.update(said)
         self._recorded.update(said)
 
@@ -265,6 +269,19 @@ class Replay:
                 placement.chips_by_rank()
         except ValueError as error:
             raise ReplayError(sequence, str(error)) from error
+
+
+def _digested(epoch: Epoch) -> bytes:
+    """An epoch as the digest covers it: settings that came after 0.4 count where they are not the default.
+
+    So the digest of a recording stays what it was when a release appends a setting.
+    """
+    fields = msgspec.structs.fields(Settings)
+    said = [getattr(epoch.settings, field.name) for field in fields]
+    while len(said) > _SETTINGS_OF_0_4 and said[-1] == fields[len(said) - 1].default:
+        said.pop()
+    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-1], said])
+    return msgspec.msgpack.encode((Epoch.KIND, Epoch.VERSION, msgspec.Raw(body)))
 
 
 def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:

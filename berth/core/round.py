@@ -16,12 +16,14 @@ import msgspec
 import numpy as np
 
 from berth.core.block_round import BlockRound
+from berth.core.errors import guarded
 from berth.core.gangs import ClassKey, Gang
-from berth.core.gates import RESERVED, Gate
+from berth.core.gates import RESERVED, Gate, name_of
 from berth.core.leaf_book import LeafBook
 from berth.core.leaf_round import LeafRound, code_of
 from berth.core.leaves import LeafTable
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
+from berth.core.setbacks import INTERNAL, Setback, set_aside
 from berth.core.sharing import pick_chip
 from berth.core.superpod_ground import BlockGround, ground_of
 from berth.core.switches import TOR_AFFINITY, Plan
@@ -140,6 +142,10 @@ class Chooser:
         self._rows: dict[int, RowState] = {}
         self._version: dict[int, int] = {}
         self._log: list[int] = []
+        self._undo: dict[int, RowState] = {}
+        """Rows that the gang in hand has touched, as they were before it."""
+        self.setbacks: list[Setback] = []
+        """Gangs that were set aside because of an error."""
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
         self._gate = gate
@@ -151,6 +157,8 @@ class Chooser:
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
         """Verdicts on the gangs, in their order; once a class is refused, only on those of it that had none before.
 
+        A gang whose decision ends with an error is refused as ``internal``, and its class with it; :attr:`setbacks` has the errors.
+
         Raises:
             NeedMoreError: The offers do not reach far enough.
         """
@@ -160,16 +168,43 @@ class Chooser:
             known = self._refused.get(gang.klass)
             if known is not None and not (gang.fresh or has_say or gang.invalid):
                 continue
-            if (away := self._turned_away(gang)) is not None:
-                verdicts.append(_verdict(gang, refusal=away, final=True))
-            elif self._gate is not None:
-                verdicts.extend(self._decide_behind(self._gate, gang, known, missing))
-            elif known is not None:
-                if gang.fresh:
-                    verdicts.append(_verdict(gang, refusal=self._named(known, gang)))
-            else:
-                verdicts.append(self._decide(gang, missing))
+            verdicts.extend(self._guarded(gang, known, missing))
         return verdicts
+
+    def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
+        """As :meth:`_verdicts`; an error refuses the gang."""
+        self._undo = {}
+        return guarded(
+            lambda: list(self._verdicts(gang, known, missing)),
+            lambda error: [self._set_aside(gang, error)],
+            passes=(NeedMoreError,),
+        )
+
+    def _verdicts(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> Iterator[Verdict]:
+        """Verdict on one gang; none when there is nothing new.
+
+        Args:
+            gang: The gang.
+            known: How its class was refused in this round.
+            missing: Shards that did not answer.
+        """
+        if (away := self._turned_away(gang)) is not None:
+            yield _verdict(gang, refusal=away, final=away.code != INTERNAL)
+        elif self._gate is not None:
+            yield from self._decide_behind(self._gate, gang, known, missing)
+        elif known is None:
+            yield self._decide(gang, missing)
+        elif gang.fresh:
+            yield _verdict(gang, refusal=self._named(known, gang))
+
+    def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
+        """Refuse a gang and its class because of an error, and leave nothing of it behind."""
+        self._roll_back(self._undo)
+        self.setbacks.append(Setback(name_of(gang), error))
+        refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
+        self._refused[gang.klass] = refusal
+        self._failed_task[gang.klass] = 0
+        return _verdict(gang, refusal=refusal)
 
     def _decide_behind(
         self, gate: Gate, gang: Gang, known: Refusal | None, missing: Sequence[int]
@@ -200,13 +235,17 @@ class Chooser:
         return _outside(gang, warning) if warning else None
 
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
+        for shape, _ in gang.klass:
+            error = self._views[shape].found.error
+            if error is not None:
+                raise error
         planned = self._plan(gang, missing)
         if isinstance(planned, Refusal):
             return self._refuse(gang, _first_planned(gang), planned)
         rows = iter(planned.rows)
         names: list[str] = [""] * gang.pods
         chips: list[tuple[int, ...]] = [()] * gang.pods
-        undo: dict[int, RowState] = {}
+        undo = self._undo
         for placed, (index, rank) in enumerate(_seats(gang)):
             shape = gang.klass[index][0]
             row = next(rows) if shape.is_planned else self._best(shape, undo)
@@ -318,7 +357,8 @@ class Chooser:
         if rule is not None:
             chips = rule.pick(free, int(scorer.table.network[row]))
         elif shape.share is not None and share is not None:
-            chips = (pick_chip(scorer.shares, shape.share, row, share, free=free),)
+            name = scorer.table.names[row]
+            chips = (pick_chip(scorer.shares, shape.share, row, share, name=name, free=free, settings=scorer.settings),)
             share = share.copy()
             share.add(chips[0], shape.share)
         for chip in chips:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.constraints import ClassKey, asks_name, class_reason, name_fits
+from berth.core.errors import guarded
 from berth.core.leaves import Grid, LeafTable
 from berth.core.level_terms import levels_of, stands_in_tree
 from berth.core.nodes import NodeTable
@@ -21,11 +22,10 @@ from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
 from berth.core.sharing import share_reasons, share_row
 from berth.core.superpod_terms import rack_number
-from schemas.columns import pack_names
 from schemas.constraints import Toleration
 from schemas.facts import NodeHealth
 from schemas.ledger import Settings
-from schemas.offers import Shape, ShapeOffer
+from schemas.offers import Shape
 from schemas.refusal import NodeReason, ReasonCount
 
 Reasons = npt.NDArray[np.uint8]
@@ -63,6 +63,13 @@ class Candidates(NamedTuple):
     """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
     fits: Fits | None = None
     """One mark a row: its node takes a pod; None for shapes without SuperPoD affinity."""
+    error: Exception | None = None
+    """What ended the scoring of the shape; then the rest says nothing."""
+
+
+def unscored(error: Exception) -> Candidates:
+    """Answer for a shape whose scoring ended with an error."""
+    return Candidates([], [], exhausted=True, total=0, fit=0, counts={}, error=error)
 
 
 class _Compiled(NamedTuple):
@@ -145,12 +152,17 @@ class Scorer:
     ) -> Candidates:
         """The best ``count`` rows in total order, and for a shape with switch affinity the places that fit.
 
+        An error ends the scoring of this shape alone: it is in the answer.
+
         Args:
             shape: What is asked.
             count: How many rows at most.
             leaves: The leaf switches.
             without: Marks of rows that nobody speaks for; None for no such row.
         """
+        return guarded(lambda: self._candidates(shape, count, leaves, without), unscored)
+
+    def _candidates(self, shape: Shape, count: int, leaves: LeafTable | None, without: Fits | None) -> Candidates:
         reasons, scores = self.evaluate(shape)
         if without is not None:
             reasons = np.where(without, np.uint8(NodeReason.SHARD_MISSING), reasons)
@@ -364,31 +376,6 @@ class Scorer:
 
 def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:
     np.copyto(reasons, int(reason), where=where & (reasons == _FITS))
-
-
-def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> ShapeOffer:
-    """What a shard says of its candidates.
-
-    Args:
-        table: The shard's nodes.
-        found: The candidates.
-        usable: Mask of places or nodes, for shapes with switch or SuperPoD affinity.
-    """
-    runs: list[tuple[int, int]] = []
-    for score in found.scores:
-        if runs and runs[-1][0] == score:
-            runs[-1] = (score, runs[-1][1] + 1)
-        else:
-            runs.append((score, 1))
-    return ShapeOffer(
-        names=pack_names([table.names[row] for row in found.rows]),
-        runs=runs,
-        exhausted=found.exhausted,
-        total=found.total,
-        fit=found.fit,
-        counts=counts_of(found.counts),
-        usable=usable,
-    )
 
 
 def counts_of(counts: dict[int, int]) -> list[ReasonCount]:

@@ -14,6 +14,7 @@ import msgspec
 from berth.core.errors import InvariantError
 from berth.core.nodes import NodeTable
 from berth.core.softshare import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
+from schemas.ledger import Settings
 from schemas.placement import Share
 
 ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
@@ -112,15 +113,21 @@ class ShareBook:
             self._table.set_shared(row, 1 << chip, shared=False)
         self._table.improved[row] = None
 
-    def healthy(self, row: int) -> int:
-        """Chips of a node that are there and healthy; none when no fact covers the node."""
-        table = self._table
-        return int(table.chips[row]) & ~int(table.unhealthy[row]) if table.present[row] else 0
+    def offered(self, row: int, settings: Settings) -> int:
+        """Chips of a node that are there, healthy and not withheld; none when no fact covers the node.
 
-    def free_mask(self, row: int) -> int:
-        """Chips of a node that a soft-share pod may get: healthy, not held by other work, not full."""
+        Without the corrections of 0.5 (setting ``corrections``) withheld chips count as offered.
+        """
+        table = self._table
+        if not table.present[row]:
+            return 0
+        barred = int(table.unhealthy[row]) | (int(table.withheld[row]) if settings.corrected else 0)
+        return int(table.chips[row]) & ~barred
+
+    def free_mask(self, row: int, settings: Settings) -> int:
+        """Chips of a node that a soft-share pod may get: offered, not held by other work, not full."""
         node = self.nodes.get(row)
-        return free_for_share(node, self.healthy(row), self.others(row)) if node is not None else 0
+        return free_for_share(node, self.offered(row, settings), self.others(row)) if node is not None else 0
 
     def others(self, row: int) -> int:
         """Chips of a node held by work that does not share."""
@@ -129,9 +136,9 @@ class ShareBook:
         return (int(self._table.used[row]) | int(self._table.releasing[row])) & ~shared
 
 
-def free_for_share(node: SharedNode, healthy: int, others: int) -> int:
+def free_for_share(node: SharedNode, offered: int, others: int) -> int:
     """Chips that a soft-share pod may get."""
-    return healthy & ~others & ~node.full
+    return offered & ~others & ~node.full
 
 
 def memory_of(label: str) -> int:

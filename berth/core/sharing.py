@@ -26,7 +26,7 @@ def share_reasons(
     scores = np.zeros(len(table), np.int32)
     rows = sorted(row for row, node in book.nodes.items() if node.enabled)
     if rows and shape.share is not None:
-        columns = _columns([book.nodes[row] for row in rows], [book.free_mask(row) for row in rows])
+        columns = _columns([book.nodes[row] for row in rows], [book.free_mask(row, settings) for row in rows])
         reasons[rows], scores[rows] = evaluate_share(
             columns, shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings
         )
@@ -56,7 +56,7 @@ def share_row(
     """
     if now is None or not now.enabled or shape.share is None:
         return int(NodeReason.NODE_LABEL), 0
-    usable = free_of(book, row, now, free)
+    usable = free_of(book, row, now, free, settings)
     own = None
     if base is not None:
         own = OwnUse(
@@ -69,31 +69,42 @@ def share_row(
     return int(reasons[0]), int(scores[0])
 
 
-def pick_chip(book: ShareBook, share: Share, row: int, now: SharedNode, *, free: int) -> int:
-    """Chip for one more pod on a node that fits; ``free`` are the node's chips that nobody holds now.
+def pick_chip(
+    book: ShareBook, share: Share, row: int, now: SharedNode, *, name: str, free: int, settings: Settings
+) -> int:
+    """Chip for one more pod on a node that fits.
+
+    Args:
+        book: Use of all nodes.
+        share: Quota of the pod.
+        row: The node.
+        now: Its shared use now.
+        name: Its name, for an error.
+        free: Its chips that nobody holds now.
+        settings: Under which the question is asked.
 
     Raises:
         InvariantError: No chip fits after all.
     """
     chip = pick_share(
         share,
-        free=free_of(book, row, now, free),
+        free=free_of(book, row, now, free, settings),
         core=now.core,
         hbm=now.hbm,
         policy=now.policy,
         memory_mib=now.memory_mib,
     )
     if chip is None:
-        raise InvariantError("a node that fits has no chip for the pod", subject=f"row {row}")
+        raise InvariantError("a node that fits has no chip for the pod", subject=f"node {name}")
     return chip
 
 
-def free_of(book: ShareBook, row: int, now: SharedNode, free: int) -> int:
+def free_of(book: ShareBook, row: int, now: SharedNode, free: int, settings: Settings) -> int:
     """Chips of a node that a soft-share pod may get when its shared use is ``now`` and nobody holds ``free``.
 
     What is neither free nor shared belongs to other work, be it that of an earlier gang of the same round.
     """
-    return free_for_share(now, book.healthy(row), ~(free | now.mask))
+    return free_for_share(now, book.offered(row, settings), ~(free | now.mask))
 
 
 def _columns(nodes: Sequence[SharedNode], free: Sequence[int]) -> ShareColumns:

@@ -36,7 +36,7 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from schemas.ledger import Round
+from schemas.ledger import Round, Settings
 from schemas.placement import Share
 from schemas.status import KeptFact, SnapshotBody
 from schemas.subjects import token
@@ -101,10 +101,11 @@ class State:
         """Gangs (uid) of other schedulers of which some chips belong to somebody else."""
         self._latest, self._subject, self._sequence = False, "", 0  # of the fact that is being applied
         self._subjects_of: dict[JobKey, dict[str, None]] = {}
+        # names under which facts show no pod that lives, and those facts' sequences, ascending
         self._podless: dict[JobKey, int] = {}
-        """Names under which facts show no pod that lives, and those facts' sequences, ascending."""
         self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
         self._owned: dict[tuple[str, int], list[PodShare]] = {}
+        self._attempts_of: dict[JobKey, dict[tuple[str, int], None]] = {}  # holdings by name
         self._releasing: dict[tuple[str, int], dict[int, bool]] = {}
         self._apply: dict[str, Callable[[Envelope], str]] = {
             NodesSeen.KIND: self._nodes,
@@ -162,7 +163,8 @@ class State:
             DecodeError: It does not decode.
             InvariantError: It breaks a rule of the ledger.
         """
-        return self._follow(self.fold.apply(sequence, open_envelope(data)))
+        before = self.fold.settings
+        return self._follow(self.fold.apply(sequence, open_envelope(data)), before)
 
     def apply_round(self, sequence: int, record: Round) -> Folded:
         """As :meth:`apply_record`, for a round that is decoded already.
@@ -171,12 +173,12 @@ class State:
             HistoryError: Records are missing before it.
             InvariantError: It breaks a rule of the ledger.
         """
-        return self._follow(self.fold.apply_round(sequence, record))
+        return self._follow(self.fold.apply_round(sequence, record), self.fold.settings)
 
-    def _follow(self, folded: Folded) -> Folded:
-        """Bring the columns in line with a record that was folded."""
-        if folded.epoch and self.fold.settings.reference_parity != self.leaf_book.parity:
-            self._count_leaves()
+    def _follow(self, folded: Folded, before: Settings) -> Folded:
+        """Bring the columns in line with a record that was folded; ``before`` are the settings before it."""
+        if folded.epoch:
+            self._begin(before)
         if self._owns is not None:
             self._forget_idle(folded.gangs)
         for holding in folded.given_back:
@@ -191,6 +193,21 @@ class State:
                 self.touched.update(self.short)
             self._forget_podless()
         return folded
+
+    def _begin(self, before: Settings) -> None:
+        """Bring in line with the settings of an epoch what does not follow from facts and holdings alone."""
+        settings = self.fold.settings
+        is_new = settings.corrected and not before.corrected
+        if is_new or settings.reference_parity != self.leaf_book.parity:
+            self._count_leaves()
+        self.table.forgets = settings.corrected
+        if is_new:
+            self.table.forget_gone()
+        if is_new and self._owns is None:
+            for key in sorted(self._releasing):
+                if self.pods_seen(self.fold.holdings[key]) is None:
+                    self._unmark(key)
+            self.touched.update(dict.fromkeys(self.fold.gangs))
 
     def _forget_podless(self) -> None:
         """Forget facts without pods under names that no job has: those of other schedulers' pods, or that came late.
@@ -307,6 +324,7 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True)
         self.fold.load(dump)
+        self.table.forgets = self.fold.settings.corrected
         self._count_leaves()
         for key in sorted(self.fold.holdings):
             self._take(self.fold.holdings[key])
@@ -396,6 +414,7 @@ class State:
             raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=envelope.kind)
         self._check_subject("pod", fact.namespace, fact.gang)
         self.pods[fact.namespace, fact.gang] = fact
+        self._look_again((fact.namespace, fact.gang))
         self._podless.pop((fact.namespace, fact.gang), None)
         if all(phase in _ENDED for phase in fact.phase):
             self._podless[fact.namespace, fact.gang] = self._sequence
@@ -431,6 +450,7 @@ class State:
         if known is not None and known.uid != fact.uid:
             self.touched[known.uid] = None
             self._forget(known.uid)
+        self._look_again(key)
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         self.changed[key] = None
         return _FOLDED
@@ -446,6 +466,7 @@ class State:
             self._forget(known.uid)
         self._forget_pods(key)
         self._forget(fact.uid)
+        self._look_again(key)
         self.changed[key] = None
         return _GONE
 
@@ -470,10 +491,22 @@ class State:
         fact = body_of(envelope, OutcomeSeen)
         self._check_subject("outcome", fact.namespace, fact.name)
         self.outcomes[fact.namespace, fact.name] = fact
+        self._look_again((fact.namespace, fact.name))
         self.moved[fact.namespace, fact.name] = None
         self._subjects_of.setdefault((fact.namespace, fact.name), {})[self._subject] = None
         self.touched[fact.uid] = None
         return _FOLDED
+
+    def _look_again(self, name: JobKey) -> None:
+        """Look again at all attempts that a name has: what facts say under it has changed, and a snapshot holds the latest alone."""
+        if not self.fold.settings.corrected:
+            return
+        for key in self._attempts_of.get(name, ()):
+            self.touched[key[0]] = None
+            if self.pods_seen(self.fold.holdings[key]) is None:
+                self._unmark(key)
+                if self.leaf_book.parity:
+                    self._note_leaves(key)
 
     def _timer(self, envelope: Envelope) -> str:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
@@ -490,6 +523,7 @@ class State:
             else:
                 self.table.hold(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
         self._owned[holding.key] = pods
+        self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         self._note_leaves(holding.key)
         seen = self.pods_seen(holding)
         if seen is not None:
@@ -499,6 +533,10 @@ class State:
         for pod in self._owned.pop(holding.key):
             self._let_go(pod, holding.placement.share)
         self._releasing.pop(holding.key, None)
+        attempts = self._attempts_of[holding.namespace, holding.name]
+        del attempts[holding.key]
+        if not attempts:
+            del self._attempts_of[holding.namespace, holding.name]
         self.leaf_book.drop(holding.key)
 
     def _free(self, holding: Holding, ranks: Iterable[int]) -> None:
@@ -520,6 +558,12 @@ class State:
             self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
         else:
             self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib)
+
+    def _unmark(self, key: tuple[str, int]) -> None:
+        """Take chips for used again: nothing is known of the pods of an attempt any more."""
+        pods = self._owned.get(key, [])
+        for rank in sorted(self._releasing.pop(key, {})):
+            self.table.mark_releasing(self.table.row(pods[rank].node), pods[rank].mask, releasing=False)
 
     def _mark(self, key: tuple[str, int], seen: PodsSeen) -> None:
         """Mark the chips of terminating pods as releasing."""

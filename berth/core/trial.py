@@ -74,7 +74,8 @@ class Trial:
         self._rows_before: dict[int, dict[str, int]] = {}
         self._known: dict[Changes, bool] = {}
         self._improved = dict(state.table.improved)
-        self._thinned = dict(state.table.thinned)
+        self._thinned, self._regained = dict(state.table.thinned), dict(state.table.regained)
+        self._worsened, self._stirred = state.table.worsened, state.table.stirred
         self._eased = state.leaf_book.eased
         self._order = list(state.fold.holdings)
         self._settings = state.fold.settings
@@ -97,7 +98,9 @@ class Trial:
         holdings = self.state.fold.holdings
         for key in self._order:  # as they were: nothing looks at the order, but it is what was lent
             holdings[key] = holdings.pop(key)
-        self.state.table.improved, self.state.table.thinned = self._improved, self._thinned
+        table = self.state.table
+        table.improved, table.thinned, table.regained = self._improved, self._thinned, self._regained
+        table.worsened, table.stirred = self._worsened, self._stirred
         self.state.leaf_book.eased = self._eased
 
     @property

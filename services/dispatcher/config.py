@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.level_terms import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
-from schemas.ledger import Settings
+from schemas.ledger import CORRECTIONS_OF_0_5, Settings
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +46,8 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     skims_classes: bool = True
     """Under ``skip`` a round takes of gangs that are alike only as many as the free chips could be enough for, and those that had
     no verdict yet."""
+    corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = CORRECTIONS_OF_0_5
+    """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     health_first: bool = False
     """A healthier node outranks a better affinity, for every product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from berth.core.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
+from berth.core.errors import brief
 from berth.core.state import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
@@ -127,6 +128,12 @@ class Intake:
             verdict = self._verdict(stored, settings)
         except DecodeError as error:
             await self._bury(stored, str(error))
+            return
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other requests must be judged
+            _LOG.error("request could not be judged", subject=stored.subject, exc_info=error)
+            await self._bury(stored, f"an error of Berth: {brief(error)}")
             return
         if verdict is None:
             return

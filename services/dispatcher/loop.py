@@ -5,6 +5,7 @@ is answered by reading the ledger up to its head, where an own record is found l
 """
 
 import math
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import structlog
@@ -13,6 +14,7 @@ from berth.core.decider import Decider, Opening, Silence
 from berth.core.ledger import Folded
 from berth.core.queue import Queue
 from berth.core.round import NeedMoreError
+from berth.core.setbacks import Setback
 from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
@@ -224,8 +226,15 @@ class Dispatcher:
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
+            self._report([*opening.must.setbacks, *self.decider.setbacks])
             return self.decider.record(opening, verdicts, silence)
         raise TransientError(f"round {opening.number} ran out of offers {_ASKS_MAX} times")
+
+    def _report(self, setbacks: Iterable[Setback]) -> None:
+        """Say which gangs were set aside because of an error, and show the error."""
+        for setback in setbacks:
+            metrics.SET_ASIDE.inc()
+            _LOG.error("decision failed, gang set aside", gang=setback.subject, exc_info=setback.error)
 
     async def _append(self, sent: _Sent) -> None:
         """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.

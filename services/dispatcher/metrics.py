@@ -17,6 +17,9 @@ _PLACED: Final = counter("dispatcher_placed_gangs_total", "Gangs that got a plac
 _REFUSED: Final = counter(
     "dispatcher_refused_gangs_total", "Verdicts of rounds that give no place; a gang may get several while it waits."
 )
+SET_ASIDE: Final = counter(
+    "dispatcher_set_aside_total", "Decisions that ended with an error of Berth; the gang waits, the others go on."
+)
 
 
 def count_round(verdicts: Iterable[Verdict]) -> None:

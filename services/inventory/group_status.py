@@ -22,6 +22,7 @@ CPU: Final = "thousandths of a CPU"
 MEMORY: Final = "MiB of memory"
 ENQUEUE_FAILED: Final = "JobEnqueueFailed"
 VALIDATE_FAILED: Final = "JobValidateFailed"
+INTERNAL_ERROR: Final = "InternalError"
 NOT_ENOUGH: Final = "NotEnoughResources"
 _OURS: Final = frozenset({"Scheduled", "Unschedulable"})
 _ROOM_CODES: Final = frozenset({"", "no-room", "bind-failed"})
@@ -111,6 +112,8 @@ def claim_of(group: PodGroup) -> Claim:
 
 def reason_of(code: str) -> str:
     """Reason word for the code of a refusal."""
+    if code == "internal":
+        return INTERNAL_ERROR
     return NOT_ENOUGH if code in _ROOM_CODES else VALIDATE_FAILED
 
 

@@ -43,7 +43,7 @@ from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotB
 from schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
-RELEASE: Final = "v0.4"
+RELEASE: Final = "v0.5"
 
 _AT_MS: Final = 1_760_000_000_000
 _RESOURCE: Final = "huawei.com/Ascend910"
@@ -82,6 +82,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"ahead", "start_ms"},
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
+    "v0.4": {Settings: {"corrections"}, ShapeOffer: {"error"}},
 }
 """Fields that came after a release, and were in the next."""
 
@@ -422,6 +423,7 @@ def _settings() -> Settings:
         reserve_depth=8,
         unknown_run_ms=3_600_000,
         skims_classes=True,
+        corrections=1,
     )
 
 
@@ -494,6 +496,7 @@ def _offers() -> tuple[Message, ...]:
                     fit=2,
                     counts=[ReasonCount(reason=NodeReason.OTHER_RESOURCE, nodes=1)],
                     usable=bytes([0b0000_0110]),
+                    error="a node that fits has no chip for the pod",
                 )
             ],
             leaf_states=bytes([9]),

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from berth.core.gangs import Gang
 from berth.core.invariants import check
 from berth.core.ledger import pods_of
-from berth.core.offers import candidates_of, merge
+from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.packing import pack_health, pack_nodes
 from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer, offer_of
+from berth.core.scoring import Scorer
 from berth.core.shares import SharedNode
 from berth.core.sharing import pick_chip, share_row
 from berth.core.state import State
@@ -238,7 +238,8 @@ class Plain:
             return rule.pick(int(self.table.free[row]), int(self.table.network[row]))
         if shape.share is not None:
             free = int(self.table.free[row])
-            return (pick_chip(self.shares, shape.share, row, self.shares.nodes[row], free=free),)
+            now, name = self.shares.nodes[row], self.table.names[row]
+            return (pick_chip(self.shares, shape.share, row, now, name=name, free=free, settings=self.settings),)
         return ()
 
     def _move(self, row: int, chips: tuple[int, ...], shape: Shape, *, hold: bool) -> None:

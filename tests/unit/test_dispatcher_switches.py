@@ -2,8 +2,9 @@
 
 import pytest
 
+from berth.core.decider import Silence
 from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, LeafJob
-from berth.core.packing import SWITCHES
+from berth.core.packing import SWITCHES, pack_nodes
 from schemas.columns import unpack
 from schemas.envelope import encode
 from schemas.facts import Leaf, PodPhase, TopologySeen
@@ -12,6 +13,7 @@ from schemas.nodes import NodeCondition
 from schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.told import placement, refusal, told
+from tests.unit.test_decider import Seat
 
 PLACES = 4
 LARGE = "large-model-schema"
@@ -287,3 +289,21 @@ async def test_under_parity_a_job_counts_once_it_runs() -> None:
     await cell.turns()
     assert [int(bit) & CROSS for bit in book.bits()] == [CROSS, CROSS]
     await cell.close()
+
+
+def test_where_no_shard_is_believed_of_leaves_a_replay_knows_of_no_place_either() -> None:
+    """Nodes that the round has touched are scored here, but the dispatcher had no offer of places to put them in."""
+    seat = Seat()
+    nodes = [a_node(f"n0{place}", leaf="leaf0", position=place) for place in range(2)]
+    seat.fact("node.leaf-leaf0", pack_nodes("leaf-leaf0", nodes, at_ms=1))
+    seat.fact(f"topology.{SWITCHES}", a_topology(1, places=2))
+    seat.job(a_job("plain", chips=8, replicas=3, priority=1))
+    seat.job(by_leaf("by-leaf", 1))
+    opening = seat.decider.open(5)
+    assert opening is not None
+    plain, planned = seat.decider.decide(opening, Silence(1, [0], [0])).verdicts
+    assert plain.refusal is not None
+    assert (plain.refusal.pods_have, plain.refusal.nodes_fit) == (2, 2), "the shard counts where switches play no part"
+    assert planned.refusal is not None
+    assert planned.refusal.switch is not None
+    assert (planned.refusal.switch.have, planned.placement) == (0, None)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from berth.core.nodes import NodeTable
-from berth.core.offers import candidates_of, merge
-from berth.core.scoring import Candidates, offer_of
+from berth.core.offers import candidates_of, merge, offer_of
+from berth.core.scoring import Candidates
 from schemas.columns import pack_names
 from schemas.envelope import DecodeError
 from schemas.offers import ShapeOffer
