@@ -65,7 +65,7 @@ def test_a_chip_is_full_when_its_cores_or_its_memory_are_given_away(share: Share
     node = Node()
     node.book.hold(0, 0, share)
     assert node.book.nodes[0].full == full
-    assert node.book.free_mask(0) == 0b11 & ~full
+    assert node.book.free_mask(0, Settings()) == 0b11 & ~full
 
 
 def test_cores_of_a_chip_without_memory_are_no_room_for_a_gang() -> None:
@@ -88,8 +88,8 @@ def test_chips_that_other_work_of_the_same_round_has_got_are_not_shared() -> Non
     scorer = Scorer(node.state.table, node.book, Settings())
     now = scorer.row_state(0).share
     assert now is not None
-    assert pick_chip(node.book, share, 0, now, free=0b11) == 0
-    assert pick_chip(node.book, share, 0, now, free=0b10) == 1
+    assert pick_chip(node.book, share, 0, now, name="a", free=0b11, settings=Settings()) == 0
+    assert pick_chip(node.book, share, 0, now, name="a", free=0b10, settings=Settings()) == 1
     shape = Shape(form="", resource="", chips=1, gang_pods=1, share=share)
     for free, reason in ((0b10, NodeReason.FITS), (0, NodeReason.NO_CHIP_LIST)):
         found, _ = share_row(node.book, shape, 0, free=free, now=now, base=None, settings=Settings())
