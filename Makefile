@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz results vectors schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz results vectors mutants schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ results: setup ## Simulate real traces into docs/results; BERTH_TRACES names the
 
 vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
 	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
+
+mutants: setup ## See that tests notice small faults; ARGS names some of them
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: setup ## Write schemas/json anew
 	@$(BIN)/python -m tests.contract.schema_files

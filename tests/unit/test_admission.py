@@ -1,8 +1,9 @@
 """Verdicts on requests: who gets a name, who keeps it, and what is turned away."""
 
 import msgspec
+import pytest
 
-from berth.core.admission import Holder, Receipt, admit, cancel
+from berth.core.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel
 from schemas.facts import JobSeen
 from schemas.intake import JobCancel, JobRequest, Task
 from schemas.ledger import Settings
@@ -134,3 +135,12 @@ def test_there_is_nothing_to_cancel_where_nobody_waits_or_runs() -> None:
     gone = cancel(JobCancel("default", "j"), LATER, Holder(accepted(), is_over=False))
     for holder in (Holder(), Holder(rejected), Holder(gone), Holder(accepted(), is_over=True)):
         assert cancel(JobCancel("default", "j"), LATER, holder) is None
+
+
+@pytest.mark.parametrize(("more", "code"), [(0, None), (1, "larger-than-round")])
+def test_a_gang_is_as_large_as_a_record_holds_and_no_larger(more: int, code: str | None) -> None:
+    """A pod with 16 chips takes 80 bytes."""
+    pods = RECORD_BYTES_MAX // 80
+    assert pods * 80 == RECORD_BYTES_MAX
+    job = accepted(a_job("j", product="module910bx16", chips=16, replicas=pods + more))
+    assert (job.refusal.code if job.refusal is not None else None) == code, job.refusal

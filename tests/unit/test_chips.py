@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from berth.core.affinity import class_of, classes_of
 from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.picking import ids_of, mask_of
 from berth.core.products import FORMS
@@ -170,3 +171,43 @@ def test_masks_and_ids() -> None:
     assert ids_of(1 << 63 | 0b101) == (0, 2, 63)
     assert mask_of((63, 0, 2)) == 1 << 63 | 0b101
     assert ids_of(0) == ()
+
+
+def both_ways(rule: ChipRule, nodes: list[ChipRow]) -> list[tuple[int, int]]:
+    """Reason and score of nodes, which one by one are the same as in columns."""
+    masks = (np.array([node[field] for node in nodes], np.uint64) for field in (0, 1))
+    numbers = [np.array([node[field] for node in nodes], np.int16) for field in (3, 4, 5, 6)]
+    known = np.array([node.network_known for node in nodes], np.bool_)
+    free, network = masks
+    unhealthy, allocatable, idle, capacity = numbers
+    reasons, scores = rule.evaluate(ChipColumns(free, network, known, unhealthy, allocatable, idle, capacity))
+    found = list(zip(reasons.tolist(), scores.tolist(), strict=True))
+    assert found == [rule.evaluate_one(node) for node in nodes]
+    return found
+
+
+def test_columns_see_what_single_rows_see_before_they_look_where_chips_lie() -> None:
+    nodes = [a_node(0b1, idle=9, capacity=8), a_node(0b111, idle=2), a_node(0xF, network_known=False), a_node(0xF)]
+    found = [NodeReason(reason) for reason, _ in both_ways(a_rule("half910x4", 1, pods=2), nodes)]
+    assert found == [NodeReason.UNSTABLE, NodeReason.UNSTABLE, NodeReason.NO_CHIP_LIST, NodeReason.FITS]
+
+
+def test_a_single_chip_of_a3_scores_less_where_it_breaks_a_pair() -> None:
+    found = both_ways(a_rule("module910a3x16", 1), [a_node(0b0011, capacity=16), a_node(0b0101, capacity=16)])
+    assert [reason for reason, _ in found] == [0, 0]
+    assert found[0][1] < found[1][1]
+
+
+def test_chips_that_the_network_does_not_reach_are_not_picked_for_pods_that_need_it() -> None:
+    for pods, chips in ((1, (0,)), (2, (1,))):
+        rule = a_rule("half910x4", 1, pods=pods)
+        assert rule.pick(0b1111, 0b0001) == chips
+
+
+@pytest.mark.parametrize(
+    ("free", "chips", "grade"), [(0b0011, 1, 16), (0b0101, 1, 0), (0b0111, 1, 0), (0b0101, 2, 255)]
+)
+def test_pairs_are_graded_alike_one_by_one_and_in_columns(free: int, chips: int, grade: int) -> None:
+    form = FORMS["module910a3x16"]
+    assert class_of(form, free, chips=chips, distributed=False) == grade
+    assert classes_of(form, np.array([free], np.uint64), chips=chips, distributed=False).tolist() == [grade]

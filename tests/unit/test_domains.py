@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.domains import BUCKET_NODES_MAX, domains, leaving
+from berth.core.state import shard_of
 from schemas.nodes import NodeDescription
 
 
@@ -60,3 +61,13 @@ def test_nodes_leave_their_old_domain_before_they_join_another() -> None:
     old = {"a": ["n1", "n2"], "b": ["n3"], "c": ["n4"]}
     new = {"a": ["n1", "n3"], "c": ["n4"], "d": ["n2"]}
     assert leaving(old, new) == {"a": ["n1"], "b": []}
+
+
+def test_one_bucket_is_enough_for_64_nodes() -> None:
+    assert list(domains(loose(BUCKET_NODES_MAX))) == ["bucket-all"]
+    assert len(domains(loose(BUCKET_NODES_MAX + 1))) > 1
+
+
+def test_a_domain_belongs_to_the_same_shard_in_every_release() -> None:
+    """Recordings name silent shards by their numbers."""
+    assert [shard_of(f"leaf-{node}", 97) for node in "abcd"] == [30, 59, 82, 55]

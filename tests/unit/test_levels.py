@@ -340,3 +340,8 @@ def test_a_backup_goes_below_the_same_group_of_level_one() -> None:
     tree = grown({"h.a": 3, "h.b": 2}).trees[0]
     assert neighbours(tree, 1).tolist() == [0, 2]
     assert neighbours(tree, 99).tolist() == []
+
+
+def test_groups_that_leave_nothing_behind_go_before_smaller_ones() -> None:
+    forest = grown({"h.a": 3, "h.b": 4})
+    assert groups_of(forest, planned(forest, (2,), 4)) == ["h.b", "h.b"]

@@ -238,3 +238,9 @@ class TestRestored:
         found = plan_again(a_yard("20 21"), self.WANT, RULES, Setback(held, is_pod_level=True))
         assert isinstance(found, BlockPlan)
         assert nodes_of(found) == "00 01 20 21"
+
+
+def test_a_rank_of_which_nothing_is_known_is_not_put_into_a_block_that_has_all_its_nodes() -> None:
+    words = [Word(0, 0, "0", 0, Stay.RUNS), Word(2, 0, "0", 1, Stay.RUNS), Word(3, 1, "0", 2, Stay.RUNS)]
+    found = restored(words, Want("a3", 2, 4))
+    assert [(held.vid, tuple(held.ranks)) for held in found] == [(0, (0, 2)), (1, (3,))]

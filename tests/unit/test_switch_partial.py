@@ -173,3 +173,37 @@ def test_each_policy_has_its_decision() -> None:
     assert decisions_of(Demand(1, 3, LARGE), ONE) == ()
     assert decisions_of(Demand(1, 3, NORMAL), ONE) == found[0]
     assert found == [("slice-of-lost-pod",), ("deterministic-scores",), ("survivors-leaf",)]
+
+
+def states_after(board: Board, left: Torn, rules: Rules, pods: int) -> dict[int, int]:
+    """States that the replacement sets."""
+    found = plan_partial(board, Demand(len(left.ranks), pods, LARGE), rules, left, nodes_of(board))
+    assert isinstance(found, Plan)
+    return dict(found.after)
+
+
+class TestKeptStates:
+    """A free leaf of the gang becomes shared when others find room below it beside the gang's pods."""
+
+    @pytest.mark.parametrize(("leaf", "state"), [(".xxx", SHARED), (".xx.", EXCLUSIVE), (".x..", EXCLUSIVE)])
+    def test_room_for_two_more_than_the_gang_has_makes_a_leaf_shared(self, leaf: str, state: int) -> None:
+        board = a_board(leaf)
+        assert states_after(board, torn(board, "A0", 1), TWO, 2) == {0: state}
+
+    def test_no_more_leaves_become_shared_than_the_gang_may_have(self) -> None:
+        board = a_board(".xxx", ".xxx", ".xxx")
+        left = torn(board, "A0 B0 C0", 3)
+        assert states_after(board, left, TWO, 4) == {0: SHARED, 1: SHARED, 2: EXCLUSIVE}
+        assert states_after(board, left, Rules("2.0", 1), 4) == {0: SHARED, 1: EXCLUSIVE, 2: EXCLUSIVE}
+
+
+class TestOwnLeaves:
+    """At one position, and of positions alike, a node below a leaf of the gang goes before others, whatever the names are."""
+
+    def test_at_one_position(self) -> None:
+        board = a_board("..x.", "..x.", "....")
+        assert replace(board, torn(board, "B0 B1 B3", 3), ONE) == "B2"
+
+    def test_of_positions_alike(self) -> None:
+        board = a_board("..x.", "...x")
+        assert replace(board, torn(board, "B0 B1", 3), ONE, pods=4) == "B3"

@@ -280,3 +280,8 @@ def test_decisions_that_may_matter() -> None:
     assert decisions_of(board, padding(2), ONE) == ("annotations-in-1.0", "fill-crosses-leaf")
     assert decisions_of(board, padding(1), TWO) == ()
     assert decisions_of(board, padding(2), SINGLE) == ()
+
+
+def test_two_shared_leaves_that_have_exactly_what_is_needed_serve() -> None:
+    board = a_board("x...", "xx..", "xx..", bits=(SHARED, SHARED, SHARED))
+    assert spots(board, the_plan(board, Demand(4, 4, LARGE), TWO)) == "B0 B1 C0 C1"

@@ -12,12 +12,13 @@ from berth.core.gangs import gang_of
 from berth.core.grounds import Unblocking, Way, unblocking_lines
 from berth.core.packing import pack_nodes, pack_switches
 from berth.core.state import shard_of
-from berth.core.unblocking import Waiting, reduced, unblocking
-from schemas.facts import NodeHealth
+from berth.core.unblocking import Waiting, end_of, reduced, unblocking
+from schemas.facts import JobSeen, NodeHealth
 from schemas.nodes import NodeCondition
 from schemas.refusal import Refusal
 from tests.support.cells import a_job, a_node
 from tests.support.ground import SUBJECTS, Ground, on
+from tests.support.lives import Life
 from tests.unit.test_block_explanation import on as filling
 from tests.unit.test_dispatcher_superpods import A3, in_blocks
 
@@ -233,3 +234,11 @@ def test_reducing_keeps_what_is_needed(needed: set[int], size: int) -> None:
     items = list(range(31))[: max(size, max(needed) + 1)]
     fits: Callable[[Sequence[int]], bool] = lambda kept: needed <= set(kept)  # noqa: E731  # a typed predicate
     assert reduced(items, fits) == sorted(needed)
+
+
+@pytest.mark.parametrize(("uid", "end_ms"), [("uid-j", 1_050), ("uid-other", 0)])
+def test_the_run_time_that_another_job_of_the_name_declares_is_none_of_this_one(uid: str, end_ms: int) -> None:
+    life = Life()
+    request = a_job("j", run_ms=1_000)
+    life.fact(JobSeen("default", "j", uid, "accepted", 2, 1, request=request, after_seq=1), "job.default.j")
+    assert end_of(life.state, life.state.fold.holdings["uid-j", 1]) == end_ms
