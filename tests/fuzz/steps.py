@@ -48,11 +48,14 @@ KNOWN: Final = (
     "broken",
     "gone-places",
     "no-places",
+    "silent-errors",
+    "reserved",
 )
 """Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
 of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list; shards none of which
 is believed of leaf switches; requests whose decision fails; pods of other schedulers that name blocks; leaf
-switches of which none has a node; requests whose decision fails while shards are silent."""
+switches of which none has a node; requests whose decision fails while shards are silent;
+reservations."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -184,6 +184,8 @@ class World:
         settings = settings_of(self.way.settings[self._epochs % len(self.way.settings)])
         if "parity-size" in self.way.avoid and settings.reference_parity:
             settings = msgspec.structs.replace(settings, super_pod_size=48)
+        if "reserved" in self.way.avoid and settings.queue_policy in {"easy", "conservative"}:
+            settings = msgspec.structs.replace(settings, queue_policy="skip")
         self._epochs += 1
         tally.note_settings(self._count, settings)
         epoch = Epoch(fold.epoch + 1, fold.head, self.seat.state.facts_seq, self.now_ms, "d", settings)
