@@ -57,6 +57,8 @@ def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
     yield "shared chips", _shares(live.state), _shares(other.state)
     yield "states of leaves", live.state.leaf_book.bits().tobytes(), other.state.leaf_book.bits().tobytes()
     yield "jobs on leaves", live.state.leaf_book.jobs(), other.state.leaf_book.jobs()
+    for name in ("jobs", "pods", "outcomes", "topologies", "intake_seq", "nodes_seq", "time_ms"):
+        yield name, getattr(live.state, name), getattr(other.state, name)
     yield "who has a uid", live.state.name_of, other.state.name_of
     yield "pods of other schedulers", _foreign(live.state), _foreign(other.state)
     yield "what is due", _due(live.state), _due(other.state)

@@ -1,0 +1,119 @@
+"""The long run over random histories itself: how histories are drawn and made short, and that its checks notice what they are for."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.core import nodes
+from berth.core.state import State
+from tests.fuzz import tally
+from tests.fuzz.batch import command, hush, run_batch
+from tests.fuzz.failure import Failure
+from tests.fuzz.run import FULL, live
+from tests.fuzz.shrinking import shortest
+from tests.fuzz.steps import VERBS, History, Step, draw_history, numbers_of, ranges_of
+
+
+def failures(count: int = 60) -> list[str]:
+    """What goes wrong in the first histories."""
+    hush()
+    found: list[str] = []
+    for seed in range(count):
+        try:
+            live(draw_history(seed), seed, Counter())
+        except Failure as failure:
+            found.append(failure.kind)
+    return found
+
+
+def test_a_seed_is_a_history() -> None:
+    assert draw_history(7) == draw_history(7)
+    assert draw_history(7) != draw_history(8)
+
+
+def test_steps_left_out_leave_a_history_whatever_they_are() -> None:
+    hush()
+    history = draw_history(3)
+    for kept in (range(0, len(history.steps), 3), range(1, len(history.steps), 3), ()):
+        live(history.only(kept), 3, Counter(), FULL)
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS)))
+def test_every_step_can_be_the_first(verb: str) -> None:
+    hush()
+    way = draw_history(5).way
+    live(History(way, tuple(Step(verb, one, one, one) for one in range(4))), 5, Counter())
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ranges"), [([], ""), ([4], "4"), ([0, 1, 2, 3, 7, 9, 10], "0-3,7,9-10"), ([1, 3], "1,3")]
+)
+def test_numbers_of_steps_in_few_words(numbers: list[int], ranges: str) -> None:
+    assert ranges_of(numbers) == ranges
+    assert numbers_of(ranges) == numbers
+
+
+def test_what_is_shortest_still_fails_and_needs_all_its_steps() -> None:
+    tried: list[Sequence[int]] = []
+
+    def fails(kept: Sequence[int]) -> bool:
+        tried.append(kept)
+        return {3, 17, 18} <= set(kept)
+
+    assert shortest(range(40), fails) == [3, 17, 18]
+    assert len(tried) < 100
+
+
+def test_a_count_tells_what_was_never_there() -> None:
+    assert "placed: module910x8" in tally.missing(Counter())
+    assert tally.missing(Counter(dict.fromkeys(tally.required(), 1))) == []
+
+
+def test_a_chip_that_is_given_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = nodes.NodeTable.hold
+
+    def gives_no_chips(table: nodes.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
+        whole(table, row, mask & 0, cpu_milli=cpu_milli, memory_mib=memory_mib)
+
+    monkeypatch.setattr(nodes.NodeTable, "hold", gives_no_chips)
+    assert failures(10) != []
+
+
+def test_a_state_that_a_snapshot_does_not_hold_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgets(_: State, __: Any) -> str:  # noqa: ANN401  # as the original takes it
+        return "folded"
+
+    whole = State._outcome
+    monkeypatch.setattr(
+        State, "_outcome", lambda state, told: forgets(state, told) if state._latest else whole(state, told)
+    )
+    assert any(kind.startswith(("snapshot", "reader", "replay")) for kind in failures())
+
+
+def test_withheld_chips_that_are_given_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = nodes.NodeTable._set_health
+
+    def unheard(table: nodes.NodeTable, row: int, health: nodes._Health) -> None:
+        whole(table, row, health._replace(withheld=0))
+
+    monkeypatch.setattr(nodes.NodeTable, "_set_health", unheard)
+    assert "accounts: placed on a chip that is not to be had" in failures()
+
+
+def test_a_failing_history_is_told_with_the_command_that_lives_through_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gives_nothing_back(table: nodes.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
+        del table, row, mask, cpu_milli, memory_mib
+
+    monkeypatch.setattr(nodes.NodeTable, "let_go", gives_nothing_back)
+    _, found = run_batch(0, 3)
+    assert found
+    one = found[0]
+    assert len(one.steps) < one.of_steps
+    assert command(one).startswith(f"python -m tests.fuzz --seed {one.seed} --steps ")
+    assert numbers_of(ranges_of(one.steps)) == one.steps
+    assert msgspec.structs.asdict(draw_history(one.seed).only(one.steps).way)["avoid"] == ()
