@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench results vectors mutants schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz results vectors mutants schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
+
+SECONDS := 60
+fuzz: setup ## Try random histories of a whole decider for SECONDS; those that fail are made short
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 results: setup ## Simulate real traces into docs/results; BERTH_TRACES names their folder
 	@$(BIN)/python -m bench.results

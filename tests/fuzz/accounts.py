@@ -1,0 +1,178 @@
+"""Who owns what by the records alone, counted anew and by other means than the core, beside what the facts said of nodes."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from berth.core.shares import memory_of
+from berth.core.superpod_jobs import SOFT, SUPER_POD_AFFINITY
+from berth.formats.node_products import LABEL_CHIP_MEMORY
+from schemas.columns import unpack
+from schemas.facts import JobSeen, NodeHealth
+from schemas.ledger import Round, Verdict
+from schemas.nodes import NodeCondition, NodeDescription
+from schemas.placement import Placement, Share
+from tests.fuzz.failure import Failure
+
+_PERCENT = 100
+
+
+class Pod(NamedTuple):
+    """What a pod owns."""
+
+    node: str
+    chips: tuple[int, ...]
+    cpu_milli: int
+    memory_mib: int
+    share: Share | None
+
+
+class Accounts:
+    """What every attempt owns. ``nodes`` and ``conditions`` are what the facts say now, by node."""
+
+    def __init__(self) -> None:
+        self.owned: dict[tuple[str, int], dict[int, Pod]] = {}
+        """Pods by rank, of each attempt."""
+
+    def take(
+        self,
+        record: Round,
+        nodes: Mapping[str, NodeDescription],
+        conditions: Mapping[str, NodeCondition],
+        jobs: Mapping[tuple[str, str], JobSeen],
+    ) -> None:
+        """Fold a record that counts.
+
+        Raises:
+            Failure: It gives what is not there to give.
+        """
+        for verdict in record.verdicts:
+            if verdict.placement is not None:
+                self._see_whole(verdict, verdict.placement, jobs)
+                self._give((verdict.uid, verdict.attempt), verdict.placement)
+                self._see_sound(verdict, nodes, conditions)
+                self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
+        for release in record.releases:
+            key = (release.uid, release.attempt)
+            if key not in self.owned:
+                raise Failure("accounts: released what nobody has", str(key))
+            if not release.ranks:
+                del self.owned[key]
+            for rank in release.ranks:
+                if rank not in self.owned[key]:
+                    raise Failure("accounts: a rank is released twice", f"{key} {rank}")
+                del self.owned[key][rank]
+        for adoption in record.adoptions:
+            self._give((adoption.uid, 0), adoption.placement)
+        self._see_single()
+
+    def _give(self, key: tuple[str, int], placement: Placement) -> None:
+        if key in self.owned:
+            raise Failure("accounts: an attempt is placed twice", str(key))
+        runs = [run for run in placement.runs for _ in range(run.pods)]
+        parts = zip(placement.names(), placement.chips_by_rank(), runs, strict=True)
+        self.owned[key] = {
+            rank: Pod(node, chips, run.cpu_milli, run.memory_mib, placement.share)
+            for rank, (node, chips, run) in enumerate(parts)
+        }
+
+    def _pods(self, node: str) -> Iterator[Pod]:
+        return (pod for pods in self.owned.values() for pod in pods.values() if pod.node == node)
+
+    def _see_single(self) -> None:
+        """No chip has two owners; who shares one shares it by one policy and within its bounds.
+
+        Raises:
+            Failure: That is not so.
+        """
+        whole: set[tuple[str, int]] = set()
+        shared: dict[tuple[str, int], list[Share]] = {}
+        for pods in self.owned.values():
+            for pod in pods.values():
+                for chip in pod.chips:
+                    if pod.share is not None:
+                        shared.setdefault((pod.node, chip), []).append(pod.share)
+                    elif (pod.node, chip) in whole:
+                        raise Failure("accounts: a chip has two owners", f"{pod.node} {chip}")
+                    else:
+                        whole.add((pod.node, chip))
+        for key, shares in shared.items():
+            if key in whole:
+                raise Failure("accounts: a shared chip is owned", str(key))
+            if len({share.policy for share in shares}) > 1:
+                raise Failure("accounts: a chip has two policies", str(key))
+            if sum(share.aicore for share in shares) > _PERCENT:
+                raise Failure("accounts: more than a chip's cores are given", str(key))
+
+    @staticmethod
+    def _see_whole(verdict: Verdict, placement: Placement, jobs: Mapping[tuple[str, str], JobSeen]) -> None:
+        """A gang is placed as it was asked for, all of it.
+
+        Raises:
+            Failure: It is not.
+        """
+        job = jobs.get((verdict.namespace, verdict.name))
+        if job is None or job.request is None or job.uid != verdict.uid or job.state != "accepted":
+            raise Failure("accounts: placed without a job that asks for it", verdict.name)
+        asked = [
+            (min(task.chips, 1) if placement.share is not None else task.chips, task.cpu_milli, task.memory_mib)
+            for task in job.request.tasks
+            for _ in range(task.replicas)
+        ]
+        runs = [(run.chips, run.cpu_milli, run.memory_mib) for run in placement.runs for _ in range(run.pods)]
+        if asked != runs or [chips for chips, _, _ in runs] != [len(chips) for chips in placement.chips_by_rank()]:
+            raise Failure("accounts: a gang is not what was asked for", verdict.name)
+
+    def _see_sound(
+        self,
+        verdict: Verdict,
+        nodes: Mapping[str, NodeDescription],
+        conditions: Mapping[str, NodeCondition],
+    ) -> None:
+        """New chips are on nodes that may be used, and are there, well and listed.
+
+        Raises:
+            Failure: They are not.
+        """
+        for pod in self.owned[verdict.uid, verdict.attempt].values():
+            node = nodes.get(pod.node)
+            if node is None or node.cordoned or not node.ready:
+                raise Failure("accounts: placed on a node that takes nothing", f"{verdict.name} {pod.node}")
+            condition = conditions.get(pod.node, NodeCondition(pod.node))
+            bad = condition.unhealthy | condition.recovering | condition.withheld | ~node.chips
+            if any(bad >> chip & 1 for chip in pod.chips):
+                raise Failure("accounts: placed on a chip that is not to be had", f"{verdict.name} {pod}")
+            if condition.level >= NodeHealth.NO_NEW_WORK:
+                raise Failure("accounts: placed on a node that takes no new work", f"{verdict.name} {pod.node}")
+            self._see_room(verdict, pod, node)
+
+    def _see_room(self, verdict: Verdict, pod: Pod, node: NodeDescription) -> None:
+        pods = list(self._pods(pod.node))
+        if pod.cpu_milli and sum(one.cpu_milli for one in pods) > node.cpu_milli:
+            raise Failure("accounts: more cpu is given than there is", f"{verdict.name} {pod.node}")
+        if pod.memory_mib and sum(one.memory_mib for one in pods) > node.memory_mib:
+            raise Failure("accounts: more memory is given than there is", f"{verdict.name} {pod.node}")
+        if pod.share is not None and pod.chips:
+            given = sum(one.share.hbm_mib for one in pods if one.share is not None and one.chips == pod.chips)
+            if given > memory_of(node.labels.get(LABEL_CHIP_MEMORY, "")):
+                raise Failure("accounts: more memory of a chip is given than there is", f"{verdict.name} {pod}")
+
+    @staticmethod
+    def _see_blocks(placement: Placement, job: JobSeen, nodes: Mapping[str, NodeDescription]) -> None:
+        """A placement names the SuperPoDs in which its nodes are; those of a block are in one, unless the gang lets blocks be split.
+
+        Raises:
+            Failure: They are not.
+        """
+        part = placement.block
+        if part is None or part.variant not in {"a3", "850", "rack"}:
+            return
+        homes: dict[int, dict[str, None]] = {}
+        superpods = unpack(part.superpod_index, 2)
+        for name, block, told in zip(placement.names(), unpack(part.block_index, 2), superpods, strict=True):
+            if block:
+                homes.setdefault(block, {})[nodes[name].superpod] = None
+                if part.superpods[told - 1] != nodes[name].superpod:
+                    raise Failure("accounts: a placement names another SuperPoD than its node's", job.name)
+        is_soft = job.request is not None and job.request.labels.get(SUPER_POD_AFFINITY) == SOFT
+        if not is_soft and any(len(found) > 1 for found in homes.values()):
+            raise Failure("accounts: a block is in several SuperPoDs", f"{job.name} {homes}")

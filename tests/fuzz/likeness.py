@@ -1,0 +1,134 @@
+"""A state beside one that was loaded from its snapshot: every column, book and queue, and what is due."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from berth.core.decider import Decider
+from berth.core.ledger import LedgerDump, WaitingDump
+from berth.core.lifecycle import Due, due
+from berth.core.state import State
+from schemas.envelope import decode
+from schemas.status import SnapshotBody
+from tests.fuzz.failure import Failure
+from tests.fuzz.seat import Seat
+
+_PLAIN = (
+    "chips", "unhealthy", "network", "withheld", "network_known", "spoken", "level", "unhealthy_count",
+    "allocatable_seen", "allocatable", "idle", "capacity", "cpu", "cpu_free", "memory", "memory_free", "position",
+)  # fmt: skip
+_LEDGER = [name for name in LedgerDump.__struct_fields__ if name != "waiting"]
+_WAITING = WaitingDump.__struct_fields__
+_HELD = ("used", "releasing", "free")
+
+
+def see_alike(live: Seat, snapshot: bytes) -> Seat:
+    """See that a seat that is loaded from a snapshot of another is like it; returns it.
+
+    Raises:
+        Failure: It is not.
+    """
+    other = Seat.loaded(snapshot)
+    see_same_snapshot(snapshot, other.snapshot(), "snapshot")
+    for kind, mine, its in _pairs(live, other):
+        if mine != its:
+            raise Failure(f"snapshot: {kind}", _told(mine, its))
+    return other
+
+
+def see_same_snapshot(snapshot: bytes, other: bytes, whose: str) -> None:
+    """See that two snapshots are the same.
+
+    Args:
+        snapshot: Of the one who writes history.
+        other: Of somebody else.
+        whose: Who that is.
+
+    Raises:
+        Failure: They are not.
+    """
+    if snapshot != other:
+        kind, mine, its = _first_difference(snapshot, other)
+        raise Failure(f"{whose}: {kind}", _told(mine, its))
+
+
+def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
+    yield "columns", columns_of(live.state), columns_of(other.state)
+    yield "shared chips", _shares(live.state), _shares(other.state)
+    yield "states of leaves", live.state.leaf_book.bits().tobytes(), other.state.leaf_book.bits().tobytes()
+    yield "jobs on leaves", live.state.leaf_book.jobs(), other.state.leaf_book.jobs()
+    yield "who has a uid", live.state.name_of, other.state.name_of
+    yield "pods of other schedulers", _foreign(live.state), _foreign(other.state)
+    yield "what is due", _due(live.state), _due(other.state)
+    yield "gangs that wait", _waiting(live.decider), _waiting(other.decider)
+    yield "settings", live.decider.scorer.settings, other.decider.scorer.settings
+
+
+def columns_of(state: State) -> dict[str, dict[str, object]]:
+    """What is known of each node; of one that is gone, only what is held there."""
+    table = state.table
+    found: dict[str, dict[str, object]] = {}
+    for row, name in enumerate(table.names):
+        columns: dict[str, object] = {column: int(getattr(table, column)[row]) for column in _HELD}
+        if not table.present[row]:
+            if any(columns.values()):
+                found[name] = columns
+            continue
+        columns |= {column: int(getattr(table, column)[row]) for column in _PLAIN}
+        for column, names in (("superpod", table.superpods), ("leaf", table.leaves), ("rack", table.racks)):
+            place = int(getattr(table, column)[row])
+            columns[column] = names[place] if place >= 0 else ""
+        found[name] = columns | {"domain": table.domain_name(row), "class": table.classes[int(table.klass[row])]}
+    return found
+
+
+def _shares(state: State) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for row, node in state.shares.nodes.items():
+        if any(node.pods):
+            found[state.table.names[row]] = (node.core, node.hbm, node.policy, node.pods)
+        if state.table.present[row] and node.enabled:
+            found[f"{state.table.names[row]} label"] = node.memory_mib
+    return found
+
+
+def _foreign(state: State) -> dict[str, object]:
+    """Pods of other schedulers that facts show now."""
+    return {uid: key for uid, key in state.foreign.items() if key in state.pods and state.pods[key].uid == uid}
+
+
+def _due(state: State) -> Due:
+    """What is due; looking must leave no trace."""
+    touched, short = dict(state.touched), dict(state.short)
+    found = due(state)
+    state.touched, state.short = touched, short
+    return found
+
+
+def _waiting(decider: Decider) -> list[tuple[object, ...]]:
+    decider.sync()
+    queue = decider.queue
+    found: list[tuple[object, ...]] = []
+    for key, members in queue._classes.items():
+        state = (members.sleeps, members.retry_at_ms, members.never)
+        found.extend((uid, gang.order, gang.attempt, gang.fresh, key, state) for uid, gang in members.gangs.items())
+    return sorted(found, key=lambda entry: str(entry[0]))
+
+
+def _first_difference(snapshot: bytes, again: bytes) -> tuple[str, object, object]:
+    """What of two snapshots differs first, in few words, and how."""
+    one, two = decode(snapshot, SnapshotBody), decode(again, SnapshotBody)
+    mine, its = (msgspec.msgpack.decode(body.ledger, type=LedgerDump) for body in (one, two))
+    fields = [
+        *((f"{name}", getattr(one, name), getattr(two, name)) for name in ("ledger_seq", "facts_seq", "facts")),
+        *((f"ledger {name}", getattr(mine, name), getattr(its, name)) for name in _LEDGER),
+        *((f"waiting {name}", getattr(mine.waiting, name), getattr(its.waiting, name)) for name in _WAITING),
+    ]
+    return next((field for field in fields if field[1] != field[2]), ("bytes", snapshot, again))
+
+
+def _told(mine: object, its: object) -> str:
+    if isinstance(mine, dict) and isinstance(its, dict):
+        keys = sorted((key for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)), key=str)
+        return "; ".join(f"{key}: {_told(mine.get(key), its.get(key))}" for key in keys[:3])
+    return f"{mine!r} live, {its!r} loaded"

@@ -1,0 +1,249 @@
+"""A history, lived through under the eyes of all checks."""
+
+import contextlib
+import random
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from berth.cli.replay import lines_of
+from berth.core.decider import Opening, Silence
+from berth.core.errors import CoreError
+from berth.core.invariants import check
+from berth.core.replay import Replay
+from schemas.envelope import decode, encode
+from schemas.ledger import Round
+from schemas.recording import BEGINNING, Entry
+from schemas.status import SnapshotBody
+from tests.fuzz.accounts import Accounts
+from tests.fuzz.breakage import BrokenError, breakable
+from tests.fuzz.failure import Failure
+from tests.fuzz.likeness import see_alike, see_same_snapshot
+from tests.fuzz.seat import Seat
+from tests.fuzz.shard_check import Shards, see_same
+from tests.fuzz.sleepers import see_nobody_sleeps
+from tests.fuzz.steps import History
+from tests.fuzz.words import words_of
+from tests.fuzz.world import World
+from tests.support.replays import entries_after
+
+COUNTS: Final = (1, 3, 8)
+"""Numbers of shards that are compared, beside none."""
+
+
+class Depth(msgspec.Struct, frozen=True):
+    """How often the costly checks are made: after one record in so many; 1: after each."""
+
+    shards: int = 6
+    snapshot: int = 8
+    sleepers: int = 30
+    counts: int = 1
+    """Numbers of shards that are looked at."""
+
+
+FULL: Final = Depth(1, 1, 1, len(COUNTS))
+"""Everything after each record."""
+
+
+class Checks:
+    """All checks of one history, as it goes on.
+
+    Args:
+        seed: Which records are looked at closely.
+        depth: How many.
+        count: What was done.
+        story: What happened, in words, where somebody wants to know.
+    """
+
+    def __init__(self, seed: int, depth: Depth, count: Counter[str], story: list[str] | None = None) -> None:
+        self.world: World
+        self.count = count
+        self._story = story
+        self._chance = random.Random(seed)  # noqa: S311  # the same checks for the same seed
+        self._depth = depth
+        self._accounts = Accounts()
+        self._facts: list[Entry] = []
+        self._entries: list[Entry] = []
+        self._reader: Seat | None = None
+        self._middle: SnapshotBody | None = None
+        start = seed % len(COUNTS)
+        counts = [COUNTS[(start + step) % len(COUNTS)] for step in range(depth.counts)]
+        self._shards = {number: Shards(number) for number in counts}
+        self._silent: Shards | None = None
+        self._turns = 0
+
+    def fact(self, entry: Entry) -> None:
+        """A fact was stored and applied."""
+        self.count["events"] += 1
+        if self._story is not None:
+            self._story.append(words_of(entry))
+        self._facts.append(entry)
+        self._entries.append(entry)
+        if self._reader is not None:
+            self._reader.fact(entry.subject, entry.sequence, entry.data)
+        for shards in self._shards.values():
+            shards.hear(entry)
+
+    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, silence: Silence) -> None:
+        """A turn was begun, and what was decided in it."""
+        self._turns += 1
+        if self._reader is not None:
+            self._read(at_ms, record, silence)
+        if opening is not None:
+            self._see_no_errors(opening)
+        if opening is None or record is None or not opening.asks:
+            return
+        if silence.missing:
+            self._compare(opening, record, silence, self._of(silence.shards))
+        elif self._turns <= 2 or self._chance.randrange(self._depth.shards) == 0:
+            for shards in self._shards.values():
+                self._compare(opening, record, silence, shards)
+
+    def _see_no_errors(self, opening: Opening) -> None:
+        """Nobody is set aside but for what a history breaks.
+
+        Raises:
+            Failure: Somebody is.
+        """
+        for setback in [*opening.must.setbacks, *self.world.seat.decider.setbacks]:
+            if BrokenError.__name__ not in {type(setback.error).__name__, str(setback.error)}:
+                raise Failure(f"set aside: {type(setback.error).__name__}", f"{setback}") from setback.error
+            self.count["gang: set aside"] += 1
+
+    def _read(self, at_ms: int, record: Round | None, silence: Silence) -> None:
+        assert self._reader is not None
+        self.count["check: reader from a snapshot"] += 1
+        other = self._reader.decided(at_ms, silence)
+        mine, its = (encode(one) if one is not None else b"" for one in (record, other))
+        if mine != its:
+            raise Failure("reader: a record differs from that of a reader from a snapshot", f"{record!r}, {other!r}")
+
+    def _of(self, number: int) -> Shards:
+        known = self._shards.get(number)
+        if known is None:
+            known = self._shards[number] = Shards(number)
+            for entry in self._entries:
+                known.hear(entry)
+        return known
+
+    def _compare(self, opening: Opening, record: Round, silence: Silence, shards: Shards) -> None:
+        self.count["check: shards"] += 1
+        # A shard is doubted for what it says of leaf switches: where nothing is asked of them, it is not, and it counts.
+        asked = any(shape.tor_affinity for shape in opening.asks)
+        if silence.missing and silence.doubted and (not asked or self.world.seat.state.leaf_book.parity):
+            return
+        see_same(record, shards.record(self.world.seat, opening, silence), shards.count)
+
+    def taken_back(self) -> None:
+        """What was decided was not stored."""
+        if self._reader is not None:
+            self._reader.decider.take_back()
+
+    def stored(self, entry: Entry, record: Round | None) -> None:
+        """A record was stored and adopted.
+
+        Raises:
+            Failure: It breaks a rule.
+        """
+        self.count["events"] += 1
+        if self._story is not None:
+            self._story.append(words_of(entry))
+        self.count["records"] += 1
+        self._entries.append(entry)
+        if self._reader is not None:
+            self._reader.stored(entry.sequence, entry.data)
+        for shards in self._shards.values():
+            shards.hear(entry)
+        check(self.world.seat.state)
+        self.count["check: invariants"] += 1
+        if record is not None:
+            ground = self.world.ground
+            self._accounts.take(record, ground.nodes, ground.conditions(), self.world.seat.state.jobs)
+            self.count["check: accounts"] += 1
+
+    def look(self) -> None:
+        """Look closely at what is, now and then; after a turn, when a snapshot may be written."""
+        if self._chance.randrange(self._depth.snapshot) == 0:
+            self._look_at_snapshot()
+        if self._chance.randrange(self._depth.sleepers) == 0:
+            self._look_at_sleepers()
+
+    def _look_at_snapshot(self) -> None:
+        self.count["check: snapshot"] += 1
+        snapshot = self.world.seat.snapshot()
+        if self._reader is not None:
+            see_same_snapshot(snapshot, self._reader.snapshot(), "reader")
+        self._reader = see_alike(self.world.seat, snapshot)
+        if self._middle is None or self._chance.random() < 0.3:
+            self._middle = decode(snapshot, SnapshotBody)
+
+    def _look_at_sleepers(self) -> None:
+        self.count["check: sleepers"] += 1
+        see_nobody_sleeps(self.world.seat.snapshot(), self.world.now_ms)
+
+    def end(self) -> None:
+        """Look at all of it."""
+        self._look_at_snapshot()
+        self._look_at_sleepers()
+        self._replay(BEGINNING, "check: replay")
+        if self._middle is not None:
+            self._replay(self._middle, "check: replay from a snapshot")
+
+    def _replay(self, start: SnapshotBody, what: str) -> None:
+        self.count[what] += 1
+        replay = Replay(start)
+        for entry in entries_after(self._entries, start):
+            found = replay.feed(entry)
+            if found is not None:
+                raise Failure(f"{what.removeprefix('check: ')}: a decision differs", "\n".join(lines_of(found)))
+        result = replay.result
+        if result.not_compared or result.digest != result.recorded_digest:
+            raise Failure("replay: not all of it was compared", result.because)
+
+
+def live(
+    history: History, seed: int, count: Counter[str], depth: Depth | None = None, *, story: list[str] | None = None
+) -> None:
+    """Live through a history.
+
+    Args:
+        history: What happens.
+        seed: Which records are looked at closely.
+        count: What was there, by feature.
+        depth: How many records are looked at closely.
+        story: To be filled with a line for each thing that happens.
+
+    Raises:
+        Failure: Something is wrong.
+    """
+    checks = Checks(seed, depth or Depth(), count, story)
+    world = checks.world = World(history.way, checks, count)
+    try:
+        with breakable() if "broken" in history.way.traits else contextlib.nullcontext():
+            _go_through(history, world, checks)
+    except Failure:
+        raise
+    except (
+        CoreError,
+        ArithmeticError,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        RuntimeError,
+    ) as error:
+        raise Failure(f"exception: {type(error).__name__}", str(error)) from error
+    count["histories"] += 1
+
+
+def _go_through(history: History, world: World, checks: Checks) -> None:
+    world.begin()
+    for step in history.steps:
+        world.act(step)
+        checks.count["steps"] += 1
+        if step.turns:
+            checks.look()
+    world.settle()
+    checks.end()

@@ -1,0 +1,68 @@
+"""Whoever decides on a history: the one that writes it, and readers beside it."""
+
+from berth.core.decider import Decider, Opening, Silence
+from berth.core.ledger import Folded
+from berth.core.state import State
+from schemas.envelope import decode, encode
+from schemas.ledger import Round
+from schemas.status import SnapshotBody
+
+
+class Seat:
+    """A state and its decider."""
+
+    def __init__(self) -> None:
+        self.state = State(keeps=True)
+        self.decider = Decider(self.state)
+
+    @classmethod
+    def loaded(cls, snapshot: bytes) -> "Seat":
+        """One that begins at a snapshot."""
+        seat = cls()
+        seat.state.load(decode(snapshot, SnapshotBody))
+        assert seat.state.waiting is not None
+        seat.decider.load(seat.state.waiting)
+        return seat
+
+    def snapshot(self) -> bytes:
+        """What a snapshot holds now."""
+        return self.state.dump(self.decider.dump())
+
+    def fact(self, subject: str, sequence: int, data: bytes) -> str:
+        """Take a fact; returns why it can never be applied, or nothing."""
+        return self.state.apply_fact(subject, sequence, data)
+
+    def decided(self, at_ms: int, silence: Silence) -> Round | None:
+        """Decide a round; None when there is nothing to decide. It is to be stored or taken back."""
+        opening = self.decider.open(at_ms)
+        return None if opening is None else self.on(opening, silence)
+
+    def on(self, opening: Opening, silence: Silence) -> Round:
+        """Decide a round that was opened."""
+        return self.decider.decide(opening, silence if silence.missing else None)
+
+    def stored(self, sequence: int, data: bytes) -> Folded:
+        """Take a record that was stored."""
+        folded = self.state.apply_record(sequence, data)
+        if folded.epoch:
+            self.decider.begin()
+        else:
+            self.decider.adopt(folded)
+        return folded
+
+    def settle(self, at_ms: int) -> int:
+        """Decide until nothing is to be decided at a moment; returns how many rounds that took.
+
+        Raises:
+            AssertionError: It never ends.
+        """
+        rounds = 0
+        while (record := self.decided(at_ms, Silence())) is not None:
+            self.stored(self.state.fold.head + 1, encode(record))
+            rounds += 1
+            assert rounds < ROUNDS_MAX, "the same moment is decided again and again"
+        return rounds
+
+
+ROUNDS_MAX = 400
+"""Far more rounds than a history has gangs."""

@@ -1,0 +1,42 @@
+"""Nobody sleeps, or is held, who would be placed if everybody were tried anew."""
+
+import msgspec
+
+from berth.core.decider import Silence
+from schemas.envelope import encode
+from schemas.facts import TimerSeen
+from schemas.ledger import Epoch
+from tests.fuzz.failure import Failure
+from tests.fuzz.seat import Seat
+
+_LOOKS = 4
+_LOOK_MS = 2_000
+_GANGS_MAX = 4_000
+_BYTES_MAX = 4_000_000
+
+
+def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
+    """Settle from a snapshot on, then try everybody anew.
+
+    Raises:
+        Failure: Somebody is placed then.
+    """
+    seat = Seat.loaded(snapshot)
+    for _ in range(_LOOKS):
+        at_ms += _LOOK_MS
+        if 0 < seat.decider.queue.retry_at_ms <= at_ms:
+            seat.fact("berth.c.fact.timer", seat.state.facts_seq + 1, encode(TimerSeen(at_ms)))
+        seat.settle(at_ms)
+    if seat.decider.queue.has_work:
+        raise Failure("sleepers: there is work, and nothing is decided")
+    anew = Seat.loaded(seat.snapshot())
+    fold = anew.state.fold
+    settings = msgspec.structs.replace(fold.settings, round_gangs_max=_GANGS_MAX, round_bytes_max=_BYTES_MAX)
+    epoch = Epoch(fold.epoch + 1, fold.head, anew.state.facts_seq, at_ms, "anew", settings)
+    anew.stored(fold.head + 1, encode(epoch))
+    while (record := anew.decided(at_ms, Silence())) is not None:
+        placed = [verdict.name for verdict in record.verdicts if verdict.placement is not None]
+        if placed:
+            asleep = [one.uid for one in seat.decider.dump().sleeping]
+            raise Failure("sleepers: somebody waits who could be placed", f"{placed}; asleep were classes of {asleep}")
+        anew.stored(fold.head + 1, encode(record))

@@ -1,0 +1,210 @@
+"""Histories as data: the way a cell is, the steps that happen to it, and how both are drawn from a seed."""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from berth.formats.node_products import NODE_PRODUCTS
+from tests.fuzz.families import FAMILIES, LEVELS
+from tests.fuzz.settings import draw_settings
+
+NUMBER_MAX: Final = 9_999
+"""Largest number of a step."""
+STEPS_MAX: Final = 70
+
+WEIGHTS: Final[dict[str, int]] = {
+    "submit": 34,
+    "update": 4,
+    "cancel": 5,
+    "seize": 2,
+    "bury": 3,
+    "pods": 22,
+    "stray": 3,
+    "outcome": 6,
+    "foreign": 5,
+    "health": 8,
+    "node": 8,
+    "topology": 3,
+    "timer": 4,
+    "turn": 6,
+    "silence": 3,
+    "epoch": 2,
+    "garbage": 1,
+}
+"""What may happen, and how often where everything does."""
+ALWAYS: Final = ("submit", "pods", "turn", "timer")
+"""What happens in every history."""
+VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
+
+
+KNOWN: Final = (
+    "other-uid",
+    "share-withheld",
+    "parity-size",
+    "positions",
+    "all-doubted",
+    "broken",
+    "gone-places",
+    "no-places",
+)
+"""Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
+of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list; shards none of which
+is believed of leaf switches; requests whose decision fails; pods of other schedulers that name blocks; leaf
+switches of which none has a node; requests whose decision fails while shards are silent."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Something that happens; what the numbers mean depends on ``verb`` and on what there is.
+
+    Attributes:
+        verb: One of :data:`WEIGHTS`.
+        one: Who.
+        two: What.
+        three: Seed of everything else about it.
+        turns: Turns of the decider afterwards.
+    """
+
+    verb: str
+    one: int = 0
+    two: int = 0
+    three: int = 0
+    turns: int = 1
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How a cell is.
+
+    Attributes:
+        families: Families of nodes, in turn.
+        nodes: How many nodes.
+        groups: SuperPoDs, leaf switches and racks, at most.
+        traits: Features of health, nodes, jobs and pods that are there.
+        settings: Fields of the decisions' configuration, epoch by epoch in turn.
+        shards: Number of shards that a cell with silent ones has.
+        avoid: Faults that are known, of :data:`KNOWN`; what leads to them does not happen.
+    """
+
+    families: tuple[str, ...]
+    nodes: int
+    groups: int
+    traits: tuple[str, ...]
+    settings: tuple[dict[str, Any], ...]
+    shards: int = 3
+    avoid: tuple[str, ...] = ()
+
+
+TRAITS: Final = (
+    "withheld",
+    "unhealthy",
+    "network",
+    "levels-of-health",
+    "leaves",
+    "tor",
+    "trees",
+    "superpods-change",
+    "selectors",
+    "demand",
+    "many-tasks",
+    "flaws",
+    "uids",
+    "run-times",
+    "priorities",
+    "network-lost",
+    "share-labels",
+    "aliens",
+    "broken",
+)
+"""Features that a history may have besides its verbs."""
+
+
+class History(msgspec.Struct, frozen=True):
+    """A way and what happens."""
+
+    way: Way
+    steps: tuple[Step, ...]
+
+    def only(self, kept: Iterable[int]) -> "History":
+        """The same with some of its steps."""
+        return History(self.way, tuple(self.steps[index] for index in kept))
+
+
+def draw_way(chance: random.Random) -> Way:
+    """A way: few nodes, some features, so that some histories are pure and some are mixed."""
+    families = tuple(chance.choice(FAMILIES) for _ in range(chance.choice((1, 1, 2, 2, 3))))
+    density = chance.choice((0.2, 0.5, 0.8, 1.0))
+    traits = tuple(trait for trait in TRAITS if chance.random() < density)
+    if chance.random() < 0.3:
+        traits = tuple(dict.fromkeys((*traits, "leaves", "tor")))
+    is_tree = "trees" in traits
+    levels = LEVELS if is_tree else ""
+    in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)
+    first = draw_settings(chance, levels=levels, in_superpods=in_superpods)
+    others = [
+        first if chance.random() < 0.3 else draw_settings(chance, levels=levels, in_superpods=in_superpods)
+        for _ in range(2)
+    ]
+    settings = [first, *others[: chance.choice((0, 1, 2))]]
+    return Way(
+        families=families,
+        nodes=chance.choice((3, 4, 5, 6, 8, 10, 12)) if not in_superpods else chance.choice((4, 6, 8, 12, 18)),
+        groups=chance.choice((1, 2, 2, 3, 4)),
+        traits=traits,
+        settings=tuple(settings),
+        shards=chance.choice((1, 2, 3, 8)),
+    )
+
+
+def draw_history(seed: int, avoid: Sequence[str] = ()) -> History:
+    """The history of a seed.
+
+    Args:
+        seed: Any number.
+        avoid: See :class:`Way`.
+    """
+    chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
+    way = draw_way(chance)
+    traits = tuple(trait for trait in way.traits if trait not in avoid)
+    way = msgspec.structs.replace(way, traits=traits, avoid=tuple(avoid))
+    density = chance.choice((0.3, 0.6, 1.0))
+    verbs = [verb for verb in WEIGHTS if verb in ALWAYS or chance.random() < density]
+    weights = [WEIGHTS[verb] for verb in verbs]
+    count = chance.choice((10, 20, 30, 40, 40, 50, STEPS_MAX))
+    drawn = chance.choices(verbs, weights, k=count)
+    turns = chance.choice(((1,), (0, 1, 1, 2), (0, 0, 0, 1, 3)))
+    steps = tuple(
+        Step(
+            verb,
+            chance.randint(0, NUMBER_MAX),
+            chance.randint(0, NUMBER_MAX),
+            chance.randint(0, NUMBER_MAX),
+            chance.choice(turns),
+        )
+        for verb in drawn
+    )
+    return History(way, steps)
+
+
+def ranges_of(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few words, such as ``0-3,7``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][-1:] = [parts[-1][0], number] if len(parts[-1]) == 1 else [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def numbers_of(ranges: str) -> list[int]:
+    """Numbers that :func:`ranges_of` wrote.
+
+    Raises:
+        ValueError: It is not of that form.
+    """
+    found: list[int] = []
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found

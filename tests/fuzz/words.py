@@ -1,0 +1,124 @@
+"""What happened in a history, one line a fact or record."""
+
+from berth.core.packing import unpack_health, unpack_nodes
+from berth.formats.node_products import NODE_PRODUCTS
+from schemas.columns import unpack, unpack_names
+from schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
+from schemas.ledger import Epoch, Round
+from schemas.nodes import NodeCondition, NodeDescription
+from schemas.placement import Placement
+from schemas.recording import Entry
+
+
+def words_of(entry: Entry) -> str:
+    """A fact or a record in one line."""
+    head = f"{'fact' if entry.subject else 'record'} {entry.sequence}"
+    try:
+        return f"{head} {_told(open_envelope(entry.data))}"
+    except DecodeError as error:
+        return f"{head} does not decode: {error}"
+
+
+def _told(envelope: Envelope) -> str:
+    """What a message says.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    words = envelope.kind
+    match envelope.kind:
+        case NodesSeen.KIND:
+            fact = body_of(envelope, NodesSeen)
+            words = f"nodes of {fact.domain}: {'; '.join(map(_node, unpack_nodes(fact))) or 'none'}"
+        case HealthSeen.KIND:
+            said = body_of(envelope, HealthSeen)
+            words = f"health of {said.domain}: {'; '.join(map(_condition, unpack_health(said))) or 'none'}"
+        case TopologySeen.KIND:
+            words = repr(body_of(envelope, TopologySeen))
+        case PodsSeen.KIND:
+            words = f"pods: {_pods(body_of(envelope, PodsSeen))}"
+        case JobSeen.KIND:
+            words = f"job: {_job(body_of(envelope, JobSeen))}"
+        case OutcomeSeen.KIND:
+            told = body_of(envelope, OutcomeSeen)
+            words = f"outcome: {told.name} {told.uid}#{told.attempt} {told.state} bound={told.bound} {told.failures}"
+        case Epoch.KIND:
+            words = f"epoch: {_differing(body_of(envelope, Epoch))}"
+        case Round.KIND:
+            words = f"round: {_round(body_of(envelope, Round))}"
+        case _:
+            pass
+    return words
+
+
+def _node(node: NodeDescription) -> str:
+    known = NODE_PRODUCTS[node.product]
+    words = [node.name, node.product, f"chips={node.chips:#x}", f"allocatable={node.allocatable}"]
+    words += [f"{name}={value}" for name in ("superpod", "rack", "leaf") if (value := getattr(node, name))]
+    words += [f"{key}={value}" for key, value in node.labels.items() if known.labels.get(key) != value]
+    words += [f"cpu={node.cpu_milli}", f"memory={node.memory_mib}"]
+    words += ["cordoned"] if node.cordoned else []
+    words += [] if node.ready else ["not ready"]
+    return " ".join(words)
+
+
+def _condition(condition: NodeCondition) -> str:
+    masks = ("unhealthy", "recovering", "network_unhealthy", "withheld")
+    words = [f"{name}={value:#x}" for name in masks if (value := getattr(condition, name))]
+    words += [condition.level.name] if condition.level else []
+    words += [] if condition.network_known else ["network unknown"]
+    return f"{condition.name} {' '.join(words) or 'well'}"
+
+
+def _pods(fact: PodsSeen) -> str:
+    names = unpack_names(fact.nodes)
+    rows = zip(unpack(fact.rank, 4), unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True)
+    pods = [f"{rank}:{names[node]} {PodPhase(phase).name} {chips:#x}" for rank, node, phase, chips in rows]
+    whose = "of another scheduler " if fact.foreign else ""
+    rest = f" {fact.tor_affinity} {fact.leaf_states!r}" if fact.tor_affinity else ""
+    return f"{fact.gang} {whose}{fact.uid}#{fact.attempt}: {', '.join(pods) or 'none'}{rest}"
+
+
+def _job(job: JobSeen) -> str:
+    asked = ""
+    if job.request is not None:
+        request = job.request
+        tasks = "+".join(f"{task.replicas}x{task.chips}" for task in request.tasks)
+        details = {**request.labels, **request.annotations, **request.node_selector}
+        asked = f" {tasks} {request.resource} {details} priority={request.priority} run_ms={request.run_ms}"
+        asked += "".join(
+            f" ({task.name}: cpu={task.cpu_milli} memory={task.memory_mib} {task.affinity or ''}{task.tolerations or ''})"
+            for task in request.tasks
+            if task.cpu_milli or task.memory_mib or task.affinity or task.tolerations
+        )
+    return f"{job.name} {job.uid} {job.state}{asked}{f' rejected: {job.refusal}' if job.refusal else ''}"
+
+
+def _differing(epoch: Epoch) -> str:
+    settings, plain = epoch.settings, type(epoch.settings)()
+    names = [name for name in type(settings).__struct_fields__ if getattr(settings, name) != getattr(plain, name)]
+    return ", ".join(f"{name}={getattr(settings, name)!r}" for name in names) or "defaults"
+
+
+def _round(record: Round) -> str:
+    words = [f"at {record.at_ms}"]
+    for verdict in record.verdicts:
+        who = f"{verdict.uid}#{verdict.attempt}"
+        refusal = verdict.refusal
+        if verdict.placement is not None:
+            words.append(f"{who} on {_placement(verdict.placement)}")
+        elif refusal is not None:
+            words.append(
+                f"{who} refused: {refusal.code} {refusal.ahead} {refusal.start_ms or ''} fit {refusal.nodes_fit}"
+            )
+    words += [f"evict {one.uid}#{one.attempt} {one.reason}" for one in record.evictions]
+    words += [f"release {one.uid}#{one.attempt} {one.reason} {one.ranks or ''}" for one in record.releases]
+    words += [f"adopt {one.uid} on {_placement(one.placement)}" for one in record.adoptions]
+    words += [f"missing {record.missing} doubted {record.doubted} of {record.shards}"] if record.missing else []
+    return "; ".join(words)
+
+
+def _placement(placement: Placement) -> str:
+    pods = zip(placement.names(), placement.chips_by_rank(), strict=True)
+    return ", ".join(f"{node}{list(chips)}" for node, chips in pods)
