@@ -1,7 +1,21 @@
-"""Placement: node and chips for each rank of a gang, as columns."""
+"""Placement: node and chips for each rank of a gang, as columns.
+
+A placement is looked at whole when it is made or decoded: one whose columns do not belong together never exists, so whoever
+reads it need not ask, and a record that holds one does not decode.
+"""
+
+import functools
+from typing import Final
 
 from schemas.columns import offsets, pack, pack_names, unpack, unpack_names
 from schemas.message import Part
+
+_CHIPS: Final = 64
+"""Chips that a node can have: masks of chips are ``<u8``."""
+_SHARED_CHIPS: Final = 16
+"""Those of them that can be shared."""
+_PERCENT: Final = 100
+_POLICIES: Final = frozenset({"fixed-share", "elastic", "best-effort"})
 
 
 class Share(Part, frozen=True):
@@ -95,28 +109,62 @@ class Placement(Part, frozen=True):
     block: BlockPart | None = None
     """For gangs with SuperPoD affinity."""
 
-    def names(self) -> list[str]:
-        """Node of each rank.
+    def __post_init__(self) -> None:
+        """See that the columns belong together.
 
         Raises:
-            ValueError: A column is damaged, or an index points outside the table of names.
+            ValueError: A column is damaged or of another length than the ranks need, an index is outside its table, or a
+                chip or a quota is none that a node can have.
         """
-        table = unpack_names(self.nodes)
-        indexes = unpack(self.node_index, 4)
-        if indexes and max(indexes) >= len(table):
-            raise ValueError(f"placement names node {max(indexes)} of {len(table)}")
-        return [table[index] for index in indexes]
+        rows, rest = divmod(len(self.node_index), 4)
+        if rest:
+            raise ValueError(f"node_index: {len(self.node_index)} bytes are no whole number of ranks, 4 bytes each")
+        names = len(_table(self.nodes))
+        worst = max(unpack(self.node_index, 4), default=-1)
+        if worst >= names:
+            raise ValueError(f"node_index: {worst} is outside its table of {names} names")
+        self._check_runs(rows)
+        if self.share is not None:
+            _check_share(self.share)
+        if self.switch is not None:
+            _check_switch(self.switch, rows)
+        if self.block is not None:
+            _check_block(self.block, rows)
+
+    def _check_runs(self, rows: int) -> None:
+        pods = taken = 0
+        for number, run in enumerate(self.runs):
+            if run.pods < 0 or not 0 <= run.chips <= _CHIPS or run.cpu_milli < 0 or run.memory_mib < 0:
+                raise ValueError(f"runs[{number}]: expected numbers from 0, and at most {_CHIPS} chips a pod")
+            pods += run.pods
+            taken += run.pods * run.chips
+        chips = self.chips
+        if pods != rows:
+            raise ValueError(f"node_index: {rows} ranks, the runs have {pods}")
+        if taken != len(chips):
+            raise ValueError(f"chips: {len(chips)} are held, the runs ask for {taken}")
+        most = _CHIPS if self.share is None else _SHARED_CHIPS
+        if max(chips, default=0) >= most:
+            raise ValueError(f"chips: {max(chips)} is more than {most - 1}")
+        start = 0
+        for run in self.runs:
+            end, width = start + run.pods * run.chips, run.chips
+            if width > 1:
+                picked = {chips[at : at + width] for at in range(start, end, width)}
+                twice = sorted(list(pod) for pod in picked if len(set(pod)) < width)
+                if twice:
+                    raise ValueError(f"chips: {twice[0]} of one pod, each may be there once")
+            start = end
+
+    def names(self) -> list[str]:
+        """Node of each rank."""
+        table = _table(self.nodes)
+        return [table[index] for index in unpack(self.node_index, 4)]
 
     def chips_by_rank(self) -> list[tuple[int, ...]]:
-        """Chips of each rank, in the order of picking.
-
-        Raises:
-            ValueError: The runs ask for more or fewer chips than there are.
-        """
+        """Chips of each rank, in the order of picking."""
         counts = [run.chips for run in self.runs for _ in range(run.pods)]
         starts = offsets(counts)
-        if starts[-1] != len(self.chips):
-            raise ValueError(f"placement holds {len(self.chips)} chips, its runs ask for {starts[-1]}")
         return [tuple(self.chips[start : starts[rank + 1]]) for rank, start in enumerate(starts[:-1])]
 
     def pods(self) -> int:
@@ -146,7 +194,7 @@ def placement_of(
         block: How it lies in SuperPoDs.
 
     Raises:
-        ValueError: Names, chips and runs do not agree on the ranks, or a chip is not 0..255.
+        ValueError: Names, chips and runs do not agree on the ranks, or see :meth:`Placement.__post_init__`.
     """
     if [len(picked) for picked in chips] != [run.chips for run in runs for _ in range(run.pods)]:
         raise ValueError("chips of the ranks are not those of the runs")
@@ -164,3 +212,47 @@ def placement_of(
         switch=switch,
         block=block,
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _table(nodes: bytes) -> tuple[str, ...]:
+    """Names of a table. A placement is mostly read right after it was looked at; then they are at hand."""
+    return tuple(unpack_names(nodes))
+
+
+def _check_share(share: Share) -> None:
+    if not 0 <= share.aicore <= _PERCENT or share.hbm_mib < 0 or share.policy not in _POLICIES:
+        raise ValueError(
+            f"share: {share.aicore} percent, {share.hbm_mib} MiB, policy {share.policy!r}: expected 0 to {_PERCENT}, 0 or"
+            f" more, and one of {', '.join(sorted(_POLICIES))}"
+        )
+
+
+def _check_switch(part: SwitchPart, rows: int) -> None:
+    _check_index("switch.leaf_index", part.leaf_index, rows, len(part.leaves))
+    if len(part.states) not in {0, rows}:
+        raise ValueError(f"switch.states: {len(part.states)} bytes, {rows} ranks need {rows} or none")
+
+
+def _check_block(part: BlockPart, rows: int) -> None:
+    if len(part.phases) != len(part.blocks):
+        raise ValueError(f"block.phases: {len(part.phases)} for {len(part.blocks)} blocks")
+    if len(part.block_index) != len(part.superpod_index):
+        raise ValueError(
+            f"block.superpod_index: {len(part.superpod_index)} bytes, block_index has {len(part.block_index)}"
+        )
+    _check_index("block.block_index", part.block_index, rows, len(part.blocks))
+    _check_index("block.superpod_index", part.superpod_index, rows, len(part.superpods))
+
+
+def _check_index(field: str, column: bytes, rows: int, count: int) -> None:
+    """See that a ``<u2`` column of indexes plus one is as long as the ranks, or empty, and stays inside its table.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if len(column) not in {0, 2 * rows}:
+        raise ValueError(f"{field}: {len(column)} bytes, {rows} ranks need {2 * rows} or none")
+    worst = max(unpack(column, 2), default=0)
+    if worst > count:
+        raise ValueError(f"{field}: {worst} is outside its table (at most {count})")

@@ -24,6 +24,7 @@ from berth.cli.superpods import superpods
 from berth.cli.switches import switches
 from berth.cli.up import up
 from berth.cli.what_if import what_if
+from berth.formats.utf8 import UTF8_TEXT, is_utf8
 
 APP: Final = App(
     name="berth",
@@ -54,6 +55,10 @@ APP.command(check_config)
 
 def call(tokens: list[str]) -> int:
     """Exit code of the command line ``tokens``."""
+    for number, token in enumerate(tokens, start=1):
+        if not is_utf8(token):  # bytes of the command line that are no UTF-8 come as halves of surrogate pairs
+            complain([f"argument {number} is {token!r}, expected {UTF8_TEXT}: is it UTF-8?"])
+            return WRONG_USE
     try:
         code = APP(
             tokens, exit_on_error=False, print_error=False, console=results(), error_console=talk(), backend="asyncio"

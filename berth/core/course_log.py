@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
 from berth.core.decider import Decider
-from berth.core.ledger import LedgerDump
+from berth.core.ledger import dump_of
 from berth.core.log_clock import LogClock
 from berth.core.state import State
 from schemas.envelope import open_envelope
@@ -51,7 +49,7 @@ class _Log:
         if self._has_begun:
             self._state.load(head.start)
             self._decider.begin()
-            self.clock.begin(msgspec.msgpack.decode(head.start.ledger, type=LedgerDump).at_ms)
+            self.clock.begin(dump_of(head.start.ledger).at_ms)
         self.keeper = self._new_keeper()
         self.keeper.settle(self.clock.begin_ms)
 

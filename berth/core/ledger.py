@@ -3,6 +3,8 @@
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
 is void, for every reader in the same way. So a writer that has lost its reign cannot add to history, whatever it still
 sends.
+
+Longer than 400 lines because what a record changes, its folded form and what a placement owns are one description.
 """
 
 from collections.abc import Iterable
@@ -11,11 +13,11 @@ import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.run_times import RunTime, RunTimes
-from schemas.columns import unpack, unpack_names
-from schemas.envelope import Envelope, body_of
+from schemas.envelope import DecodeError, Envelope, body_of
 from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from schemas.placement import Placement, Run
 from schemas.refusal import Refusal
+from schemas.status import SnapshotBody
 
 
 class Holding(msgspec.Struct, gc=False):
@@ -34,6 +36,15 @@ class Holding(msgspec.Struct, gc=False):
     """Adopted: placed by another scheduler."""
     gone: list[int] = []
     """Ranks that have given back what they owned, ascending."""
+
+    def __post_init__(self) -> None:
+        """See that what was given back was there.
+
+        Raises:
+            ValueError: It was not.
+        """
+        if self.gone and not 0 <= min(self.gone) <= max(self.gone) < self.placement.pods():
+            raise ValueError(f"gone: {self.gone}, the placement has {self.placement.pods()} ranks")
 
     @property
     def key(self) -> tuple[str, int]:
@@ -132,6 +143,18 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     waiting: WaitingDump | None = None
     """None in snapshots of releases before 0.4, which do not say it."""
     run_times: list[RunTime] = []
+
+
+def dump_of(data: bytes) -> LedgerDump:
+    """Folded form out of a snapshot.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=LedgerDump)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
 
 
 class LedgerFold:
@@ -377,8 +400,7 @@ def owned_by(holding: Holding) -> list[PodShare]:
 
 def pods_of(placement: Placement) -> list[PodShare]:
     """What each rank of a placement owns, in rank order."""
-    table = unpack_names(placement.nodes)
-    index = unpack(placement.node_index, 4)
+    names = placement.names()
     pods: list[PodShare] = []
     start = 0
     for run in placement.runs:
@@ -388,5 +410,5 @@ def pods_of(placement: Placement) -> list[PodShare]:
             mask = 0
             for chip in chips:
                 mask |= 1 << chip
-            pods.append(PodShare(table[index[len(pods)]], mask, chips, run.cpu_milli, run.memory_mib))
+            pods.append(PodShare(names[len(pods)], mask, chips, run.cpu_milli, run.memory_mib))
     return pods

@@ -10,7 +10,7 @@ import msgspec
 
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation
-from berth.core.ledger import LedgerDump
+from berth.core.ledger import dump_of
 from berth.core.log_clock import moment_of
 from berth.core.state import JobKey, State
 from berth.core.statuses import status_of
@@ -111,7 +111,7 @@ class Trail:
             if fact.subject.endswith(self._suffix):
                 self._job(Entry(0, fact.data, fact.subject))
         if start.ledger:
-            self.first_ms = self.last_ms = msgspec.msgpack.decode(start.ledger, type=LedgerDump).at_ms
+            self.first_ms = self.last_ms = dump_of(start.ledger).at_ms
 
     def _fact(self, fact: Entry) -> None:
         self._last_fact = fact.sequence

@@ -14,7 +14,6 @@ import msgspec
 from berth.core.decider import Decider, Opening, Silence
 from berth.core.difference import Difference, Moment, difference_of
 from berth.core.errors import HistoryError, InvariantError
-from berth.core.ledger import Folded
 from berth.core.state import State
 from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from schemas.ledger import Epoch, Round, Settings
@@ -169,8 +168,10 @@ class Replay:
     def _load(self, start: SnapshotBody) -> None:
         try:
             self.state.load(start)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvariantError) as error:
-            raise ReplayError(0, f"the folded ledger does not decode: {error}") from error
+        except DecodeError as error:
+            raise ReplayError(0, error.reason) from error
+        except InvariantError as error:
+            raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
         if self.state.waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
             self.decider.begin()
@@ -215,7 +216,7 @@ class Replay:
             self._because[why_not] = None
         else:
             found = self._compared(entry, record, own)
-        self.decider.adopt(self._folded(entry, record, is_own=found is None and not why_not))
+        self.decider.adopt(self.state.apply_round(entry.sequence, record))
         return found
 
     def _decided(self, at_ms: int, silence: Silence, *, skip: bool) -> _Own:
@@ -244,31 +245,6 @@ class Replay:
         if len(self._found) < self._differences_max:
             self._found.append(found)
         return found
-
-    def _folded(self, entry: Entry, record: Round, *, is_own: bool) -> Folded:
-        """The record, folded.
-
-        Raises:
-            ReplayError: A placement is damaged.
-        """
-        if not is_own:
-            self._check(entry.sequence, record)
-        return self.state.apply_round(entry.sequence, record)
-
-    @staticmethod
-    def _check(sequence: int, record: Round) -> None:
-        """See that placements of a record that was not made here are what they should be.
-
-        Raises:
-            ReplayError: One is not.
-        """
-        placements = [verdict.placement for verdict in record.verdicts if verdict.placement is not None]
-        try:
-            for placement in [*placements, *(adoption.placement for adoption in record.adoptions)]:
-                placement.names()
-                placement.chips_by_rank()
-        except ValueError as error:
-            raise ReplayError(sequence, str(error)) from error
 
 
 def _digested(epoch: Epoch) -> bytes:

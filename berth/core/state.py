@@ -16,7 +16,7 @@ import msgspec
 from berth.core.leaf_book import LeafBook
 from berth.core.leaf_jobs import leaf_job
 from berth.core.leaves import LeafTable, check_topology, leaf_table
-from berth.core.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold, PodShare, WaitingDump, owned_by
+from berth.core.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of, owned_by
 from berth.core.level_ground import LevelMap
 from berth.core.node_facts import check_health, check_nodes
 from berth.core.nodes import NodeTable
@@ -319,8 +319,13 @@ class State:
         )
 
     def load(self, body: SnapshotBody) -> None:
-        """Become what a snapshot holds; only for a state that has applied nothing yet."""
-        dump = msgspec.msgpack.decode(body.ledger, type=LedgerDump)
+        """Become what a snapshot holds; only for a state that has applied nothing yet.
+
+        Raises:
+            DecodeError: The folded ledger does not decode; then nothing was loaded.
+            InvariantError: What it holds breaks a rule of the ledger.
+        """
+        dump = dump_of(body.ledger)
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True)
         self.fold.load(dump)

@@ -49,8 +49,8 @@ def plan_one(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
         at = best_fit(counts, order, replicas)
         if at >= 0:
             return _plan(board, demand, leaf_by_leaf(marked, order[at : at + 1], replicas), "best-fit")
-    else:
-        last = (replicas - 1) // board.places if board.places else 0
+    elif board.places:  # lists may all be empty, and a leaf without places is not a whole one
+        last = (replicas - 1) // board.places
         is_wide = last > 0 and is_padding and not rules.parity
         if last < np.count_nonzero(counts == board.places) and not is_wide:
             return _plan(board, demand, leaf_by_leaf(marked, order[: last + 1], replicas), "complete-leaves")
@@ -116,7 +116,8 @@ def _fallback(board: Board, demand: Demand, marked: Grid, order: Indexes, missed
 
 def _lack_of_rows(board: Board, demand: Demand, marked: Grid) -> SwitchLack:
     rows, rest = divmod(demand.replicas, max(board.places, 1))
-    complete = int(np.count_nonzero(marked, axis=0).min()) if marked.shape[1] == board.places and len(marked) else 0
+    is_complete = marked.size > 0 and marked.shape[1] == board.places
+    complete = int(np.count_nonzero(marked, axis=0).min()) if is_complete else 0
     return msgspec.structs.replace(
         lack_of(board, demand, POLICY, "logical-switches", have=int(np.count_nonzero(marked))),
         rows=rows,

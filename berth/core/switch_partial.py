@@ -135,9 +135,15 @@ def _no_plan(board: Board, demand: Demand, policy: Policy, rule: str) -> NoPlan:
 
 
 def _slices_used(board: Board, torn: Torn) -> Counts:
-    """Pods that live at each position."""
+    """Pods that live at each position; positions of a topology that states no ``places`` may go beyond the longest list."""
+    positions = max(board.places, int(board.slices.max(initial=-1)) + 1)
     slices = board.slices.reshape(-1)[[cell for cell in torn.cells if cell >= 0]]
-    return np.bincount(slices, minlength=board.places)[: board.places]
+    return np.bincount(slices, minlength=positions)
+
+
+def _most_at_one(board: Board, demand: Demand) -> int:
+    """Most pods that the whole gang would have at one position; lists may all be empty, and then a leaf has no places."""
+    return -(-demand.pods // max(board.places, 1))
 
 
 def _open_one(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
@@ -150,9 +156,9 @@ def _open_one(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
         return Opened(np.zeros_like(board.usable), "whole-gang")
     used = _slices_used(board, torn)
     if rules.parity:
-        is_open = np.arange(board.places) == (np.flatnonzero(used)[-1] if used.any() else 0)
+        is_open = np.arange(len(used)) == (np.flatnonzero(used)[-1] if used.any() else 0)
     else:
-        is_open = used < -(-demand.pods // board.places)
+        is_open = used < _most_at_one(board, demand)
     return Opened(is_open[board.slices] & (board.bits & CROSS == 0)[:, None], "lacking-position")
 
 
@@ -205,7 +211,7 @@ def _by_position(board: Board, demand: Demand, torn: Torn, cells: list[int]) -> 
     width = board.usable.shape[1]
     slices = board.slices.reshape(-1)
     used = _slices_used(board, torn).tolist()
-    most = -(-demand.pods // board.places)
+    most = _most_at_one(board, demand)
     queues: dict[int, list[int]] = {}
     for cell in sorted(cells, key=lambda cell: cell // width not in own):
         queues.setdefault(int(slices[cell]), []).append(cell)
@@ -258,9 +264,17 @@ def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
         if leaves.state[leaf] & STATE:
             continue
         is_shared = counts[leaf] > leaves.pods[leaf] + 1 and left != 0
-        after[leaf] = SHARED if is_shared else EXCLUSIVE
+        after[leaf] = _set(leaves, leaf, SHARED if is_shared else EXCLUSIVE)
         left -= is_shared
     return after
+
+
+def _set(leaves: _Leaves, leaf: int, state: int) -> int:
+    """State byte of an own leaf that a plan makes shared or exclusive: an unhealthy one stays unhealthy.
+
+    Only under ``reference_parity`` can a free leaf be unhealthy.
+    """
+    return state | int(leaves.state[leaf]) & UNHEALTHY
 
 
 def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[dict[int, int], Groups] | int:
@@ -272,7 +286,7 @@ def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[di
     have = int(counts[free].sum()) + most
     if have < need:
         return int(counts[leaves.used].sum()) + have
-    after = {leaf: EXCLUSIVE for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE}
+    after = {leaf: _set(leaves, leaf, EXCLUSIVE) for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE}
     taken = drained(counts, rising(counts, free), need)
     after |= dict.fromkeys(taken.leaves.tolist(), EXCLUSIVE)
     new = leaf_by_leaf(board.usable, taken.leaves, need)

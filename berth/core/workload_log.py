@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from berth.core.ledger import Folded, Holding, LedgerDump
+from berth.core.ledger import Folded, Holding, dump_of
 from berth.core.log_clock import LogClock
 from berth.core.simulation import TimedFact
 from berth.core.state import JobKey, State
-from schemas.envelope import open_envelope
+from schemas.envelope import decode, open_envelope
 from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodsSeen, TopologySeen
 from schemas.intake import JobRequest
 from schemas.ledger import Settings
@@ -88,7 +88,7 @@ class WorkloadReader:
         if not start.ledger:
             return
         state = self._state
-        dump = msgspec.msgpack.decode(start.ledger, type=LedgerDump)
+        dump = dump_of(start.ledger)
         self._clock.begin(dump.at_ms)
         self._epochs.append(dump.settings)
         state.load(start)
@@ -120,7 +120,7 @@ class WorkloadReader:
 
     @staticmethod
     def _is_foreign(data: bytes) -> bool:
-        return msgspec.msgpack.decode(open_envelope(data).body, type=PodsSeen).foreign
+        return decode(data, PodsSeen).foreign
 
     def _job(self, key: JobKey) -> None:
         job = self._state.jobs.get(key)

@@ -3,12 +3,13 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import yaml
 
 from berth.formats.strict_yaml import StrictLoader
+from berth.formats.utf8 import UTF8_TEXT, is_utf8
 
 TEXT_CHARACTERS_MAX: Final = 16_000_000
 """Longest text that is read."""
@@ -79,7 +80,8 @@ class Tree:
         """Error about this value, to be raised."""
         return self.error(document=self.document, path=self.path, value=shown(self.value), expected=expected)
 
-    def _child(self, key: str, value: object) -> "Tree":
+    def child(self, key: str, value: object) -> "Tree":
+        """Another value, at the place of field ``key``."""
         step = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f"[{key!r}]"
         joint = "." if self.path and not step.startswith("[") else ""
         return Tree(value, f"{self.path}{joint}{step}", self.document, self.error)
@@ -94,13 +96,13 @@ class Tree:
             raise self.wrong("a mapping")
         for key in self.value:
             if not isinstance(key, str):
-                raise self._child(str(key), key).wrong("a key that is text; put it in quotes")
+                raise self.child(str(key), key).wrong("a key that is text; put it in quotes")
         return self.value
 
     def find(self, key: str) -> "Tree | None":
         """Field ``key``, or None when it is missing or null."""
         value = self.mapping().get(key)
-        return None if value is None else self._child(key, value)
+        return None if value is None else self.child(key, value)
 
     def dig(self, *keys: str) -> "Tree | None":
         """Field below fields, or None when one on the way is missing or null."""
@@ -117,12 +119,12 @@ class Tree:
         """
         found = self.find(key)
         if found is None:
-            raise self._child(key, None).wrong(expected)
+            raise self.child(key, None).wrong(expected)
         return found
 
     def fields(self) -> list[tuple[str, "Tree"]]:
         """Keys and fields of the mapping, in the order written, without those that are null."""
-        return [(key, self._child(key, value)) for key, value in self.mapping().items() if value is not None]
+        return [(key, self.child(key, value)) for key, value in self.mapping().items() if value is not None]
 
     def items(self) -> "list[Tree]":
         """Entries of the list that stands here.
@@ -150,7 +152,7 @@ class Tree:
         names = set(known)
         for key, value in self.mapping().items():
             if key not in names:
-                child = self._child(key, value)
+                child = self.child(key, value)
                 raise self.error(
                     document=self.document, path=child.path, value="an unknown field", expected=nearest(key, names)
                 )
@@ -205,7 +207,7 @@ class Tree:
         out: dict[str, str] = {}
         for key, value in self.mapping().items():
             if value is not None and not isinstance(value, str):
-                raise self._child(key, value).wrong("text; put it in quotes")
+                raise self.child(key, value).wrong("text; put it in quotes")
             out[key] = value or ""
         return out
 
@@ -251,7 +253,7 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
 
     Raises:
         DocumentError: Of class ``error``: the text is too long, is not YAML, repeats a key or is nested too deep. The
-            number is that of the document where reading stopped.
+            number is that of the document where reading stopped. Or a text has half a surrogate pair, which no UTF-8 text can have.
     """
     if len(text) > TEXT_CHARACTERS_MAX:
         raise error(
@@ -262,8 +264,12 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
     try:
         for value in yaml.load_all(text, Loader=StrictLoader):
             if value is not None:
-                trees.append(Tree(value, "", number, error))
+                tree = Tree(value, "", number, error)
+                _check_texts(tree)
+                trees.append(tree)
             number += 1
+    except DocumentError:
+        raise
     except yaml.MarkedYAMLError as broken:
         mark = broken.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
@@ -274,6 +280,42 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
         # PyYAML lets Python's own errors through for tagged scalars that do not fit their tag, such as `!!int ""`.
         raise error(document=number, path="", value=str(broken).split("\n")[0], expected="well-formed YAML") from broken
     return trees
+
+
+def _check_texts(top: Tree) -> None:
+    """See that all texts can be written as UTF-8. What an alias repeats is looked at once.
+
+    Raises:
+        DocumentError: One cannot; names it.
+    """
+    seen: set[int] = set()
+    left = [top]
+    while left:
+        place = left.pop()
+        value = place.value
+        if isinstance(value, str):
+            if not is_utf8(value):
+                raise place.wrong(UTF8_TEXT)
+        elif isinstance(value, dict | list) and id(value) not in seen:
+            seen.add(id(value))
+            left += _below(place)
+
+
+def _below(place: Tree) -> list[Tree]:
+    """Values directly below a place, those that hold no text left out, the last one first.
+
+    Raises:
+        DocumentError: A key cannot be written as UTF-8.
+    """
+    if isinstance(place.value, list):
+        return [item for item in reversed(place.items()) if isinstance(item.value, str | dict | list)]
+    found: list[Tree] = []
+    for key, value in place.value.items() if isinstance(place.value, dict) else ():
+        if isinstance(key, str) and not is_utf8(key):
+            raise replace(place, value=key).wrong(f"a key that is {UTF8_TEXT}")
+        if isinstance(value, str | dict | list):
+            found.append(place.child(str(key), value))
+    return found[::-1]
 
 
 def merged(*layers: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import msgspec
 from msgspec import Meta
 
+from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.errors import FatalError
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -195,6 +196,8 @@ def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: M
 
 def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[str], text: str) -> None:
     at = ".".join(steps)
+    if not is_utf8(text):
+        raise ConfigError(field=ascii(at)[1:-1], value=_shown(text), expected=f"expected {UTF8_TEXT}: is it UTF-8?")
     section: type[msgspec.Struct] = config_type
     for step in steps[:-1]:
         inner = _struct_of(get_type_hints(section, include_extras=True).get(step))

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.explain import explain
-from berth.core.ledger import LedgerDump
+from berth.core.ledger import dump_of
 from berth.core.past import Life, Look, Point, Trail, View
 from berth.core.state import JobKey, State
 from berth.runtime.clock import Clock
@@ -169,7 +169,7 @@ async def settings_now(bus: Bus) -> Settings | None:
     start = 1
     body = await newest_snapshot(bus)
     if body is not None:
-        found = msgspec.msgpack.decode(body.ledger, type=LedgerDump).settings
+        found = dump_of(body.ledger).settings
         start = body.ledger_seq + 1
     head = (await bus.state(StreamName.LEDGER)).last_seq
     for stored in await _tail(bus, StreamName.LEDGER, start, head) or ():

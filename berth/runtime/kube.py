@@ -18,7 +18,7 @@ from berth.runtime.config import ConfigError, kubeconfig_from_environment
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.identity import process_identity
 from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_http import Credentials, Endpoint, KubeHttp
+from berth.runtime.kube_http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
 from berth.runtime.kube_port import Body, Handler, PatchKind, RefusedError
 from berth.runtime.kube_reflector import Reflector
 
@@ -95,7 +95,7 @@ class KubeApi:
         try:
             decoder = self._decoders.get(kind) or self._decoders.setdefault(kind, msgspec.json.Decoder(kind))
             found: T = decoder.decode(content)
-        except msgspec.DecodeError as error:
+        except BROKEN_JSON as error:
             raise PoisonError(f"GET {path}: no {kind.__name__}: {error}") from error
         return found
 

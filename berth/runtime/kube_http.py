@@ -31,6 +31,8 @@ _UNCERTAIN: Final = frozenset({500, 502, 504})
 _BUSY: Final = frozenset({408, 425, 429})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+BROKEN_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises: also a text that is not UTF-8, and nesting without end, come as errors that are not its own."""
 _status = msgspec.json.Decoder(StatusReply)
 
 
@@ -237,7 +239,7 @@ def _error_of(
     status = answer.status
     try:
         said = _status.decode(content)
-    except msgspec.DecodeError:
+    except BROKEN_JSON:
         said = StatusReply(message=content[:_SHOWN_LENGTH_MAX].decode(errors="replace").strip())
     message = said.message or f"{what}: HTTP {status} {answer.reason}"
     if status < _FAILURES and status not in _BUSY and status != _UNAUTHORIZED:

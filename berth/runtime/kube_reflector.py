@@ -17,7 +17,7 @@ from berth.formats.kube_objects import Listed, Meta, StatusReply, Watched
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_http import KubeHttp, SilenceError
+from berth.runtime.kube_http import BROKEN_JSON, KubeHttp, SilenceError
 from berth.runtime.kube_port import Change, Handler, RefusedError
 from berth.runtime.logs import logger
 
@@ -235,12 +235,10 @@ class Reflector(Generic[T]):
         for line in lines:
             try:
                 event = self._event.decode(line)
-            except msgspec.ValidationError as error:
+            except BROKEN_JSON as error:
                 if fault := self._read_strange(line, changes, error):
                     return changes, fault
                 continue
-            except msgspec.DecodeError as error:
-                return changes, GoneError(f"watch of {self._path}: broken line: {error}", retry_after_s=0.0)
             if event.type == "ERROR":
                 return changes, self._error_in(line)
             self._version = cast(_Head, event.object).metadata.resource_version
@@ -248,9 +246,7 @@ class Reflector(Generic[T]):
                 changes.append((cast(Change, event.type), event.object))
         return changes, None
 
-    def _read_strange(
-        self, line: bytes, changes: list[tuple[Change, T]], error: msgspec.ValidationError
-    ) -> ShellError | None:
+    def _read_strange(self, line: bytes, changes: list[tuple[Change, T]], error: Exception) -> ShellError | None:
         """Read a line whose object is not of our kind: an error of the server, or an object that does not decode.
 
         The end of such an object is told with no more than its metadata.
@@ -262,6 +258,8 @@ class Reflector(Generic[T]):
             event = _event_head.decode(line)
         except msgspec.ValidationError as worse:
             return GoneError(f"watch of {self._path}: strange line: {worse}", retry_after_s=0.0)
+        except BROKEN_JSON as worse:
+            return GoneError(f"watch of {self._path}: broken line: {worse}", retry_after_s=0.0)
         if event.type == "ERROR":
             return self._error_in(line)
         self._version = event.object.metadata.resource_version
@@ -277,7 +275,7 @@ class Reflector(Generic[T]):
         """What an event ERROR means."""
         try:
             said = _event_status.decode(line).object
-        except msgspec.ValidationError:
+        except BROKEN_JSON:
             said = StatusReply(message=line[:_SHOWN_LENGTH_MAX].decode(errors="replace"))
         text = f"watch of {self._path}: {said.message or said.reason or said.code}"
         if said.code == _GONE or said.reason in {"Expired", "Gone"} or _TOO_LARGE in said.message:
@@ -292,26 +290,26 @@ class Reflector(Generic[T]):
         """
         try:
             return self._page.decode(content)
-        except msgspec.DecodeError:
+        except BROKEN_JSON:
             return self._page_by_object(content)
 
     def _page_by_object(self, content: bytes) -> Listed[T]:
         try:
             raw = _raw_list.decode(content)
-        except msgspec.DecodeError as error:
+        except BROKEN_JSON as error:
             raise TransientError(f"list of {self._path}: no list: {error}") from error
         found: list[T] = []
         for item in raw.items or ():
             try:
                 found.append(msgspec.json.decode(item, type=self._kind))
-            except msgspec.ValidationError as error:
+            except BROKEN_JSON as error:
                 try:
                     self._skip(_head.decode(item).metadata, error)
-                except msgspec.ValidationError:
+                except BROKEN_JSON:
                     self._skip(Meta(), error)
         return Listed(raw.metadata, found)
 
-    def _skip(self, meta: Meta, error: msgspec.ValidationError) -> None:
+    def _skip(self, meta: Meta, error: Exception) -> None:
         self.skipped += 1
         name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
         if name not in self._named and len(self._named) < _NAMED_MAX:
@@ -328,7 +326,7 @@ class Reflector(Generic[T]):
             now = _raw_list.decode(
                 await self._http.request("GET", self._path, params={**self._params, "limit": "1"}, is_list=True)
             ).metadata.resource_version
-        except msgspec.DecodeError as error:
+        except BROKEN_JSON as error:
             return self._failed(TransientError(f"list of {self._path}: no list: {error}"))
         except ShellError as error:
             return self._failed(error)

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from berth.core.ledger import LedgerDump
+from berth.core.ledger import LedgerDump, dump_of
 from berth.formats.anonymous import Anonymiser
 from berth.formats.recording import Frames, Reading, frames_of, read
 from berth.runtime.clock import Clock
@@ -173,7 +173,7 @@ def _check(since: When | None, until: When | None, ledger: StreamState) -> None:
 
 
 def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
-    dump = msgspec.msgpack.decode(start.ledger, type=LedgerDump) if start.ledger else None
+    dump = dump_of(start.ledger) if start.ledger else None
     return RecordingHead(
         release=importlib.metadata.version("berth"),
         cell=bus.subjects.cell,

@@ -3,10 +3,8 @@
 import asyncio
 from typing import Final
 
-import msgspec
-
 from berth.core.errors import CoreError
-from berth.core.ledger import LedgerDump
+from berth.core.ledger import dump_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.faults import FaultPoints
@@ -130,7 +128,7 @@ async def _follow(bus: Bus, config: BinderConfig, intake: "_Intake") -> list[Fol
     ledger = await bus.state(StreamName.LEDGER)
     snapshot = await newest_snapshot(bus)
     if snapshot is not None:
-        intake.work.restore(msgspec.msgpack.decode(snapshot.ledger, type=LedgerDump))
+        intake.work.restore(dump_of(snapshot.ledger))
     following.append(
         bus.follow(
             StreamName.LEDGER,

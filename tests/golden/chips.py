@@ -1,7 +1,7 @@
 """Families ``node_chip`` and ``node_chip_sequences``: which nodes fit, how good each is, which chips are taken."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,10 +13,15 @@ from berth.core.products import FORMS, Form
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
 from schemas.refusal import Refusal
-from tests.golden.harness import Answer, Line, differ
+from tests.golden.harness import Answer, Differences, Line, differ
 
-STOP_SCORE = 512
+STOP_SCORE: Final = 512
 """Raw score of an A3 node at which the reference stops to score."""
+HEALTH: Final = 100
+"""What an unhealthy chip takes from the raw score of the default policy. Source: section 8.2."""
+NODE_CHIPS: Final = 8
+WEIGHT: Final = 100
+"""Factor between raw and final scores. Source: specification, node and chip, section 7."""
 
 
 def columns_of(nodes: Sequence[dict[str, Any]]) -> ChipColumns:
@@ -51,17 +56,25 @@ def compare_node_chip(line: Line, settings: Settings) -> Answer:
     )
     valid = validate(request, settings)
     if isinstance(valid, Refusal):
-        active = ("strict_job_shape",) if valid.code == "job-shape" else ()
-        return Answer(differ("error", line["error"], "job_invalid"), active=active)
+        if valid.code == "job-shape" and not settings.reference_parity and is_misshapen(line):
+            return Answer(decided=("strict_job_shape",) if line["error"] != "job_invalid" else ())
+        given = [name for name, score in line.get("scores", {}).items() if score is not None]
+        return Answer(differ("error", line["error"], "job_invalid") + differ("filtered", given, []))
     form = FORMS[valid.form]
     rule = compile_rule(form, chips=line["request"], distributed=valid.distributed, settings=settings)
     columns = columns_of(line["nodes"])
     reasons, scores = rule.evaluate(columns, _labelled(form, line))
     names = [node["name"] for node in line["nodes"]]
     fitting = {name: int(score) for name, reason, score in zip(names, reasons, scores, strict=True) if not reason}
-    differences = list(differ("error", line["error"], None if fitting else "no_node"))
+    differences = differ("error", line["error"], None if fitting else "no_node")
     expected: dict[str, int] = {name: score for name, score in line.get("scores", {}).items() if score is not None}
     differences += differ("filtered", sorted(expected), sorted(fitting))
+    differences += differ("chips", sorted(line["chosen_chips"]), sorted(fitting), "nodes with")
+    decided: tuple[str, ...] = ()
+    if "310p-health-key" in form.decisions and not settings.reference_parity:
+        ill = {node["name"]: len(node["unhealthy"]) for node in line["nodes"]}
+        decided = ("310p-health-key",) if any(ill[name] for name in expected) else ()
+        expected = {name: score - HEALTH * ill[name] for name, score in expected.items()}
     compared, skipped = _names_scored(form, names, expected)
     differences += differ("scores", _only(expected, compared), _only(fitting, compared))
     for index, name in enumerate(names):
@@ -69,7 +82,13 @@ def compare_node_chip(line: Line, settings: Settings) -> Answer:
         differences += differ("one row", (int(reasons[index]), int(scores[index])), one, name)
         if name in fitting:
             differences += _compare_chips(line, name, rule, columns, index)
-    return Answer(tuple(differences), skipped, form.decisions)
+    return Answer(differences, skipped, form.decisions, decided)
+
+
+def is_misshapen(line: Line) -> bool:
+    """A job that seed 002 forbids: up to 8 chips are one pod, more are pods of 8. Source: section 13, row 1."""
+    total = line["tasks"] * line["request"]
+    return bool(line["tasks"] != 1 if total <= NODE_CHIPS else line["request"] != NODE_CHIPS)
 
 
 def _is_labelled(form: Form, line: Line) -> bool:
@@ -123,28 +142,39 @@ def compare_sequence(line: Line, settings: Settings) -> Answer:
     form = _form_of(line)
     nodes = sorted(line["nodes"], key=lambda node: node["name"])
     columns = columns_of(nodes)
-    differences: list[tuple[str, str]] = []
+    names = [node["name"] for node in nodes]
+    differences: Differences = ()
     last: tuple[int, tuple[int, ...]] | None = None
     for number, step in enumerate(line["steps"]):
         rule = compile_rule(form, chips=step["request"], distributed=line["tasks"] > 1, settings=settings)
         reasons, scores = rule.evaluate(columns)
-        ranked = sorted((-int(scores[row]), row) for row in range(len(nodes)) if not reasons[row])
-        node = nodes[ranked[0][1]]["name"] if ranked else ""
-        differences += differ("node", step["node"], node, f"step {number}")
+        final = [None if reason else WEIGHT * int(score) for reason, score in zip(reasons, scores, strict=True)]
+        where = f"step {number}"
+        differences += differ("final_scores", step["final_scores"], dict(zip(names, final, strict=True)), where)
+        ranked = sorted((-score, row) for row, score in enumerate(final) if score is not None)
+        differences += differ("node", step["node"], names[ranked[0][1]] if ranked else "", where)
+        differences += differ("error", step.get("error"), None if ranked else "no_node", where)
         if not ranked:
             continue
         row = ranked[0][1]
         chips = rule.pick(int(columns.free[row]), int(columns.network[row]))
-        differences += differ("chips", step["chips"], list(chips), f"step {number}")
         columns.free[row] &= ~np.uint64(mask_of(chips))
         columns.idle[row] -= len(chips)
+        differences += differ("chips", step["chips"], list(chips), where)
+        differences += differ("free", sorted(step["node_free_after"]), free_of(columns, row), where)
         last = (row, chips)
-    if "release_last" in line and last is not None:
+    released = line.get("release_last")
+    if released is not None and last is not None:
         row, chips = last
         columns.free[row] |= np.uint64(mask_of(chips))
-        expected = sorted(line["release_last"]["node_free_after"])
-        differences += differ("free after release", expected, list(ids_of(int(columns.free[row]))))
-    return Answer(tuple(differences), active=form.decisions)
+        differences += differ("release", released["node"], names[row])
+        differences += differ("release", sorted(released["node_free_after"]), free_of(columns, row))
+    return Answer(differences, active=form.decisions)
+
+
+def free_of(columns: ChipColumns, row: int) -> list[int]:
+    """Free chips of a node."""
+    return list(ids_of(int(columns.free[row])))
 
 
 def _form_of(line: Line) -> Form:

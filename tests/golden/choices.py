@@ -1,6 +1,9 @@
 """Families ``node_chip_handler_select``, ``node_chip_available`` and ``node_chip_softshare``."""
 
 import json
+from collections import Counter
+from collections.abc import Container, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +18,12 @@ from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
 from schemas.refusal import Refusal
 from tests.golden.harness import Answer, Line, differ
+
+CORE: Final = 100
+"""Percent of a chip."""
+MOST: Final = 200
+MIB_OF_G: Final = 1024
+SHARE_WEIGHT: Final = 16
 
 
 def _given(**values: str | None) -> dict[str, str]:
@@ -99,9 +108,18 @@ def compare_soft_share(line: Line, settings: Settings) -> Answer:
     reasons, scores = evaluate_share(columns, valid.share, gang_pods=valid.chip_pods, settings=settings)
     names = [node["name"] for node in line["nodes"]]
     got = {name: None if reasons[row] else int(scores[row]) for row, name in enumerate(names)}
-    differences = [*differ("valid", line["job_valid"], got=True)]
+    differences = differ("valid", line["job_valid"], got=True)
     differences += differ("filtered", _filtered(line["scores"]), _filtered(got))
-    differences += differ("scores", line["scores"], got)
+    wanted = dict(line["scores"])
+    if not settings.reference_parity:
+        wanted |= {
+            node["name"]: wanted[node["name"]]
+            + score_of(line, node, {line["policy"]})
+            - score_of(line, node, POLICY_NUMBERS)
+            for node in line["nodes"]
+            if wanted.get(node["name"]) is not None
+        }
+    differences += differ("scores", wanted, got)
     for row, name in enumerate(names):
         if name not in line["chosen_card"]:
             continue
@@ -114,4 +132,26 @@ def compare_soft_share(line: Line, settings: Settings) -> Answer:
             memory_mib=int(columns.memory_mib[row]),
         )
         differences += differ("chip", line["chosen_card"][name], chip, name)
-    return Answer(tuple(differences), active=FORMS[valid.form].decisions)
+    decided = ("softshare-self-compare",) if wanted != line["scores"] else ()
+    return Answer(differences, active=FORMS[valid.form].decisions, decided=decided)
+
+
+def score_of(line: Line, node: Mapping[str, Any], policies: Container[str]) -> int:
+    """Score of a node on which chips of some policies can be joined.
+
+    Of those of the job's own alone by decision softshare-self-compare, of all in the reference. Source: specification, node
+    and chip, sections 8.9 and 13, row 9.
+    """
+    quota, share = int(line["aicore_quota"]), int(line["hbm_quota_mb"])
+    core, held, policy = Counter[int](), Counter[int](), dict[int, str]()
+    for use in node["used"]:
+        core[use["card"]] += use["aicore_quota"]
+        held[use["card"]] += use["hbm_quota_mb"]
+        policy[use["card"]] = use["policy"]
+    memory = int(node["chip_memory_label"].removesuffix("G")) * MIB_OF_G
+    joined = [
+        MOST - (CORE - core[chip] - quota)
+        for chip in node["free"]
+        if policy.get(chip, "") in policies and core[chip] + quota <= CORE and held[chip] + share <= memory
+    ]
+    return SHARE_WEIGHT * max(joined, default=len(policy))

@@ -29,3 +29,41 @@ FAMILIES: Final[Mapping[str, Compare]] = {
     "switch_partial": compare_partial,
     "switch_trace": compare_trace,
 }
+
+_BLOCKS: Final = ("result.ok", "canonical.by_phys", "canonical.by_vid")
+_LEAVES: Final = ("ok", "error", "chosen_nodes", "pod_annotations", "switch_before", "switch_after")
+
+COMPARED: Final[Mapping[str, tuple[str, ...]]] = {
+    "multilevel": ("result.ok", "canonical.level1_free_taken"),
+    "node_chip": ("error", "scores", "chosen_chips"),
+    "node_chip_available": ("resulting_device_list",),
+    "node_chip_handler_select": (
+        "handled",
+        "max_per_node",
+        "drops_net_unhealthy_when_distributed",
+        "forbidden_sizes",
+    ),
+    "node_chip_sequences": (
+        "steps[].final_scores",
+        "steps[].node",
+        "steps[].error",
+        "steps[].chips",
+        "steps[].node_free_after",
+        "release_last.node",
+        "release_last.node_free_after",
+    ),
+    "node_chip_softshare": ("job_valid", "scores", "chosen_card"),
+    "superpod": (*_BLOCKS, "result.reason"),
+    "superpod_infer": _BLOCKS,
+    "superpod_rack": (*_BLOCKS, "canonical.by_rack"),
+    "superpod_resched": _BLOCKS,
+    "superpod_validate": ("result.pass", "result.reason"),
+    "switch": tuple(f"result.{field}" for field in _LEAVES),
+    "switch_partial": (*(f"result.{field}" for field in _LEAVES), "result.rejected"),
+    "switch_trace": tuple(f"events[].result.{field}" for field in _LEAVES),
+}
+"""Fields of each family that are compared, and no others; ``[]`` stands for every element of a list.
+
+What holds of ``result`` holds of the other outcomes of a line too. A test alters each of them, and another takes all other
+fields of answers away.
+"""

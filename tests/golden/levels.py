@@ -1,20 +1,19 @@
 """Family ``multilevel``: which groups of a tree a job gets."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from berth.core.level_terms import Level, LevelPlan, check_sizes, forest_of, read_sizes
+from berth.core.level_terms import Level, LevelPlan, Sizes, check_sizes, forest_of, read_sizes
 from berth.core.levels import plan_levels
 from schemas.ledger import Settings
-from tests.golden.harness import Answer, Line, differ
+from tests.golden.harness import Answer, Differences, Line, differ
 
 TREE: Final = "default"
 
 
 def compare_levels(line: Line, _settings: Settings) -> Answer:
     """One arriving job."""
-    if not line["stable"]:
-        return Answer(skipped=("unstable",))
     levels = [Level(f"l{number}") for number in range(1, line["resource_levels"] + 1)]
     levels[0] = levels[0]._replace(reserved=line["reserved_node_level1"])
     nodes = [(node["name"], row, node["labels"]) for row, node in enumerate(line["nodes"]) if node["free"]]
@@ -23,13 +22,38 @@ def compare_levels(line: Line, _settings: Settings) -> Answer:
     check_sizes(sizes, line["tasks"])
     found = plan_levels(forest.trees, sizes, line["tasks"])
     expected = line["result"]["ok"]
-    differences = [*differ("ok", expected, isinstance(found, LevelPlan))]
-    if isinstance(found, LevelPlan) and expected:
-        tree = forest.trees[found.tree]
-        group_of = dict(zip(tree.rows.tolist(), tree.paths[-1].tolist(), strict=True))
-        free = Counter(group_of.values())
-        taken = Counter(group_of[row] for row in found.rows.tolist())
-        got = [[free[group], count] for group, count in taken.items()]
-        wanted = line["canonical"]["level1_free_taken"]
-        differences += differ("level1_free_taken", sorted(wanted, key=str), sorted(got, key=str))
-    return Answer(tuple(differences))
+    skipped = () if line["stable"] else ("unstable",)
+    differences = differ("ok", expected, isinstance(found, LevelPlan)) if expected or line["stable"] else ()
+    if not isinstance(found, LevelPlan):
+        return Answer(differences, skipped)
+    tree = forest.trees[found.tree]
+    paths = dict(zip(tree.rows.tolist(), tree.paths.T.tolist(), strict=True))
+    faults = plan_faults(found.rows.tolist(), paths, sizes, line["tasks"])
+    if not expected or not line["stable"]:
+        return Answer(differences + faults, skipped)
+    free = Counter(path[-1] for path in paths.values())
+    taken = Counter(paths[row][-1] for row in found.rows.tolist())
+    got = [[free[group], count] for group, count in taken.items()]
+    wanted = line["canonical"]["level1_free_taken"]
+    differences += differ("level1_free_taken", sorted(wanted, key=str), sorted(got, key=str))
+    return Answer(differences + faults)
+
+
+def plan_faults(rows: Sequence[int], paths: Mapping[int, Sequence[int]], sizes: Sizes, pods: int) -> Differences:
+    """Every pod has a node of its own, and every group of a level has whole parts of the job.
+
+    Source: specification, SuperPoD affinity, section 10.
+
+    Args:
+        rows: Node of each pod.
+        paths: Group on every level, the highest first, of each candidate.
+        sizes: Pods that share a group, level 1 first.
+        pods: Pods of the job.
+    """
+    faults = differ("plan", pods, len(set(rows)), "different nodes")
+    faults += differ("plan", [], sorted(set(rows).difference(paths)), "nodes that are no candidates")
+    for level, size in enumerate(sizes, start=1):
+        groups = Counter(paths[row][-level] for row in rows if row in paths)
+        torn = {group: nodes for group, nodes in groups.items() if nodes % size}
+        faults += differ("plan", {}, torn, f"groups of level {level} without whole parts of {size}")
+    return faults

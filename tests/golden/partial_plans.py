@@ -1,15 +1,41 @@
 """Family ``switch_partial``: where the lost pods of a job go while its others stay below their leaf switches."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any, Final, NamedTuple
 
 from berth.core.leaves import LeafTable
 from berth.core.switch_partial import Torn, decisions_of, open_places, plan_partial
-from berth.core.switches import Board, Demand, NoPlan, Rules
+from berth.core.switches import Demand, NoPlan
 from berth.formats.switch_annotations import IS_SHARED
 from schemas.ledger import Settings
-from tests.golden.harness import Answer, Line, differ
-from tests.golden.switches import board_of, book_decisions, scene_of
+from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
+from tests.golden.leaf_invariants import (
+    OTHER_LEAF,
+    Scenery,
+    at_lacking_positions,
+    below_own_leaf,
+    crossed_leaves,
+    free_words,
+    merged_states,
+    plan_faults,
+    position_faults,
+    scenery_of,
+    shared_faults,
+    tier_faults,
+    word_faults,
+)
+from tests.golden.switches import (
+    agreed,
+    annotations_of,
+    board_of,
+    book_decisions,
+    hard_differences,
+    said_of,
+    scene_of,
+    states_known,
+    states_said,
+)
 
 ERRORS: Final = {
     "": "",
@@ -25,16 +51,36 @@ REASONS: Final = {
     "check node err by: large model job can not over tor": "whole-gang",
     "node sliceId is not meet task require": "lacking-position",
     "tor check failed node by nslb2.0": "leaf-state",
+    OTHER_LEAF: "own-leaf",
 }
 """Class of each text that turns a node down."""
-UNORDERED: Final = frozenset({"v2"})
-"""Versions whose nodes count as a set."""
 LEAVES_SAMPLED: Final = 4
-"""Leaves of a job up to which all orders of the reference's hash map were seen."""
+"""Leaves of a job up to which all orders of the reference's hash map are tried."""
 
 
-def compare_partial(line: Line, settings: Settings) -> Answer:
-    """One job that lost pods."""
+class Loss(NamedTuple):
+    """A job that lost pods, as its line says it.
+
+    Attributes:
+        line: The line, with the job among those that are there.
+        own: The job as it stands.
+        ranks: Ranks of the lost pods.
+        scenery: Leaves and candidates.
+    """
+
+    line: Line
+    own: Mapping[str, Any]
+    ranks: Sequence[int]
+    scenery: Scenery
+
+    @property
+    def others(self) -> list[Mapping[str, Any]]:
+        """Other jobs."""
+        return [job for job in self.line["existing"] if job is not self.own]
+
+
+def loss_of(line: Line) -> Loss:
+    """The job of a line."""
     job = line["job"]
     own = {
         "job": job["name"],
@@ -43,23 +89,91 @@ def compare_partial(line: Line, settings: Settings) -> Answer:
         "nodes": list(job["bound"].values()),
         "annotations": {node: job.get("bound_annotations", {}).get(rank, {}) for rank, node in job["bound"].items()},
     }
-    line = line | {"existing": [*line["existing"], own]}
-    scene = scene_of(line, settings)
-    board = board_of(scene, line["candidates"], without=job["name"])
+    ranks = [rank for rank in range(job["replicas"]) if str(rank) not in job["bound"]]
+    return Loss(line | {"existing": [*line["existing"], own]}, own, ranks, scenery_of(line, line["candidates"]))
+
+
+def compare_partial(line: Line, settings: Settings) -> Answer:
+    """One job that lost pods."""
+    loss = loss_of(line)
+    got, active = answer_of(loss, settings)
     expected = line["result_stable_sort"] if line["sort_sensitive"] else line["result"]
-    torn = torn_of(scene.table, own)
-    torn = torn._replace(ranks=[rank for rank in range(job["replicas"]) if str(rank) not in job["bound"]])
-    demand = Demand(len(torn.ranks), job["replicas"], job["type"])
-    got = answer_of(scene.table, board, demand, scene.rules, torn)
-    got["rejected"] |= {node: "unknown" for node in line["candidates"] if node not in scene.table.cell_of}
-    outcomes = [differences_of(line, outcome, got) for outcome in (expected, *line.get("alternatives", []))]
-    active = (*decisions_of(demand, scene.rules), *book_decisions(line, settings, without=job["name"]))
-    if all(outcomes) and not line["stable"]:
-        return Answer(skipped=("unstable",), active=active)
-    leaves = {scene.table.leaf_of(node) for node in own["nodes"]}
-    if all(outcomes) and line["version"] in UNORDERED and len(leaves) > LEAVES_SAMPLED:
-        return Answer(skipped=("unsampled-order",), active=active)
-    return Answer(next((() for found in outcomes if not found), outcomes[0]), active=active)
+    outcomes = [expected, *line.get("alternatives", [])]
+    faults = faults_of(loss, got)
+    if settings.reference_parity:
+        answers = [Answer(differences_of(outcome, got) + faults) for outcome in outcomes]
+        return luck_of(loss, outcomes, answers, settings)
+    book = book_decisions(loss.line, settings, without=loss.own["job"])
+    merged = merged_states(loss.line["existing"], loss.scenery)
+    faults += differ("plan", merged, got["switch_before"], "states")
+    states = {"switch_before": said_of(merged)} if book else {}
+    answers = [decided_answer(loss, {**outcome, **states}, got, active) for outcome in outcomes]
+    differences = agreed([answer.differences for answer in answers]) + faults
+    pardoned = frozenset[str]().union(*(DECISIONS[name] for name in (*book, *active)))
+    if not line["stable"] and not pardoned.issuperset(field for field, _ in differences):
+        return Answer(hard_differences(answers) + faults, skipped=("unstable",), active=active)
+    return Answer(differences, active=(*book, *active), decided=answers[0].decided)
+
+
+def luck_of(
+    loss: Loss,
+    outcomes: Sequence[Mapping[str, Any]],
+    answers: Sequence[Answer],
+    settings: Settings,
+) -> Answer:
+    """An answer of which at most the order of the reference's hash maps is left out.
+
+    Where nodes differ in their order alone, some order of the job's leaves has to give the expected one.
+    """
+    differences = agreed([answer.differences for answer in answers])
+    if not differences:
+        return Answer()
+    leaves = loss.scenery.leaves_of(loss.own["nodes"])
+    if len(leaves) <= LEAVES_SAMPLED and any(
+        not differences_of(outcome, answer_of(other, settings)[0])
+        for other in reordered(loss, sorted(leaves))
+        for outcome in outcomes
+    ):
+        return Answer(skipped=("leaf-order",))
+    if not loss.line["stable"]:
+        return Answer(hard_differences(answers), skipped=("unstable",))
+    if len(leaves) > LEAVES_SAMPLED:
+        return Answer(hard_differences(answers), skipped=("unsampled-order",))
+    return Answer(differences)
+
+
+def reordered(loss: Loss, leaves: Sequence[int]) -> Iterator[Loss]:
+    """The same with the job's leaves in every other order; the reference numbers nodes in the order of a hash map."""
+    for order in permutations(leaves):
+        topology = list(loss.line["topology"])
+        for place, leaf in zip(leaves, order, strict=True):
+            topology[place] = loss.line["topology"][leaf]
+        yield loss._replace(line=loss.line | {"topology": topology})
+
+
+def answer_of(loss: Loss, settings: Settings) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What production says, in the words of a line, and the decisions in force."""
+    line, own = loss.line, loss.own
+    scene = scene_of(line, settings)
+    table, rules = scene.table, scene.rules
+    board = board_of(scene, line["candidates"], without=own["job"])
+    torn = torn_of(table, own)._replace(ranks=loss.ranks)
+    demand = Demand(len(loss.ranks), len(own["nodes"]) + len(loss.ranks), own["type"])
+    opened = open_places(board, demand, rules, torn)
+    closed = (board.usable & ~opened.places).reshape(-1).nonzero()[0].tolist()
+    rejected = {table.node_names[cell]: opened.rule for cell in closed}
+    rejected |= {node: "unknown" for node in line["candidates"] if node not in table.cell_of}
+    found = plan_partial(board, demand, rules, torn, table.node_names)
+    got: dict[str, Any] = {"rejected": rejected, "switch_before": states_known(board, {})}
+    if isinstance(found, NoPlan):
+        got |= {"ok": False, "error": found.lack.rule}
+    else:
+        got |= {"ok": True, "error": "", "switch_after": states_known(board, found.after)}
+        got |= {
+            "chosen_nodes": [table.node_names[cell] for cell in found.cells],
+            "pod_annotations": annotations_of(scene, found),
+        }
+    return got, () if rules.parity else decisions_of(demand, rules)
 
 
 def torn_of(table: LeafTable, own: Mapping[str, Any]) -> Torn:
@@ -68,28 +182,76 @@ def torn_of(table: LeafTable, own: Mapping[str, Any]) -> Torn:
     return Torn(cells, [], any(said.get(IS_SHARED) == "0" for said in own["annotations"].values()))
 
 
-def answer_of(table: LeafTable, board: Board, demand: Demand, rules: Rules, torn: Torn) -> dict[str, Any]:
-    """What production says, in the words of a line."""
-    opened = open_places(board, demand, rules, torn)
-    closed = (board.usable & ~opened.places).reshape(-1).nonzero()[0].tolist()
-    found = plan_partial(board, demand, rules, torn, table.node_names)
-    return {
-        "ok": not isinstance(found, NoPlan),
-        "error": found.lack.rule if isinstance(found, NoPlan) else "",
-        "rejected": {table.node_names[cell]: opened.rule for cell in closed},
-        "chosen_nodes": [] if isinstance(found, NoPlan) else [table.node_names[cell] for cell in found.cells],
-    }
-
-
-def differences_of(line: Line, expected: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def differences_of(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Differences:
     """What is not as expected."""
     rejected = {node: REASONS.get(text, "unknown") for node, text in expected.get("rejected", {}).items()}
-    differences = [
-        *differ("ok", expected["ok"], got["ok"]),
-        *differ("error", ERRORS.get(expected["error"], expected["error"]), got["error"]),
-        *differ("rejected", rejected, got["rejected"]),
-    ]
+    differences = differ("ok", expected["ok"], got["ok"])
+    differences += differ("error", ERRORS.get(expected["error"], expected["error"]), got["error"])
+    differences += differ("rejected", rejected, got["rejected"])
+    differences += differ("switch_before", states_said(expected, "switch_before"), got["switch_before"])
     if expected["ok"] and got["ok"]:
-        order = sorted if line["version"] in UNORDERED else list
-        differences += differ("chosen_nodes", order(map(str, expected["chosen_nodes"])), order(got["chosen_nodes"]))
-    return tuple(differences)
+        differences += differ("chosen_nodes", list(map(str, expected["chosen_nodes"])), got["chosen_nodes"])
+        differences += differ("pod_annotations", expected["pod_annotations"], got["pod_annotations"])
+        differences += differ("switch_after", states_said(expected, "switch_after"), got["switch_after"])
+    return differences
+
+
+def faults_of(loss: Loss, got: Mapping[str, Any]) -> Differences:
+    """What the specification forbids, whatever the reference answers."""
+    if not got["ok"]:
+        return ()
+    nodes = got["chosen_nodes"]
+    faults = plan_faults(loss.scenery, nodes, len(loss.ranks))
+    faults += differ("plan", [], sorted(set(nodes) & {*got["rejected"], *loss.own["nodes"]}), "nodes that are closed")
+    faults += word_faults(loss.scenery, got["pod_annotations"], got["switch_after"])
+    after, most = got["switch_after"], loss.line["shared_tor_num"]
+    return faults + shared_faults(loss.scenery, [*loss.own["nodes"], *nodes], after, most)
+
+
+def decided_answer(loss: Loss, expected: Mapping[str, Any], got: Mapping[str, Any], active: Sequence[str]) -> Answer:
+    """An answer beside what decisions demand in the place of the reference's."""
+    wanted = expected
+    faults: Differences = ()
+    decided = []
+    for name in active:
+        before = wanted
+        wanted, found = DEMANDS[name](loss, wanted, got)
+        faults += found
+        decided += [name] if wanted != before else []
+    return Answer(differences_of(wanted, got) + faults, decided=tuple(decided))
+
+
+def at_lacking(
+    loss: Loss, expected: Mapping[str, Any], got: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Differences]:
+    """Nodes at positions that the job lacks: which are open and whether they are enough, and the choice among them."""
+    crossed = crossed_leaves(loss.others, loss.scenery)
+    room, used, most = at_lacking_positions(loss.scenery, loss.own["nodes"], loss.ranks, crossed)
+    nodes = got.get("chosen_nodes", [])
+    wanted = free_words(loss.scenery, {**expected, **room, "chosen_nodes": nodes, "switch_after": {}})
+    return wanted, position_faults(loss.scenery, room["rejected"], used, most, nodes)
+
+
+def below_own(loss: Loss, expected: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[Mapping[str, Any], Differences]:
+    """The leaf of the pods that live; where the reference stays below it, its answer stands."""
+    alive = loss.own["nodes"]
+    wanted = {**expected, **below_own_leaf(loss.scenery, expected, alive, loss.ranks)}
+    if expected["ok"] and loss.scenery.leaves_of(expected["chosen_nodes"]) <= loss.scenery.leaves_of(alive):
+        return wanted, differ("plan", expected["chosen_nodes"], got.get("chosen_nodes"), "below its leaf anyway")
+    return wanted, ()
+
+
+def by_tier(loss: Loss, expected: Mapping[str, Any], got: Mapping[str, Any]) -> tuple[Mapping[str, Any], Differences]:
+    """Nodes in the order of their leaves, whatever number the reference gives them."""
+    if not got["ok"]:
+        return expected, ()
+    alive, nodes = loss.own["nodes"], got["chosen_nodes"]
+    return expected, tier_faults(loss.scenery, alive, got["switch_after"], nodes, got["rejected"])
+
+
+DEMANDS: Final[Mapping[str, Callable[..., tuple[Mapping[str, Any], Differences]]]] = {
+    "slice-of-lost-pod": at_lacking,
+    "survivors-leaf": below_own,
+    "deterministic-scores": by_tier,
+}
+"""What documented decisions demand in the place of an answer of the reference, and what they forbid."""

@@ -1,18 +1,18 @@
-"""Family ``superpod_rack``: which racks a job gets."""
+"""Family ``superpod_rack``: which SuperPoDs and racks a job gets."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
-
-from berth.core.superpod_jobs import BlockRequest, BlockShape, Pods, check_blocks
+from berth.core.superpod_jobs import BlockShape, check_blocks
 from berth.core.superpod_rack import Racks, Take, all_of, decisions_of, place
 from berth.core.superpod_rack_service import place_service
-from berth.core.superpod_terms import NoBlocks, Rules, Want, Yard, superpod_key, yard_of
+from berth.core.superpod_terms import Grant, NoBlocks, Rules, Want, Yard
 from berth.core.superpods import candidates
 from schemas.ledger import Settings
-from tests.golden.harness import Answer, Line, differ
+from tests.golden.block_invariants import holds_racks, pods_of, rack_faults
+from tests.golden.harness import Answer, Differences, Line, differ
+from tests.golden.superpods import by_phys_of, by_vid_of, canonical, request_of, yard_of_line
 
 UB_MEMORY: Final = "ubmemory scene"
 """Note of a line whose job shares memory over the unified bus."""
@@ -21,9 +21,8 @@ SOFT: Final = "soft"
 
 def compare_rack(line: Line, settings: Settings) -> Answer:
     """One arriving job."""
-    if not line["stable"]:
-        return Answer(skipped=("unstable",))
-    shape = check_blocks(request_of(line))
+    is_ub = line.get("note") == UB_MEMORY
+    shape = check_blocks(request_of(line)._replace(ub_memory=is_ub))
     if not isinstance(shape, BlockShape):
         return Answer(differ("ok", line["result"]["ok"], got=False))
     yard = yard_of_line(line)
@@ -33,49 +32,54 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
         shape.replicas,
         soft=line["affinity"] == SOFT,
         rack_block=shape.rack_block,
-        ub_memory=line.get("note") == UB_MEMORY,
+        ub_memory=is_ub,
     )
     rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
-    serves = line.get("infer", {}).get("inferserviceid")
+    serves = bool(line.get("infer", {}).get("inferserviceid"))
     found = place_service(yard, want, ()) if serves else place(Racks(candidates(yard, want)), all_of(want), rules)
-    return Answer(differences_of(line, yard, found), active=() if serves else decisions_of(yard, want, rules))
+    active = () if serves or rules.parity else decisions_of(yard, want, rules)
+    differences, decided = differences_of(line, yard, want, found, rules, active)
+    ground = candidates(yard, want)
+    if not isinstance(found, NoBlocks):
+        differences += rack_faults(ground, want, found, is_service=serves, is_exact=not rules.parity)
+    if not rules.parity:
+        has_room = holds_racks(ground, want, is_service=serves)
+        differences += differ("plan", has_room, not isinstance(found, NoBlocks), "room for the gang")
+    return Answer(differences, () if line["stable"] else ("unstable",), decided=decided)
 
 
-def request_of(line: Line) -> BlockRequest:
-    """What the job of a line says."""
-    return BlockRequest(
-        "rack",
-        line["chips_per_pod"],
-        str(line["sp_block_npu"]),
-        [Pods(line["tasks"], line["chips_per_pod"])],
-        line["super_pod_size"],
-        str(line["ra_block_npu"]),
-        line.get("note") == UB_MEMORY,
-    )
+def differences_of(
+    line: Line, yard: Yard, want: Want, found: Sequence[Take] | NoBlocks, rules: Rules, active: Sequence[str]
+) -> tuple[Differences, tuple[str, ...]]:
+    """What is not as expected, and the decisions that say what is expected in the place of the reference."""
+    ok, said = line["result"]["ok"], line["canonical"]
+    if not ok and "D-1" in active:
+        return (), ("D-1",)
+    if not ok and not line["stable"]:
+        return (), ()
+    differences = differ("ok", ok, not isinstance(found, NoBlocks))
+    if isinstance(found, NoBlocks) or not ok:
+        return differences, ()
+    grants = [Grant(take.vid, take.pod, len(take.rows), take.phase) for take in found]
+    if line["stable"]:
+        rows = [row for take in found for row in take.rows.tolist()]
+        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(yard, grants, rows))
+        differences += differ("by_rack", canonical(said["by_rack"]), by_rack_of(yard, rows))
+    if not line["stable_by_vid"]:
+        return differences, ()
+    vids = said["by_vid"] if rules.parity else [[renumbered(vid, want), *rest] for vid, *rest in said["by_vid"]]
+    differences += differ("by_vid", canonical(vids), by_vid_of(yard, grants))
+    return differences, () if vids == said["by_vid"] else ("D-8",)
 
 
-def yard_of_line(line: Line) -> Yard:
-    """SuperPoDs of a line."""
-    superpods = sorted(line["super_pods"], key=lambda superpod: superpod_key(str(superpod["id"])))
-    found = [
-        (index, superpod["racks"][node], node)
-        for index, superpod in enumerate(superpods)
-        for node in superpod["free_nodes"]
-    ]
-    pods, racks = (np.array([node[field] for node in sorted(found)], np.int64) for field in (0, 1))
-    ids = [str(superpod["id"]) for superpod in superpods]
-    return yard_of(ids, pods, np.arange(len(found)), racks=racks)
+def renumbered(vid: int, want: Want) -> int:
+    """Id of a piece: the reference counts down from N, ours up from V (decision D-8). Ids of blocks stay."""
+    return vid if vid < want.blocks else want.blocks + want.replicas - vid
 
 
-def differences_of(line: Line, yard: Yard, found: Sequence[Take] | NoBlocks) -> tuple[tuple[str, str], ...]:
-    """What is not as expected."""
-    expected: Mapping[str, Any] = line["result"]
-    differences = [*differ("ok", expected["ok"], not isinstance(found, NoBlocks))]
-    if not isinstance(found, NoBlocks) and expected["ok"]:
-        pods = np.repeat(np.arange(len(yard.ids)), yard.counts).tolist()
-        rack_of = dict(zip(yard.rows.tolist(), zip(pods, yard.racks.tolist(), strict=True), strict=True))
-        free = Counter(rack_of.values())
-        taken = Counter(rack_of[row] for take in found for row in take.rows.tolist())
-        got = [[free[rack], nodes] for rack, nodes in taken.items()]
-        differences += differ("by_rack", sorted(line["canonical"]["by_rack"], key=str), sorted(got, key=str))
-    return tuple(differences)
+def by_rack_of(yard: Yard, taken: Sequence[int]) -> list[list[int]]:
+    """Candidates and nodes taken of each rack that gives nodes."""
+    cells = zip(pods_of(yard), yard.racks.tolist(), strict=True)
+    rack_of = dict(zip(yard.rows.tolist(), cells, strict=True))
+    free = Counter(rack_of.values())
+    return canonical([free[rack], nodes] for rack, nodes in Counter(rack_of[row] for row in taken).items())

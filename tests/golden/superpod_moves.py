@@ -17,9 +17,10 @@ from berth.core.superpod_infer import (
 from berth.core.superpod_jobs import SOFT
 from berth.core.superpod_resched import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
 from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Want, Yard
-from berth.core.superpods import drawn
+from berth.core.superpods import candidates, drawn
 from schemas.ledger import Settings
-from tests.golden.harness import Answer, Line
+from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults
+from tests.golden.harness import PARITY, Answer, Differences, Line, differ
 from tests.golden.superpods import VARIANTS, differences_of, yard_of_line
 
 ON: Final = "on"
@@ -56,11 +57,15 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
     else:
         found = plan_service(scene.yard, scene.want, [str(name) for name in job["super_pods_already_hosting_service"]])
     differences = differences_of(line, scene.yard, found)
+    ground, whole = candidates(scene.yard, scene.want), scene.want._replace(soft=False)
+    faults = differ("plan", holds_gang(ground, whole), isinstance(found, BlockPlan), "room for the gang")
+    if isinstance(found, BlockPlan):
+        faults += plan_faults(ground, whole, scene.rules._replace(parity=False), found)
     if unstable(line):
-        return Answer(differences, skipped=("unstable",))
+        return Answer(differences + faults, skipped=("unstable",))
     if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, taste):
-        return Answer(skipped=("tie",))
-    return Answer(differences)
+        return Answer(faults, skipped=("tie",))
+    return Answer(differences + faults)
 
 
 def is_tie(line: Line, scene: Scene, taste: Taste) -> bool:
@@ -93,7 +98,34 @@ def compare_resched(line: Line, settings: Settings) -> Answer:
     found = plan_again(scene.yard, scene.want, scene.rules, setback)
     differences = differences_of(line, scene.yard, by_id(found))
     active = () if scene.rules.parity else decisions_after(scene.yard, scene.want, scene.rules, setback)
-    return Answer(differences, skipped=("unstable",) if unstable(line) else (), active=active)
+    faults: Differences = ()
+    if isinstance(found, BlockPlan):
+        faults = move_faults(scene.yard, scene.want, setback, found, parity=scene.rules.parity)
+    decided: tuple[str, ...] = ()
+    if any(field == "ok" for field, _ in differences) and copies_ok(line):
+        decided = tuple(name for name in active if is_owed(name, line, scene, setback, found))
+    if decided:
+        differences = tuple(difference for difference in differences if difference[0] != "ok")
+    skipped = ("unstable",) if unstable(line) else ()
+    return Answer(differences + faults, skipped=skipped, active=active, decided=decided)
+
+
+def copies_ok(line: Line) -> bool:
+    """Without decisions there is a plan exactly where the reference has one."""
+    scene = scene_of(line, PARITY)
+    found = plan_again(scene.yard, scene.want, scene.rules, setback_of(line, scene))
+    return bool(isinstance(found, BlockPlan) == line["result"]["ok"])
+
+
+def is_owed(name: str, line: Line, scene: Scene, setback: Setback, found: BlockPlan | NoBlocks | Stuck) -> bool:
+    """A decision is why there is a plan where the reference has none, or the other way about.
+
+    D-1: the reference has no column for a SuperPoD. D-10: it sets nodes aside for pods that run, so that it lacks them for
+    others; or it moves pods that run, where their block lacks more nodes than its SuperPoD has.
+    """
+    if isinstance(found, BlockPlan):
+        return name in {"D-1", "D-10"} and not line["result"]["ok"]
+    return name == "D-10" and line["result"]["ok"] and isinstance(found, Stuck) and is_stuck(scene.yard, setback)
 
 
 def unstable(line: Line) -> bool:

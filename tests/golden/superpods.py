@@ -1,7 +1,7 @@
 """Families ``superpod`` and ``superpod_validate``: which SuperPoDs a gang gets nodes of, and which requests are sound."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from berth.core import superpods
 from berth.core.superpod_jobs import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rules, Variant, Want, Yard, yard_of
+from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Variant, Want, Yard, yard_of
 from schemas.ledger import Settings
-from tests.golden.harness import Answer, Line, differ
+from tests.golden.block_invariants import holds_gang, piece_faults, plan_faults
+from tests.golden.harness import Answer, Differences, Line, differ
 
 VARIANTS: Final[Mapping[str, tuple[Variant, int]]] = {
     "a3x16": ("a3", 16),
@@ -27,8 +28,6 @@ WITHOUT_VIDS: Final = ("850",)
 def compare_superpod(line: Line, settings: Settings) -> Answer:
     """One arriving gang."""
     expected = line["result"]
-    if expected["error"].startswith("PANIC"):
-        return Answer(skipped=("D-1",))
     request = request_of(line)
     shape = check_blocks(request)
     if isinstance(shape, BadBlocks):
@@ -38,15 +37,42 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
     yard = yard_of_line(line)
     want = Want(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
     rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
-    differences = differences_of(line, yard, superpods.plan_blocks(yard, want, rules))
+    found = superpods.plan_blocks(yard, want, rules)
+    faults = faults_of(yard, want, rules, found)
     active = () if rules.parity else superpods.decisions_of(yard, want, rules)
+    if "D-1" in active and not expected["ok"]:
+        return Answer(faults, decided=("D-1",))
+    differences = differences_of(line, yard, found)
     if (
         differences
         and not active
         and any(not differences_of(line, other, superpods.plan_blocks(other, want, rules)) for other in reordered(yard))
     ):
-        return Answer(skipped=("tie",))
-    return Answer(differences, active=active)
+        return Answer(faults, skipped=("tie",))
+    if active and isinstance(found, BlockPlan):
+        differences += whole_differences(line, yard, found, active)
+    return Answer(differences + faults, active=active)
+
+
+def faults_of(yard: Yard, want: Want, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
+    """What the specification forbids, whatever the reference answers; with decisions also whether there is a plan."""
+    ground = superpods.candidates(yard, want)
+    faults = plan_faults(ground, want, rules, found) if isinstance(found, BlockPlan) else ()
+    if rules.parity:
+        return faults
+    if isinstance(found, BlockPlan):
+        faults += piece_faults(ground, want, found)
+    return faults + differ("plan", holds_gang(ground, want), isinstance(found, BlockPlan), "room for the gang")
+
+
+def whole_differences(line: Line, yard: Yard, found: BlockPlan, active: Sequence[str]) -> Differences:
+    """Blocks that came before anything that a decision changes: D-3 changes reserves, D-4 to D-6 only pieces."""
+    if not line["result"]["ok"] or not line["stable_by_vid"] or line["policy"] in WITHOUT_VIDS:
+        return ()
+    phases = ("fits", "larger") if "D-3" in active else ("fits", "larger", "reserve")
+    whole = [grant for grant in found.grants if grant.phase in phases]
+    said = [block for block in line["canonical"]["by_vid"] if block[0] < len(whole)]
+    return differ("whole blocks", canonical(said), by_vid_of(yard, whole))
 
 
 def request_of(line: Line) -> BlockRequest:
@@ -65,19 +91,21 @@ def request_of(line: Line) -> BlockRequest:
 
 def yard_of_line(line: Line) -> Yard:
     """SuperPoDs of a line with the nodes that have enough free chips; rows follow the order of the line."""
-    pods, idle, ill = [], [], []
+    pods, idle, ill, racks = [], [], [], []
     chips, full, sick = line["chips_per_pod"], VARIANTS[line["policy"]][1], set(line.get("sub_healthy", ()))
     for index, superpod in enumerate(line["super_pods"]):
         free = dict.fromkeys(superpod["free_nodes"], full) | superpod.get("partial", {})
-        for name in superpod["nodes"]:
+        for name in superpod.get("nodes", free):
             if free.get(name, 0) >= chips:
                 pods.append(index)
                 idle.append(free[name])
                 ill.append(name in sick)
+                racks.append(superpod.get("racks", {}).get(name, -1))
     return yard_of(
         [str(superpod["id"]) for superpod in line["super_pods"]],
         np.array(pods, np.int64),
         np.arange(len(pods)),
+        racks=np.array(racks, np.int64),
         ill=np.array(ill, np.bool_),
         idle=np.array(idle, np.int64),
     )
@@ -102,35 +130,45 @@ def reordered(yard: Yard) -> Iterator[Yard]:
         yield yard_of(ids, place[of_rows], yard.rows, ill=yard.ill, idle=yard.idle)
 
 
-def differences_of(line: Line, yard: Yard, found: BlockPlan | NoBlocks) -> tuple[tuple[str, str], ...]:
+def differences_of(line: Line, yard: Yard, found: BlockPlan | NoBlocks) -> Differences:
     """Where a plan is not the expected one, in the canonical form."""
-    expected = line["result"]
-    differences = differ("ok", expected["ok"], isinstance(found, BlockPlan))
-    if isinstance(found, NoBlocks):
+    ok, said = line["result"]["ok"], line["canonical"]
+    differences = differ("ok", ok, isinstance(found, BlockPlan))
+    if isinstance(found, NoBlocks) or not ok:
         return differences
-    counts = yard.counts
     if line["stable"]:
-        differences += differ("by_phys", sorted(line["canonical"]["by_phys"], key=str), by_phys(yard, found))
+        got = by_phys_of(yard, found.grants, found.rows.tolist())
+        differences += differ("by_phys", canonical(said["by_phys"]), got)
     if line["stable_by_vid"] and line["policy"] not in WITHOUT_VIDS:
-        by_vid = [[grant.vid, int(counts[grant.pod]), grant.nodes] for grant in found.grants]
-        differences += differ("by_vid", sorted(line["canonical"]["by_vid"], key=str), sorted(by_vid, key=str))
+        differences += differ("by_vid", canonical(said["by_vid"]), by_vid_of(yard, found.grants))
     return differences
 
 
-def by_phys(yard: Yard, plan: BlockPlan) -> list[list[int]]:
+def canonical(cells: Iterable[list[int]]) -> list[list[int]]:
+    """Cells of a canonical form, which are a multiset, in an order of their own."""
+    return sorted(cells, key=str)
+
+
+def by_vid_of(yard: Yard, grants: Iterable[Grant]) -> list[list[int]]:
+    """Id, candidates of its SuperPoD and nodes, of each block."""
+    counts = yard.counts
+    return canonical([grant.vid, int(counts[grant.pod]), grant.nodes] for grant in grants)
+
+
+def by_phys_of(yard: Yard, grants: Sequence[Grant], ranked: Iterable[int]) -> list[list[int]]:
     """Candidates, nodes taken, blocks, sub-healthy nodes taken, of each SuperPoD that gives nodes.
 
-    Nodes that blocks got beyond the ranks are the next of their SuperPoD.
+    Nodes that blocks got beyond those of the ranks are the next of their SuperPoD.
     """
-    blocks = Counter(grant.pod for grant in plan.grants)
-    rows = set(plan.rows.tolist())
-    canonical = []
+    blocks = Counter(grant.pod for grant in grants)
+    rows = set(ranked)
+    cells = []
     for pod, count in blocks.items():
         start, end = yard.starts[pod : pod + 2].tolist()
-        taken = sum(grant.nodes for grant in plan.grants if grant.pod == pod)
+        taken = sum(grant.nodes for grant in grants if grant.pod == pod)
         ranked_first = sorted(range(start, end), key=lambda place: int(yard.rows[place]) not in rows)
-        canonical.append([end - start, taken, count, int(yard.ill[ranked_first[:taken]].sum())])
-    return sorted(canonical, key=str)
+        cells.append([end - start, taken, count, int(yard.ill[ranked_first[:taken]].sum())])
+    return canonical(cells)
 
 
 def compare_validate(line: Line, settings: Settings) -> Answer:

@@ -1,6 +1,6 @@
 """Families ``switch`` and ``switch_trace``: which nodes a job gets below leaf switches, and what its pods say of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,7 +27,17 @@ from schemas.facts import Leaf, TopologySeen
 from schemas.intake import JobRequest, Task
 from schemas.ledger import Settings
 from schemas.refusal import Refusal
-from tests.golden.harness import DECISIONS, Answer, Line, differ
+from tests.golden.harness import Answer, Differences, Line, differ
+from tests.golden.leaf_invariants import (
+    Said,
+    Scenery,
+    free_words,
+    merged_states,
+    on_one_leaf,
+    plan_faults,
+    scenery_of,
+    word_faults,
+)
 
 NO_LEAVES: Final = "no-topology"
 VERSIONS: Final = {"v1": "1.0", "v2": "2.0"}
@@ -48,6 +58,12 @@ WARNINGS: Final = {"logical-switches": "logical-switches"}
 """Rules whose failing the reference tells although it found a way round."""
 COMMON: Final = {("logical-switches", "any-leaf"): "logical-switches"}
 """What the reference tells of two rules that failed one after the other, where it is not the second."""
+
+DEMANDS: Final[Mapping[str, Callable[[Scenery, Mapping[str, Any], int], Mapping[str, Any]]]] = {
+    "fill-crosses-leaf": on_one_leaf,
+    "annotations-in-1.0": free_words,
+}
+"""What documented decisions demand in the place of an answer of the reference."""
 
 
 class Scene(NamedTuple):
@@ -103,13 +119,30 @@ def compare_switch(line: Line, settings: Settings) -> Answer:
     """One arriving job."""
     scene = scene_of(line, settings)
     board = board_of(scene, line["candidates"])
+    scenery = scenery_of(line, line["candidates"])
+    active = () if settings.reference_parity else book_decisions(line, settings)
+    merged = merged_states(line.get("existing", []), scenery)
     expected = line["result_stable_sort"] if line.get("sort_sensitive") else line["result"]
     outcomes = [expected, *line.get("alternatives", [])]
-    answers = [compare_job(scene, board, line["job"], outcome) for outcome in outcomes]
-    active = (*answers[0].active, *book_decisions(line, settings))
-    if not line.get("stable", True) and all(answer.differences for answer in answers):
-        return Answer(skipped=("unstable",), active=active)
-    return Answer(next((() for answer in answers if not answer.differences), answers[0].differences), active=active)
+    states = said_of(merged) if active else None
+    answers = [compare_job(scene, board, scenery, line["job"], outcome, states) for outcome in outcomes]
+    differences = agreed([answer.differences for answer in answers])
+    if differences and not line.get("stable", True) and not active:
+        return Answer(hard_differences(answers), skipped=("unstable",))
+    if not settings.reference_parity:
+        differences += differ("plan", merged, states_known(board, {}), "states")
+    return Answer(differences, active=active, decided=answers[0].decided)
+
+
+def agreed(outcomes: Sequence[Differences]) -> Differences:
+    """Differences from the outcome that agrees best."""
+    return min(outcomes, key=len)
+
+
+def hard_differences(answers: Sequence[Answer]) -> Differences:
+    """Of a line with other outcomes: what all of them say alike of the whole line, and what no plan may do."""
+    alike = set.intersection(*(set(answer.differences) for answer in answers))
+    return tuple(found for found in answers[0].differences if found in alike and found[0] in {"ok", "error", "plan"})
 
 
 def book_decisions(line: Line, settings: Settings, *, without: str = "") -> tuple[str, ...]:
@@ -127,22 +160,47 @@ def book_decisions(line: Line, settings: Settings, *, without: str = "") -> tupl
     )
 
 
-def compare_job(scene: Scene, board: Board, job: Mapping[str, Any], expected: Mapping[str, Any]) -> Answer:
-    """The plan of one job."""
+def compare_job(
+    scene: Scene,
+    board: Board,
+    scenery: Scenery,
+    job: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    states: Said | None = None,
+) -> Answer:
+    """The plan of one job.
+
+    Args:
+        scene: The cluster as production sees it.
+        board: Its leaves with what the job may take.
+        scenery: The same, as the line says it.
+        job: The job.
+        expected: The reference's answer.
+        states: What decisions demand of the states of leaves before the plan; None for what the reference says.
+    """
     valid = validate(request_of(job), Settings(reference_parity=scene.rules.parity))
     if isinstance(valid, Refusal):
         return Answer((*differ("ok", expected["ok"], got=False), *differ("error", class_of(expected), valid.field)))
     demand = Demand(valid.chip_pods, valid.chip_pods, valid.tor_affinity)
     found = plan(board, demand, scene.rules)
-    differences = [*differ("ok", expected["ok"], isinstance(found, Plan))]
-    differences += differ("error", class_of(expected), error_of(found))
-    differences += differ("switch_before", states_said(expected, "switch_before"), states_known(board, {}))
-    if isinstance(found, Plan) and expected["ok"]:
+    wanted = expected if states is None else {**expected, "switch_before": states}
+    active = () if scene.rules.parity else decisions_of(board, demand, scene.rules)
+    decided = []
+    for name in active:
+        before, wanted = wanted, DEMANDS[name](scenery, wanted, demand.replicas)
+        decided += [name] if wanted != before else []
+    differences = differ("ok", wanted["ok"], isinstance(found, Plan))
+    differences += differ("error", class_of(wanted), error_of(found))
+    differences += differ("switch_before", states_said(wanted, "switch_before"), states_known(board, {}))
+    if isinstance(found, Plan):
         nodes = [scene.table.node_names[cell] for cell in found.cells]
-        differences += differ("chosen_nodes", expected["chosen_nodes"], nodes)
-        differences += differ("pod_annotations", expected["pod_annotations"], annotations_of(scene, found))
-        differences += differ("switch_after", states_said(expected, "switch_after"), states_known(board, found.after))
-    return Answer(tuple(differences), active=decisions_of(board, demand, scene.rules))
+        words, after = annotations_of(scene, found), states_known(board, found.after)
+        differences += plan_faults(scenery, nodes, job["replicas"]) + word_faults(scenery, words, after)
+        if wanted["ok"]:
+            differences += differ("chosen_nodes", wanted["chosen_nodes"], nodes)
+            differences += differ("pod_annotations", wanted["pod_annotations"], words)
+            differences += differ("switch_after", states_said(wanted, "switch_after"), after)
+    return Answer(differences, decided=tuple(decided))
 
 
 def request_of(job: Mapping[str, Any]) -> JobRequest:
@@ -189,6 +247,11 @@ def states_said(expected: Mapping[str, Any], field: str) -> dict[str, int]:
     return {name: leaf["isSharedTor"] + UNHEALTHY * leaf["isHealthy"] for name, leaf in expected.get(field, {}).items()}
 
 
+def said_of(states: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """State bytes of leaves as a line has them."""
+    return {name: {"isSharedTor": state & STATE, "isHealthy": state // UNHEALTHY} for name, state in states.items()}
+
+
 def states_known(board: Board, after: Mapping[int, int]) -> dict[str, int]:
     """State bytes of the leaves that are not free and healthy."""
     states = {index: int(bits) & (STATE | UNHEALTHY) for index, bits in enumerate(board.bits)} | dict(after)
@@ -197,10 +260,10 @@ def states_known(board: Board, after: Mapping[int, int]) -> dict[str, int]:
 
 def compare_trace(line: Line, settings: Settings) -> Answer:
     """Jobs that come and go on one cluster, each beside those that are there."""
-    scene = scene_of(line, settings)
+    scene, scenery = scene_of(line, settings), scenery_of(line, ())
     down: set[str] = set()
     differences: list[tuple[str, str]] = []
-    active: dict[str, None] = {}
+    decided: dict[str, None] = {}
     for number, event in enumerate(line["events"]):
         if event["op"] == "node_down":
             down.update(event["nodes"])
@@ -212,19 +275,11 @@ def compare_trace(line: Line, settings: Settings) -> Answer:
             job, expected = event["job"], event["result"]
             busy = {node for other in scene.book.jobs().values() for node in other.nodes}
             free = [node for node in scene.table.cell_of if node not in down and node not in busy]
-            answer = compare_job(scene, board_of(scene, free), job, expected)
-            differences += event_differences(number, answer)
-            active |= dict.fromkeys(answer.active)
+            here = scenery._replace(candidates=frozenset(free))
+            answer = compare_job(scene, board_of(scene, free), here, job, expected)
+            differences += [(field, f"event {number}: {words}") for field, words in answer.differences]
+            decided |= dict.fromkeys(answer.decided)
             if expected["ok"]:
                 placed = leaf_job(job["type"], expected["chosen_nodes"], expected["pod_annotations"], "Running")
                 scene.book.put((job["name"], 0), placed)
-    return Answer(tuple(differences), active=tuple(active))
-
-
-def event_differences(number: int, answer: Answer) -> list[tuple[str, str]]:
-    """Differences of one event; a decision pardons them only if it is active for this event, not for another of the line."""
-    open_to = frozenset().union(*(DECISIONS[name] for name in answer.active))
-    return [
-        (f"{'' if f'event {field}' in open_to else 'other '}event {field}", f"event {number}: {words}")
-        for field, words in answer.differences
-    ]
+    return Answer(tuple(differences), decided=tuple(decided))

@@ -119,7 +119,13 @@ def by_phys(line: Line, placement: Placement) -> list[list[int]]:
 
 def by_rack(line: Line, placement: Placement) -> list[list[int]]:
     """Candidates and nodes taken of each rack that gives nodes."""
-    rack = {name: (pod["id"], pod["racks"][name]) for pod in line["super_pods"] for name in pod["free_nodes"]}
+    chips = NODE_PRODUCTS[PRODUCTS[line["policy"]][0]].chips
+    rack = {
+        name: (pod["id"], pod["racks"][name])
+        for pod in line["super_pods"]
+        for name, number in free_of(pod, chips).items()
+        if number >= line["chips_per_pod"]
+    }
     free, taken = Counter(rack.values()), Counter(rack[name] for name in placement.names())
     return sorted(([free[cell], nodes] for cell, nodes in taken.items()), key=str)
 
@@ -138,7 +144,8 @@ FILES: Final = [
 def test_a_round_gives_what_the_planning_functions_say(path: Path) -> None:
     family, compared = family_of(path), 0
     for line in read_lines(path):
-        if judge(FAMILIES[family], line, DEFAULTS).skipped:
+        judged = judge(FAMILIES[family], line, DEFAULTS)
+        if judged.skipped or "D-1" in judged.decided:
             continue
         placement = placed(line)
         assert (placement is not None) == line["result"]["ok"], line["id"]

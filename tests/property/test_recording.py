@@ -1,12 +1,16 @@
 """Recordings, whatever happens to the file: damage is told with its place, and what comes before it can be read."""
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.formats.recording import MAGIC, RecordingError
-from schemas.recording import Entry
-from tests.support.recordings import file_of, history, reading_of
+from berth.formats.recording import FORMAT, MAGIC, RecordingError
+from berth.formats.recording_frames import FramePacker
+from schemas.envelope import encode, open_envelope
+from schemas.recording import Entry, RecordingPart
+from tests.support.damage import damaged
+from tests.support.recordings import file_of, head_at, history, reading_of
 
 _PADDING = 90_000
 """Bytes of a fact, so that a part holds three."""
@@ -71,3 +75,18 @@ def test_a_flipped_bit_is_told_with_its_frame_and_leaves_a_beginning(knew: list[
     damaged = bytearray(whole)
     damaged[place] ^= 1 << data.draw(st.integers(0, 7))
     check_damage(entries, whole, bytes(damaged), place)
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_frames_with_a_right_checksum_and_any_content_are_read_or_refused(data: st.DataObject) -> None:
+    packer = FramePacker()
+    contents = [encode(head_at()), encode(RecordingPart(history([1, 2], facts=3)))]
+    at = data.draw(st.integers(0, 1))
+    envelope = open_envelope(contents[at])
+    body = data.draw(damaged(bytes(envelope.body)))
+    whole = msgspec.msgpack.encode((envelope.kind, envelope.version, msgspec.Raw(body)))
+    contents[at] = data.draw(st.just(whole) | st.binary(max_size=40))
+    file = MAGIC + bytes([FORMAT]) + b"".join(packer.frame(content, 1 << 20) for content in contents)
+    with pytest.raises(RecordingError, match=r"^frame [012], byte "):  # at least the end is missing
+        list(reading_of(file))

@@ -190,5 +190,16 @@ class FakeServer:
         ]
 
 
+class PickyServer(FakeServer):
+    """Loses what is published on subjects with a word in them."""
+
+    loses = ""
+
+    def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
+        if self.loses and self.loses in subject:
+            raise AmbiguousError(f"publish to {subject}: time-out")
+        return super().store(subject, data, expected, ttl_s)
+
+
 def _takes(spec: StreamSpec, subject: str) -> bool:
     return bool(spec.subjects) and matches(subject, spec.subjects)

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from berth.formats.kube_objects import Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
 from services.binder.cluster import Gang, NotYetError
+from services.binder.pod_binding import PodLean, PodSpecLean, Verdict, Wish, judge
 from tests.support.binder_world import World, bound, made, replace, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 
@@ -316,3 +318,30 @@ async def test_a_binding_of_an_earlier_run_that_lands_meanwhile_keeps_its_annota
     world.kube.patch = late  # type: ignore[method-assign]  # a moment in the middle
     assert await world.cluster.bind(gang) == bound(1)
     assert world.annotations("p0")["predicate-time"] == "7"
+
+
+def test_a_pod_that_the_same_attempt_bound_on_another_node_is_not_done() -> None:
+    written = {"berth/uid": "uid-job", "berth/attempt": "1", "berth/rank": "0"}
+    wish = Wish("ns", "p0", "u0", "n0", written)
+    there = PodLean(Meta(name="p0", uid="u0", annotations=written), PodSpecLean(node_name="n1"))
+    verdict = judge(there, wish)
+    assert verdict is not None
+    assert verdict.state == "failed"
+    assert "is on node n1 already" in verdict.reason
+    assert judge(PodLean(there.metadata, PodSpecLean(node_name="n0")), wish) == Verdict(
+        "bound", pod=PodLean(there.metadata, PodSpecLean(node_name="n0"))
+    )
+
+
+async def test_a_pod_that_stands_for_another_rank_than_it_was_bound_for_is_not_taken_for_bound(world: World) -> None:
+    gang = a_gang("job", ["n0", "n0"], [(0, 1), (2, 3)])
+    world.pods(gang, "p0", "p1", chips=2)
+    with pytest.raises(NotYetError):  # the second waits for its turn
+        await world.cluster.bind(gang)
+    assert world.annotations("p0")["berth/rank"] == "0"
+    for rank, expected in ((1, set()), (0, {0})):
+        cluster = world.restart()
+        await world.sync()
+        cluster.take_members(members_of(gang, [(rank, "p0", uid_of(world, "p0"))]))
+        await cluster.recover([gang])
+        assert cluster._bound_before.get(gang.key, set()) == expected

@@ -1,15 +1,25 @@
 """Pods of an attempt are asked to end, on an API server in memory."""
 
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
 import pytest
 
-from berth.formats.kube_objects import Meta
+from berth.formats.kube_objects import Listed, ListMeta, Meta
 from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.faults import FaultPoints
 from schemas.facts import PodPhase
 from services.binder.cluster import Gang, NotYetError
+from services.binder.kube_eviction import KubeEviction
 from services.binder.node_book import NodeLean
+from services.binder.pod_binding import PodBinding
 from tests.support.binder_world import World, made, replace
+from tests.support.clock import ManualClock
+from tests.support.fake_kube import FakeKube
 from tests.support.kube_binder import a_gang, a_node, a_pod, members_of, pods_of
 
+T = TypeVar("T")
 PODS = "/api/v1/namespaces/ns/pods"
 
 
@@ -188,3 +198,28 @@ async def test_a_pod_that_an_earlier_run_bound_counts_when_the_others_never_come
     world.clock.advance(60)
     result = await world.cluster.bind(gang)
     assert (result.bound, [failure.rank for failure in result.failures]) == (1, [1])
+
+
+class PagedKube(FakeKube):
+    """Lists one object a page."""
+
+    async def get(self, path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> T:
+        asked = dict(params or {})
+        asked.pop("limit", None)
+        at = int(asked.pop("continue", "0"))
+        found = await super().get(path, kind, params=asked)
+        if not isinstance(found, Listed):
+            return found
+        items = found.items or []
+        meta = ListMeta(continue_=str(at + 1) if items[at + 1 :] else "")
+        return msgspec.structs.replace(found, metadata=meta, items=items[at : at + 1])
+
+
+async def test_pods_on_every_page_of_a_list_are_deleted() -> None:
+    kube = PagedKube(clock=ManualClock())
+    for rank, name in enumerate(("p0", "p1", "p2")):
+        kube.put(PODS, a_pod(name, node="n0", berth__uid="uid-job", berth__attempt="1", berth__rank=str(rank)))
+    eviction = KubeEviction(kube, PodBinding(kube, at_once=4, faults=FaultPoints()), at_once=4)
+    going = await eviction.evict(a_gang("job", ["n0"] * 3, [(0,), (1,), (2,)]), {})
+    assert [pod.metadata.name for pod in going] == ["p0", "p1", "p2"]
+    assert all("deletionTimestamp" in pod["metadata"] for pod in kube.objects(PODS))

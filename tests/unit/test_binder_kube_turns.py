@@ -142,3 +142,15 @@ async def test_what_somebody_writes_on_a_pod_ends_no_start_and_no_eviction(world
     await world.cluster.recover([gang])
     world.cluster.take_members(members_of(gang, []))
     await world.cluster.evict(gang, reason="cancelled")
+
+
+async def test_pods_that_are_asked_to_end_keep_their_turn_until_they_are_gone(world: World) -> None:
+    first, second = a_gang("a", ["n0"], [(0,)]), a_gang("b", ["n0"], [(1,)])
+    for gang in (first, second):
+        world.pods(gang, f"p-{gang.name}")
+    assert await world.cluster.bind(first) == bound(1)
+    with pytest.raises(NotYetError, match="no fact speaks of 1 pods"):
+        await world.cluster.evict(first, reason="cancelled")
+    with pytest.raises(NotYetError, match="wait for their turn"):
+        await world.cluster.bind(second)
+    assert world.node_of("p-b") == ""

@@ -317,3 +317,21 @@ def test_a_few_sentences_that_differ_in_more_than_numbers_are_told_at_once() -> 
     assert {sentence for _, _, sentence in book.written()} == {"something else"}
     book.say("waiting", "at once again")
     assert {sentence for _, _, sentence in book.written()} == {"at once again"}
+
+
+def test_what_was_placed_in_the_moment_of_the_start_is_told() -> None:
+    book = Book()
+    book.say("placed", at_ms=BEGUN_MS)
+    assert [kind for _, kind, _ in book.written()] == ["placed"]
+    earlier = Book()
+    earlier.say("placed", at_ms=BEGUN_MS - 1)
+    assert earlier.written() == []
+
+
+def test_a_pod_that_stands_for_its_rank_again_is_told_again() -> None:
+    book = Book()
+    book.say("waiting", "no room")
+    book.written()
+    book.notices.take_members(members_of(GANG, PODS[:1]), book.now_s)
+    book.notices.take_members(members_of(GANG, PODS), book.now_s)
+    assert book.written() == [("p1", "waiting", "no room")]

@@ -96,6 +96,25 @@ def test_an_eviction_outranks_everything_until_it_is_carried_out() -> None:
     assert history.step("a") is None
 
 
+def test_an_eviction_that_only_a_snapshot_still_knows_is_to_be_carried_out() -> None:
+    history = History()
+    history.round(placed=[("a", 1), ("b", 1)])
+    history.round(evict=[("a", 1)])
+    work = Work()
+    work.restore(history.work.fold.dump())
+    step = work.next_step(("a", 1))
+    assert step is not None
+    assert (step.verb, step.attempt.evict_seq, step.attempt.evict_reason) == ("evict", history.sequence, "cancelled")
+    assert work.pending() == [("a", 1), ("b", 1)]
+
+
+def test_what_is_to_be_done_is_done_in_the_order_of_the_ledger() -> None:
+    history = History()
+    history.round(placed=[("b", 1)])
+    history.round(placed=[("a", 1)])
+    assert history.work.pending() == [("b", 1), ("a", 1)]
+
+
 def test_an_outcome_that_comes_late_does_not_undo_an_eviction() -> None:
     history = History()
     history.round(placed=[("a", 1)])
@@ -157,7 +176,7 @@ def test_a_refusal_asks_for_nothing() -> None:
 
 def test_foreign_pods_are_never_bound_but_may_be_evicted() -> None:
     history = History()
-    history.round(adopt=["f"])
+    assert history.round(adopt=["f"]) == []
     assert history.step("f", 0) is None
     history.round(evict=[("f", 0)])
     assert history.step("f", 0) == "evict"

@@ -189,3 +189,12 @@ def test_a_child_gets_the_environment_without_what_its_parent_sets(monkeypatch: 
     monkeypatch.setenv("BERTH_LOG__LEVEL", "debug")
     child = environment_of_child(without=["BERTH_BUS__*", "BERTH_SHARDS"])
     assert {name: value for name, value in child.items() if name.startswith("BERTH_")} == {"BERTH_LOG__LEVEL": "debug"}
+
+
+def test_a_variable_that_is_not_utf8_is_refused_with_its_field() -> None:
+    for variable, field in (("BERTH_BUS__CELL", "bus.cell"), ("BERTH_AREA__NAMES", "area.names")):
+        with pytest.raises(ConfigError) as caught:
+            load(Config, None, {variable: '["\udcff"]'})
+        assert caught.value.field == field
+        assert "\\udcff" in str(caught.value)
+        assert "expected text without half a surrogate pair" in str(caught.value)

@@ -229,3 +229,17 @@ def test_lengths_of_time() -> None:
         "119 min",
         "2 h",
     ]
+
+
+def test_what_an_earlier_run_said_of_a_time_to_come_does_not_hold() -> None:
+    found = word()
+    found.restored = NodeCondition("a", unhealthy=4, level=SUB, updated_ms=NOW + 1)
+    assert verdict(found).level is NO_NEW
+    assert verdict(found, now_ms=NOW + 1) is found.restored
+
+
+def test_a_chip_that_one_source_calls_sick_and_another_withholds_is_sick() -> None:
+    found = word(device_list(faults=[fault_row(3, "PreSeparateNPU")]))
+    assert (verdict(found).withheld, verdict(found).unhealthy) == (8, 0)
+    found.agent = AgentWord(HealthReport("a", unhealthy=[3]), NOW)
+    assert (verdict(found).withheld, verdict(found).unhealthy) == (0, 8)

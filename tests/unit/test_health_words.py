@@ -105,3 +105,9 @@ def test_doubt_is_new_once_and_ends_once() -> None:
     assert words.trust("a", "x")
     assert not words.trust("a", "x")
     assert words.doubted() == 0
+
+
+def test_an_earlier_run_may_have_known_less() -> None:
+    ear = Ear()
+    ear.words.restore(NodeCondition("a", updated_ms=NOON - 20 * MINUTE))
+    assert ear.hear(NOON - 2 * MINUTE, NOON, is_live=False) == NOON - 2 * MINUTE

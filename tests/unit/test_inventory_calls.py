@@ -17,7 +17,7 @@ from services.inventory.outlet import Letter, Outlet
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
-from tests.support.fake_server import FakeServer
+from tests.support.fake_server import FakeServer, PickyServer
 from tests.support.waiting import until
 
 CONFIG = InventoryConfig(retry_wait_s=0.001, retry_wait_max_s=0.004, calls_at_once=2, event_apart_s=60)
@@ -169,3 +169,14 @@ async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
         ("wrong 0", 1),
         ("wrong 9", 1),
     ]
+
+
+async def test_messages_behind_one_that_was_not_stored_are_not_settled() -> None:
+    server = PickyServer(ManualClock())
+    bus = FakeBus(server, "test")
+    await bus.ensure_streams()
+    letters = [Letter(bus.subjects.fact_pod("team", name), PodsSeen("team", name, "u", 1)) for name in "abc"]
+    server.loses = letters[1].subject
+    assert await Outlet(bus).store(letters) == 1
+    assert (await bus.state(StreamName.FACTS)).last_seq == 2, "what is behind it was stored, and is to be stored again"
+    await bus.close()

@@ -226,6 +226,25 @@ async def test_an_object_that_does_not_decode_is_skipped_and_named_once(tmp_path
     assert "$.spec.priority" in named[0][1]
 
 
+async def test_an_object_with_a_text_that_is_not_utf8_is_skipped_and_named(tmp_path: Path) -> None:
+    strange = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [pod("p", 1), pod("l", 1, nodeName="n?")]})
+    half = line("MODIFIED", pod("q", 8, nodeName="x\ud800"))
+    answers = (
+        reply(page_text := strange.encode().replace(b"n?", b"\xff")),
+        stream(half),
+        reply(page_text),
+        stream(line("ADDED", pod("q", 10)), lasts=True),
+    )
+    with structlog.testing.capture_logs() as logs:
+        async with reflecting(tmp_path, *answers) as (_, seen, reflection):
+            await logged(seen, ("LIST", "p"), ("LIST", "p"), ("ADDED", "q"))
+            assert (reflection.skipped, reflection.errors) == (2, 1)
+    said = [(entry.get("object", ""), entry["reason"]) for entry in logs]
+    assert [name for name, _ in said] == ["a/l", ""]
+    assert "utf-8" in said[0][1]
+    assert "broken line: " in said[1][1]
+
+
 class Breaking:
     """A handler with a fault."""
 
@@ -247,3 +266,25 @@ async def test_a_fault_of_the_handler_ends_the_reflection(tmp_path: Path) -> Non
         async with await KubeApi.connect(config, clock=SystemClock()) as api:
             with pytest.raises(LookupError, match="q"):
                 await api.reflect(PODS, Pod, Breaking()).run()
+
+
+async def test_a_silent_server_that_has_nothing_new_is_not_listed_again(tmp_path: Path) -> None:
+    answers = (
+        page(7, pod("p", 1)),
+        stream(bookmark(8), lasts=True),
+        page(8),
+        stream(line("ADDED", pod("q", 9)), lasts=True),
+    )
+    async with reflecting(tmp_path, *answers, idle_s=0.1) as (_, seen, reflection):
+        await logged(seen, ("LIST", "p"), ("ADDED", "q"))
+        assert (reflection.lists, reflection.errors) == (1, 0)
+
+
+async def test_after_a_list_in_one_piece_the_next_one_comes_in_pages_again(tmp_path: Path) -> None:
+    gone = refusal(410, "Expired", "the provided continue parameter is too old")
+    old = refusal(410, "Expired", "too old resource version")
+    some = page(7, pod("p", 1), more="next")
+    answers = (some, gone, some, gone, page(9, pod("q", 8)), old, page(11, pod("r", 10)))
+    async with reflecting(tmp_path, *answers) as (server, seen, _):
+        await logged(seen, ("LIST", "q"), ("LIST", "r"))
+    assert ["limit" in server.asked[index].query for index in (4, 6)] == [False, True]

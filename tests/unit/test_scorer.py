@@ -6,12 +6,14 @@ from berth.core.state import shard_of
 from berth.runtime.errors import PoisonError
 from schemas.columns import unpack_names
 from schemas.envelope import decode, encode
-from schemas.facts import PodPhase
+from schemas.facts import PodPhase, TimerSeen
 from schemas.ledger import Settings
 from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
 from services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
 
+VOID = encode(TimerSeen(0))
+"""A message that is no record of the ledger."""
 SHAPE = Shape(form="module910bx8", resource="huawei.com/Ascend910", chips=8, gang_pods=1)
 
 
@@ -71,6 +73,23 @@ async def test_what_is_asked_before_it_has_come_is_awaited() -> None:
     offer = await ask(shard, 2, wait_ms=5_000)
     assert offer.ready
     assert names(offer) == ["late", "n0"]
+    await cell.close()
+
+
+async def test_a_record_that_is_asked_before_it_has_come_is_awaited() -> None:
+    cell = await a_cell(nodes=1)
+    await cell.user.publish(cell.user.subjects.ledger, VOID)  # stored, and not received yet
+    offer = await ask(cell.shards[0], 1, 2, wait_ms=5_000)
+    assert (offer.ready, offer.ledger_seq) == (True, 2)
+    await cell.close()
+
+
+async def test_records_that_nobody_named_wait() -> None:
+    cell = await a_cell(nodes=1)
+    await cell.user.publish(cell.user.subjects.ledger, VOID)
+    await cell.settle()
+    assert (await ask(cell.shards[0], 1, 1)).ready
+    assert (await ask(cell.shards[0], 1, 2)).ready
     await cell.close()
 
 

@@ -4,13 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
 from schemas.envelope import decode
 from schemas.subjects import StreamName
 from schemas.summary import JobSummary
 from services.summary.app import write_on
+from services.summary.book import Book
 from services.summary.config import SummaryConfig
+from services.summary.loop import Loop
+from services.summary.record import Chunk
+from services.summary.store import Store
+from services.summary.views import JobName
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube
@@ -194,3 +201,45 @@ async def test_a_stop_before_the_first_list_ends_it() -> None:
     desk.kube.fail(TransientError("not there"), method="GET", part="podgroups", times=100)
     async with desk.running():
         pass
+
+
+async def a_store(desk: Desk) -> Store:
+    await desk.bus.ensure_streams()
+    return Store(desk.kube, desk.bus, desk.clock)
+
+
+def a_chunk(index: int) -> Chunk:
+    return Chunk("team-a", f"job-summary-llm{f'-{index}' if index else ''}", {}, {"job_id": "u-llm", "n": str(index)})
+
+
+async def test_the_first_chunk_is_written_when_all_others_are_there() -> None:
+    desk = Desk()
+    store = await a_store(desk)
+    await store.become(JobName("team-a", "Job", "llm", "u-llm"), [a_chunk(0), a_chunk(1), a_chunk(2)])
+    made = [call.body["metadata"]["name"] for call in desk.kube.calls if call.method == "POST"]
+    assert made == ["job-summary-llm-2", "job-summary-llm-1", "job-summary-llm"]
+
+
+async def test_an_event_that_may_not_have_been_stored_is_published_again() -> None:
+    desk = Desk()
+    store = await a_store(desk)
+    job = JobName("team-a", "Job", "llm", "u-llm")
+    desk.server.lose_messages = 1
+    with pytest.raises(TransientError):
+        await store.become(job, [a_chunk(0)])
+    assert await desk.events() == []
+    await store.become(job, [a_chunk(0)])
+    assert [event.data["n"] for event in await desk.events()] == ["0"]
+
+
+async def test_pauses_before_a_summary_is_tried_again_double() -> None:
+    desk = Desk()
+    store = await a_store(desk)
+    config = SummaryConfig(retry_wait_s=40, retry_wait_max_s=100)
+    writer = Loop(Book(kept_s=60), store, desk.clock, config)
+    clock = asyncio.get_running_loop()
+    for expected_s in (40, 80, 100):
+        writer._later(JobName("team-a", "Job", "llm", "u-llm"), TransientError("busy"))
+        timer = writer._waiting["u-llm"]
+        assert expected_s - 10 < timer.when() - clock.time() <= expected_s
+        timer.cancel()

@@ -1,0 +1,17 @@
+"""Texts that UTF-8 can hold: half a surrogate pair, as JSON, YAML and the environment may write it, is none."""
+
+from typing import Final
+
+UTF8_TEXT: Final = "text without half a surrogate pair (U+D800 to U+DFFF)"
+"""What would be right, for an error."""
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,196 @@
+"""What every plan of blocks has to keep, whatever the reference answers: rules of the specification, stated anew.
+
+Source: specification, SuperPoD affinity, sections 4.2 to 9, and decisions D-3, D-4, D-5, D-6, D-8 and D-10 of section 13.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from berth.core.superpod_held import Setback, Stay
+from berth.core.superpod_rack import DOMAIN_RACKS, RACK_NODES, Take
+from berth.core.superpod_terms import BlockPlan, Grant, Rules, Want, Yard
+from tests.golden.harness import Differences, differ
+
+PIECES = ("pieces", "multi-superpod-pieces")
+"""Phases that give less than a block."""
+
+
+def holds_gang(ground: Yard, want: Want) -> bool:
+    """Whether a gang without racks finds room: enough nodes, and whole blocks if they may not be split."""
+    blocks = int((ground.counts // want.block).sum())
+    return len(ground.rows) >= want.replicas and (want.soft or blocks >= want.blocks)
+
+
+def holds_racks(ground: Yard, want: Want, *, is_service: bool) -> bool:
+    """Whether a gang with racks finds room: by the strategy that is tried last, which is the widest."""
+    free = Counter[tuple[int, int]](
+        (pod, rack) for pod, rack in zip(pods_of(ground), ground.racks.tolist(), strict=True) if rack >= 0
+    )
+    if is_service:
+        return sum(nodes // want.block for nodes in free.values()) >= want.blocks
+    if want.ub_memory and want.replicas > RACK_NODES:
+        domains = Counter[tuple[int, int]]()
+        for (pod, rack), nodes in free.items():
+            domains[pod, rack // DOMAIN_RACKS] += nodes // want.rack_block * want.rack_block
+        return max(domains.values(), default=0) >= want.replicas
+    if want.soft:
+        return free.total() >= want.replicas
+    parts = Counter[int]()
+    for (pod, _), nodes in free.items():
+        parts[pod] += nodes // want.rack_block
+    return sum(number * want.rack_block // want.block for number in parts.values()) >= want.blocks
+
+
+def pods_of(ground: Yard) -> list[int]:
+    """SuperPoD of each candidate."""
+    pods: list[int] = np.repeat(np.arange(len(ground.ids)), ground.counts).tolist()
+    return pods
+
+
+def plan_faults(ground: Yard, want: Want, rules: Rules, plan: BlockPlan) -> Differences:
+    """What is wrong with a plan of a gang of which no pod has a node yet.
+
+    Args:
+        ground: Candidates that the gang looks at.
+        want: What it asks.
+        rules: With ``parity`` ranks may lack nodes and blocks may have more than ranks need.
+        plan: The plan.
+    """
+    faults = node_faults(plan.rows.tolist(), ground.rows.tolist(), want.replicas, may_lack=rules.parity)
+    home = dict(zip(ground.rows.tolist(), pods_of(ground), strict=True))
+    placed = [rank for rank, row in enumerate(plan.rows.tolist()) if row in home]
+    faults += differ("plan", [home[int(plan.rows[rank])] for rank in placed], [int(plan.pods[rank]) for rank in placed])
+    faults += size_faults(plan.grants, want, is_exact=not rules.parity)
+    if not rules.parity:
+        faults += differ("plan", sizes_of(plan.grants), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
+        faults += differ("plan", sorted(plan.vids.tolist()), plan.vids.tolist(), "ranks walk the blocks by number")
+    return faults
+
+
+def node_faults(rows: Sequence[int], candidates: Sequence[int], pods: int, *, may_lack: bool) -> Differences:
+    """Every pod has a node, no two have the same, and all of them are candidates."""
+    given = [row for row in rows if row >= 0]
+    faults = differ("plan", len(given), len(set(given)), "different nodes")
+    faults += differ("plan", [], sorted(set(given).difference(candidates)), "nodes that are no candidates")
+    return faults if may_lack else faults + differ("plan", pods, len(given), "pods with a node")
+
+
+def size_faults(grants: Sequence[Grant], want: Want, *, is_exact: bool) -> Differences:
+    """Blocks are whole, only pieces of a soft gang are smaller; every id is given once and none is left out."""
+    faults: Differences = ()
+    for grant in grants:
+        is_piece = grant.phase in PIECES and (want.soft or not is_exact)
+        if not (0 < grant.nodes <= want.block if is_piece else grant.nodes == want.block):
+            faults += (("plan", f"block {grant.vid} of {want.block} nodes has {grant.nodes}"),)
+    if is_exact:
+        ids = sorted(grant.vid for grant in grants)
+        faults += differ("plan", list(range(len(grants))), ids, "ids of blocks")
+        faults += differ("plan", want.replicas, sum(grant.nodes for grant in grants), "nodes of all blocks")
+    return faults
+
+
+def sizes_of(grants: Sequence[Grant]) -> Mapping[tuple[int, int], int]:
+    """Nodes of each block, by its id and SuperPoD."""
+    return {(grant.vid, grant.pod): grant.nodes for grant in grants}
+
+
+def sizes_of_ranks(plan: BlockPlan) -> Mapping[tuple[int, int], int]:
+    """Ranks of each block, by its id and SuperPoD."""
+    return Counter(zip(plan.vids.tolist(), plan.pods.tolist(), strict=True))
+
+
+def piece_faults(ground: Yard, want: Want, plan: BlockPlan) -> Differences:
+    """Pieces come from the SuperPoD with the most left on, none is larger than what is missing, until nothing is missing.
+
+    Decisions D-4, D-5 and D-6; the whole blocks of the plan are taken as they are.
+    """
+    whole = [grant for grant in plan.grants if grant.phase not in PIECES]
+    left: list[int] = ground.counts.tolist()
+    for grant in whole:
+        left[grant.pod] -= grant.nodes
+    missing = want.replicas - sum(grant.nodes for grant in whole)
+    wanted: list[tuple[int, int]] = []
+    while missing > 0 and any(left):
+        for pod in sorted(range(len(left)), key=lambda pod: -left[pod]):
+            nodes = min(want.block, left[pod], missing)
+            if nodes:
+                wanted.append((pod, nodes))
+                left[pod] -= nodes
+                missing -= nodes
+    got = [(grant.pod, grant.nodes) for grant in plan.grants if grant.phase in PIECES]
+    return differ("plan", wanted, got, "pieces")
+
+
+def rack_faults(ground: Yard, want: Want, takes: Sequence[Take], *, is_service: bool, is_exact: bool) -> Differences:
+    """What is wrong with the blocks of a gang with racks.
+
+    Args:
+        ground: Candidates that the gang looks at.
+        want: What it asks.
+        takes: Nodes of its blocks.
+        is_service: Every block stays inside one rack; else every part of a whole block does.
+        is_exact: Ids of pieces go on where those of blocks end (decision D-8).
+    """
+    rows = [row for take in takes for row in take.rows.tolist()]
+    faults = node_faults(rows, ground.rows.tolist(), want.replicas, may_lack=False)
+    grants = [Grant(take.vid, take.pod, len(take.rows), take.phase) for take in takes]
+    faults += size_faults(grants, want, is_exact=is_exact)
+    pods = dict(zip(ground.rows.tolist(), pods_of(ground), strict=True))
+    racks = dict(zip(ground.rows.tolist(), ground.racks.tolist(), strict=True))
+    for take in takes:
+        faults += differ("plan", {take.pod}, {pods.get(row) for row in take.rows.tolist()}, f"block {take.vid} is in")
+        part = want.block if is_service else want.rack_block
+        shares = Counter(racks.get(row) for row in take.rows.tolist())
+        if take.phase not in PIECES and any(nodes % part for nodes in shares.values()):
+            faults += (("plan", f"block {take.vid} with parts of {part} has {dict(shares)} nodes by rack"),)
+        if take.phase in PIECES and len(shares) > 1:
+            faults += (("plan", f"piece {take.vid} is in racks {sorted(map(str, shares))}"),)
+    return faults
+
+
+def move_faults(yard: Yard, want: Want, setback: Setback, plan: BlockPlan, *, parity: bool) -> Differences:
+    """What is wrong with a plan of a gang after a fault.
+
+    Pods that run stay where they are (decision D-10); blocks that were there before keep their length.
+
+    Args:
+        yard: Candidates.
+        want: What the gang asks.
+        setback: Its blocks and what became of them.
+        plan: The plan.
+        parity: The reference moves pods that run, and may list a node twice.
+    """
+    known = [row for held in setback.held for row in held.rows]
+    if parity:
+        strangers = set(plan.rows[plan.rows >= 0].tolist()).difference(yard.rows.tolist(), known)
+        return differ("plan", [], sorted(strangers), "nodes that are neither candidates nor its own")
+    faults = node_faults(plan.rows.tolist(), [*yard.rows.tolist(), *known], want.replicas, may_lack=False)
+    runs = {rank: row for rank, row, stay in positions_of(setback) if stay is Stay.RUNS}
+    faults += differ("plan", runs, {rank: int(plan.rows[rank]) for rank in runs}, "pods that run are at")
+    new = {row for rank, row in enumerate(plan.rows.tolist()) if rank not in runs}
+    faults += differ("plan", [], sorted(new.difference(yard.rows.tolist())), "nodes that are no candidates")
+    lengths = {held.vid: len(held.rows) for held in setback.held}
+    is_split = want.soft or any(nodes != want.block for nodes in lengths.values())
+    for grant in plan.grants:
+        most = max(lengths.get(grant.vid, 0), want.block)
+        if not (0 < grant.nodes <= most if is_split else grant.nodes == want.block):
+            faults += (("plan", f"block {grant.vid} of {most} nodes has {grant.nodes}"),)
+    faults += differ("plan", len(plan.grants), len({grant.vid for grant in plan.grants}), "different ids of blocks")
+    return faults + differ("plan", sizes_of(plan.grants), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
+
+
+def positions_of(setback: Setback) -> list[tuple[int, int, Stay]]:
+    """Rank, node and what becomes of it, of every pod of a gang after a fault."""
+    return [position for held in setback.held for position in zip(held.ranks, held.rows, held.stays, strict=True)]
+
+
+def is_stuck(yard: Yard, setback: Setback) -> bool:
+    """Blocks with pods that run lack more nodes than are free in the SuperPoD where they have to stay."""
+    lacking = Counter[str]()
+    for held in setback.held:
+        if held.runs or not held.is_damaged:
+            lacking[held.superpod] += len(held.rows) - held.runs
+    free = dict(zip(yard.ids, yard.counts.tolist(), strict=True))
+    return any(held.runs and lacking[held.superpod] > free.get(held.superpod, 0) for held in setback.held)

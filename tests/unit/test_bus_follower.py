@@ -1,0 +1,154 @@
+"""What a follower does when its messages do not come as they should; on a real server, see tests/bus/test_follower.py."""
+
+import asyncio
+
+import pytest
+
+from berth.runtime import bus_follower
+from berth.runtime.bus_api import Api
+from berth.runtime.bus_follower import NatsFollower, Wanted
+from berth.runtime.bus_inbox import Inbox
+from berth.runtime.port import Gap, GapReason
+from schemas.subjects import StreamName
+from tests.support.fake_wire import STREAM, FakeWire
+from tests.support.waiting import until
+
+_DEADLINE_S = 10.0
+
+
+class Reader:
+    """A follower of the stream behind a wire, and what it handed over."""
+
+    def __init__(self) -> None:
+        self.wire = FakeWire()
+        self.taken: list[int] = []
+        self.gaps: list[Gap] = []
+        self.follower: NatsFollower
+
+    async def start(self, *, start_seq: int = 1, filters: tuple[str, ...] = ()) -> None:
+        inbox = Inbox(self.wire)
+        await inbox.open()
+        wanted = Wanted(name=StreamName.LEDGER, stream=STREAM, start_seq=start_seq, filters=filters)
+        self.follower = NatsFollower(
+            self.wire, Api(inbox), wanted, lambda stored: self.taken.append(stored.sequence), self.gaps.append
+        )
+
+    async def has(self, *sequences: int) -> None:
+        await until(lambda: len(self.taken) >= len(sequences), deadline_s=_DEADLINE_S, what=f"{sequences}")
+        assert self.taken == list(sequences)
+
+    async def gap(self) -> Gap:
+        async with asyncio.timeout(_DEADLINE_S):
+            gap = await self.follower.wait()
+        assert gap is not None
+        assert self.gaps == [gap]
+        return gap
+
+
+async def test_a_message_that_is_lost_on_the_way_is_read_again_though_filters_skip_sequences() -> None:
+    reader = Reader()
+    await reader.start(filters=("cell.events.>",))
+    reader.wire.lost = {2}
+    reader.wire.store(4)
+    await reader.has(1, 2, 3, 4)
+    assert reader.follower.recreations == 1
+    await reader.follower.stop()
+
+
+async def test_messages_that_went_before_they_were_sent_are_a_gap() -> None:
+    reader = Reader()
+    reader.wire.store(1)
+    await reader.start(start_seq=2)
+    await until(reader.follower.caught_up.is_set, deadline_s=_DEADLINE_S, what="the head")
+    reader.wire.is_holding = True
+    reader.wire.store(8)
+    reader.wire.remove(1, 2, 3, 4, 5, 6)
+    reader.wire.release()
+    gap = await reader.gap()
+    assert (gap.reason, gap.wanted, gap.first_seq) == (GapReason.TOO_OLD, 2, 7)
+    assert reader.taken == []
+
+
+async def test_the_last_message_is_taken_though_the_one_before_it_was_removed() -> None:
+    reader = Reader()
+    reader.wire.store(3)
+    reader.wire.remove(2)
+    await reader.start()
+    await reader.has(1, 3)
+    assert not reader.gaps
+    await reader.follower.stop()
+
+
+async def test_after_a_hole_what_goes_later_is_a_gap_again() -> None:
+    reader = Reader()
+    reader.wire.store(4)
+    reader.wire.remove(2)
+    await reader.start()
+    await reader.has(1, 3, 4)
+    reader.wire.is_holding = True
+    reader.wire.store(4)
+    reader.wire.remove(1, 3, 4, 5, 6)
+    reader.wire.release()
+    gap = await reader.gap()
+    assert (gap.reason, gap.wanted, gap.first_seq) == (GapReason.TOO_OLD, 5, 7)
+    assert reader.taken == [1, 3, 4]
+
+
+async def test_one_message_that_went_is_a_gap() -> None:
+    reader = Reader()
+    reader.wire.store(1)
+    await reader.start()
+    await reader.has(1)
+    reader.wire.is_holding = True
+    reader.wire.store(2)
+    reader.wire.remove(1, 2)
+    reader.wire.break_once()
+    reader.follower.kick()
+    gap = await reader.gap()
+    assert (gap.reason, gap.wanted, gap.first_seq) == (GapReason.TOO_OLD, 2, 3)
+
+
+async def test_a_stream_without_its_last_message_has_gone_backwards() -> None:
+    reader = Reader()
+    reader.wire.store(3)
+    await reader.start()
+    await reader.has(1, 2, 3)
+    reader.wire.rewind(2)
+    reader.wire.break_once()
+    reader.follower.kick()
+    gap = await reader.gap()
+    assert (gap.reason, gap.wanted, gap.last_seq) == (GapReason.BACKWARDS, 4, 2)
+
+
+async def test_the_oldest_kept_message_is_where_a_reader_of_everything_begins() -> None:
+    reader = Reader()
+    reader.wire.store(6)
+    reader.wire.remove(1, 2, 3, 4)
+    await reader.start()
+    await reader.has(5, 6)
+    assert (reader.follower.recreations, reader.gaps) == (0, [])
+    await reader.follower.stop()
+
+
+async def test_what_was_sent_and_not_handed_over_is_not_behind_a_follower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
+    reader = Reader()
+    reader.wire.store(3)
+    reader.wire.lost = {3}
+    await reader.start()
+    await until(lambda: reader.wire.looks >= 2, deadline_s=_DEADLINE_S, what="two looks")
+    assert reader.taken == [1, 2]
+    assert not reader.follower.caught_up.is_set()
+    await reader.follower.stop()
+
+
+async def test_what_was_asked_for_is_asked_for_again_when_its_time_is_over() -> None:
+    reader = Reader()
+    await reader.start()
+    reader.wire.store(1)
+    await reader.has(1)
+    reader.wire.end_pulls()
+    reader.wire.store(1)
+    await reader.has(1, 2)
+    assert reader.follower.recreations == 0
+    await reader.follower.stop()

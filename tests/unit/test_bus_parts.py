@@ -1,0 +1,146 @@
+"""Publishes, gathers, handlers and purges on a wire that does as it is told."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from berth.runtime import bus_publisher
+from berth.runtime.bus_inbox import Inbox
+from berth.runtime.bus_publisher import Publisher
+from berth.runtime.bus_service import NatsServed
+from berth.runtime.bus_streams import refuse_purge
+from berth.runtime.errors import AmbiguousError, FatalError, TransientError
+from schemas.subjects import StreamName, Subjects
+from tests.support.fake_wire import Arrived, FakeWire
+from tests.support.waiting import until
+
+DEADLINE_S = 5.0
+
+
+class Wire(FakeWire):
+    """Takes everything down, and answers nothing; while ``gate`` is not set, writing waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[tuple[str, bytes, str]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def write(self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None) -> None:
+        assert headers is None
+        self.written.append((subject, data, reply))
+        await self.gate.wait()
+
+    def answer(self, subject: str, data: bytes, reply: str = "") -> None:
+        self.hand(subject, Arrived(subject, reply, data))
+
+    async def wrote(self, count: int) -> None:
+        await until(lambda: len(self.written) >= count, deadline_s=DEADLINE_S, what=f"{count} messages")
+
+
+async def a_publisher() -> tuple[Wire, Publisher]:
+    wire = Wire()
+    publisher = Publisher(wire)
+    await publisher.open()
+    return wire, publisher
+
+
+async def test_a_message_that_was_half_written_when_the_connection_broke_may_be_stored() -> None:
+    wire, publisher = await a_publisher()
+    wire.gate.clear()
+    future = publisher.submit_batch([("a", b"1"), ("b", b"2")])
+    await wire.wrote(1)
+    publisher.broke()
+    with pytest.raises(AmbiguousError):
+        await future
+    await publisher.close()
+
+
+async def test_a_message_whose_sender_gave_up_before_it_left_is_not_sent() -> None:
+    wire, publisher = await a_publisher()
+    given_up = publisher.submit("a", b"1")
+    given_up.cancel()
+    kept = publisher.submit("b", b"2")
+    await wire.wrote(1)
+    assert [subject for subject, _, _ in wire.written] == ["b"]
+    wire.answer(wire.written[0][2], b'{"stream":"S","seq":7}')
+    assert await kept == 7
+    assert publisher.outstanding == 0
+    await publisher.close()
+
+
+async def test_bytes_of_publishes_that_are_done_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_publisher, "OUTSTANDING_BYTES_MAX", 10)
+    wire, publisher = await a_publisher()
+    first = publisher.submit("a", b"x" * 10)
+    assert publisher.is_full
+    with pytest.raises(TransientError):
+        publisher.submit("a", b"y")
+    await wire.wrote(1)
+    wire.answer(wire.written[0][2], b'{"stream":"S","seq":1}')
+    assert await first == 1
+    assert not publisher.is_full
+    await asyncio.wait_for(publisher.wait_for_room(), DEADLINE_S)
+    await publisher.close()
+
+
+async def test_a_gathering_that_is_over_waits_for_nobody() -> None:
+    wire = Wire()
+    inbox = Inbox(wire)
+    await inbox.open()
+    gathered = await inbox.gather({0: "score.0", 1: "score.1"}, b"?", timeout_s=0.01)
+    assert (gathered.replies, gathered.missing) == ({}, [0, 1])
+    assert not inbox._waiting
+    wire.answer(wire.written[0][2], b"late")
+
+
+async def test_a_request_that_cannot_be_answered_now_does_not_end_its_handler() -> None:
+    wire = Wire()
+    errors: list[Exception] = [TransientError("away")]
+
+    async def handle(data: bytes) -> bytes:
+        if errors:
+            raise errors.pop()
+        return data
+
+    served = NatsServed(wire, Inbox(wire), "ask", handle)
+    served._listening = await wire.listen("ask", served._receive)
+    wire.answer("ask", b"1", reply="first")
+    wire.answer("ask", b"2", reply="second")
+    await wire.wrote(1)
+    assert wire.written == [("second", b"2", "")]
+    assert (served.taken, served.failed, wire.failures) == (2, 1, [])
+    await served.cancel()
+
+
+@pytest.mark.parametrize(("keep_from_seq", "subject"), [(None, None), (5, "cell.ledger")])
+def test_a_purge_is_by_sequence_or_by_subject(keep_from_seq: int | None, subject: str | None) -> None:
+    spec = next(spec for spec in Subjects("cell").streams() if spec.name is StreamName.LEDGER)
+    with pytest.raises(FatalError, match="and not both"):
+        refuse_purge(spec, keep_from_seq, subject)
+
+
+async def test_no_more_publishes_are_on_their_way_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_publisher, "OUTSTANDING_MAX", 2)
+    _, publisher = await a_publisher()
+    futures = [publisher.submit("a", b"1"), publisher.submit("a", b"2")]
+    with pytest.raises(TransientError, match="2 publishes are on their way"):
+        publisher.submit("a", b"3")
+    futures.append(publisher.submit("lease", b"4", awaited=True))
+    await publisher.close()
+    assert [type(future.exception()) for future in futures] == [TransientError] * 3, "nothing was sent"
+
+
+async def test_a_shard_that_nobody_serves_is_missing() -> None:
+    wire = Wire()
+    inbox = Inbox(wire)
+    await inbox.open()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(inbox.gather({0: "score.0", 1: "score.1"}, b"?", timeout_s=DEADLINE_S))
+        await wire.wrote(2)
+        first, second = (reply for _, _, reply in wire.written)
+        wire.hand(first, Arrived(first, headers={"Status": "503"}))
+        wire.answer(second, b"offer")
+    gathered = asking.result()
+    assert (gathered.replies, gathered.missing) == ({1: b"offer"}, [0])

@@ -1,0 +1,113 @@
+"""The inventory's loop: what has gone while nobody looked, and what could not be stored."""
+
+import msgspec
+
+from berth.formats.kube_objects import Node, Pod
+from schemas.envelope import decode
+from schemas.facts import JobSeen, PodsSeen
+from schemas.subjects import StreamName
+from services.inventory.config import InventoryConfig
+from services.inventory.loop import Loop
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_kube import FakeKube
+from tests.support.fake_server import PickyServer
+
+RESOURCE = "huawei.com/Ascend910"
+NODE = msgspec.convert(
+    {
+        "metadata": {"name": "n1", "annotations": {"baseDeviceInfos": '{"Ascend910-0":{},"Ascend910-1":{}}'}},
+        "status": {
+            "allocatable": {"cpu": "100", "memory": "100Gi", RESOURCE: "2"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    },
+    Node,
+)
+
+
+def a_pod(name: str, chip: int, *, uid: str = "", phase: str = "Running", claim: dict[str, str] | None = None) -> Pod:
+    """A pod with a chip; ``claim`` holds the annotations of a placement, without which it is of another scheduler."""
+    containers = [{"name": "main", "resources": {"limits": {RESOURCE: "1"}, "requests": {RESOURCE: "1"}}}]
+    annotations = {RESOURCE: f"Ascend910-{chip}"} | (claim or {})
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "team", "uid": uid or f"uid-{name}", "annotations": annotations},
+            "spec": {"nodeName": "n1", "containers": containers},
+            "status": {"phase": phase},
+        },
+        Pod,
+    )
+
+
+class Desk:
+    """A loop that has seen a node."""
+
+    def __init__(self) -> None:
+        clock = self.clock = ManualClock()
+        self.server = PickyServer(clock)
+        self.bus = FakeBus(self.server, "cell")
+        self.loop = Loop(self.bus, FakeKube(clock=clock), clock, InventoryConfig())
+        self.loop.replace_nodes([NODE])
+
+    async def pods(self) -> list[str]:
+        facts = await self.bus.read(StreamName.FACTS, filters=[self.bus.subjects.facts("pod")])
+        return [decode(stored.data, PodsSeen).gang for stored in facts]
+
+
+async def test_pods_that_a_list_does_not_hold_are_gone() -> None:
+    desk = Desk()
+    desk.loop.replace_pods([a_pod("stays", 0), a_pod("goes", 1)])
+    assert desk.loop.pods.held("n1") == 0b11
+    desk.loop.replace_pods([a_pod("stays", 0)])
+    assert desk.loop.pods.held("n1") == 0b1
+    assert len(desk.loop.pods) == 1
+    await desk.bus.close()
+
+
+async def test_facts_of_pods_that_were_not_stored_are_said_in_the_next_turn() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.replace_pods([a_pod("a", 0), a_pod("b", 1)])
+    desk.server.loses = ".pod."
+    assert not await desk.loop.turn()
+    assert await desk.pods() == []
+    desk.server.loses = ""
+    assert await desk.loop.turn()
+    assert await desk.pods() == ["pod/a", "pod/b"]
+    await desk.bus.close()
+
+
+async def test_chips_of_a_pod_that_has_ended_are_not_held() -> None:
+    desk = Desk()
+    desk.loop.replace_pods([a_pod("lives", 0), a_pod("ended", 1, phase="Succeeded")])
+    assert desk.loop.pods.held("n1") == 0b1
+    await desk.bus.close()
+
+
+async def test_a_rejected_request_owns_no_pods() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.note_job(JobSeen("team", "job", "u", "rejected", 1))
+    claim = {"berth/job": "job", "berth/uid": "u", "berth/attempt": "1", "berth/rank": "0"}
+    desk.loop.replace_pods([a_pod("p", 0, claim=claim)])
+    assert await desk.loop.turn()
+    assert await desk.pods() == []
+    desk.clock.advance(3_600)
+    assert await desk.loop.turn()
+    assert await desk.pods() == ["pod/p"], "nobody spoke of its job, so it is of another scheduler"
+    await desk.bus.close()
+
+
+async def test_the_name_of_a_foreign_pod_that_is_gone_rests_for_a_while() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    desk.loop.replace_pods([a_pod("f", 0)])
+    await desk.loop.turn()
+    desk.loop.replace_pods([])
+    await desk.loop.turn()
+    desk.clock.advance(599.999)
+    desk.loop.replace_pods([a_pod("f", 0, uid="second")])
+    await desk.loop.turn()
+    assert await desk.pods() == ["pod/f", "pod/f", "pod/f/second"]
+    await desk.bus.close()
