@@ -311,6 +311,8 @@ class Decider:
                     never=gang.refusal.code in NEVER,
                     by_any_change=settings.corrected and lack is not None and lack.rule == _TOO_MANY_NODES,
                 )
+                if gang.refusal.start_ms and settings.corrected:
+                    self.queue.loosen()  # its reservation may be in the place of the one for whose sake others are held
         self._keep_back(folded)
         if folded.given_back or folded.freed:
             self.queue.loosen()

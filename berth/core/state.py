@@ -408,6 +408,10 @@ class State:
             raise DecodeError(f"columns do not have {rows} rows each", kind=envelope.kind)
         if len(fact.blocks) not in {0, 2 * rows}:
             raise DecodeError(f"blocks: {len(fact.blocks)} bytes, expected {2 * rows} or none", kind=envelope.kind)
+        if fact.foreign and unpack(fact.rank, _INDEX_BYTES) != list(range(rows)):
+            raise DecodeError(
+                f"rank: of pods of another scheduler, expected 0 to {rows - 1} in order", kind=envelope.kind
+            )
         if fact.cpu_milli < 0 or fact.memory_mib < 0:
             raise DecodeError("cpu_milli, memory_mib: less than nothing", kind=envelope.kind)
         try:
