@@ -419,14 +419,14 @@ class Decider:
             rows = list(improved)
             most = functools.reduce(operator.or_, thinned.values(), 0)
             woken = self.queue.wake(
-                lambda key: self._may_help(key, rows, most, came_back),
+                lambda key: self._helps(key, rows, most, came_back),
                 time_ms=self.state.time_ms,
                 has_changed=is_corrected and stirred,
             )
             table.improved.clear()
             table.thinned.clear()
             book.eased = False
-        if improved or table.worsened:
+        if improved or table.worsened or is_corrected:  # who is head may change by time alone
             woken += self._wake_heads()
         held: Sequence[SleeperDump] = ()
         loosened, worsened = self.queue.loosened, table.worsened
@@ -448,14 +448,10 @@ class Decider:
     def _is_larger_than_cluster(self, klass: ClassKey) -> bool:
         return guarded(lambda: is_larger_than_cluster(self.scorer, klass), lambda _: False)
 
-    def _may_help(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
-        """As :meth:`_helps`; a class that cannot be scored is tried, and set aside, unless it was before and has its time."""
-        sleep = self.queue.sleep_of(key)
-        is_aside = sleep.never and sleep.retry_at_ms > 0
-        return guarded(lambda: self._helps(key, improved, most, regained), lambda _: not is_aside)
-
     def _helps(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.
+
+        A class that a row cannot be scored for is tried, and set aside, unless it was before and has its time.
 
         Args:
             key: The class.
@@ -463,20 +459,32 @@ class Decider:
             most: Chips that were free on any row where now fewer are.
             regained: Rows on which chips came back that others may hold: they help pods that share chips.
         """
-        scorer = self.scorer
+        if self.state.leaf_book.eased and any(shape.tor_affinity for shape, _ in key):
+            return True
+        sleep = self.queue.sleep_of(key)
+        is_aside = sleep.never and sleep.retry_at_ms > 0
         for shape, _ in key:
-            if shape.tor_affinity and self.state.leaf_book.eased:
-                return True
             rows = improved if shape.share is None else improved + regained
             if shape.form and FORMS[shape.form].is_beyond(most):
                 thinned = self.state.table.thinned.items()
                 rows = rows + [row for row, before in thinned if FORMS[shape.form].is_beyond(before)]
-            if len(rows) <= _ROWS_ONE_BY_ONE:
-                if any(scorer.evaluate_one(shape, row, scorer.row_state(row))[0] == NodeReason.FITS for row in rows):
-                    return True
-            elif (scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any():
+            if self._takes(shape, rows, otherwise=not is_aside):
                 return True
         return False
+
+    def _takes(self, shape: Shape, rows: list[int], *, otherwise: bool) -> bool:
+        """Whether a row takes a pod of a shape; ``otherwise`` for a row that cannot be scored."""
+        scorer = self.scorer
+
+        def one_by_one(_: Exception | None = None) -> bool:
+            return any(guarded(functools.partial(self._takes_on, shape, row), lambda _: otherwise) for row in rows)
+
+        if len(rows) <= _ROWS_ONE_BY_ONE:
+            return one_by_one()
+        return guarded(lambda: bool((scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any()), one_by_one)
+
+    def _takes_on(self, shape: Shape, row: int) -> bool:
+        return self.scorer.evaluate_one(shape, row, self.scorer.row_state(row))[0] == NodeReason.FITS
 
 
 def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:

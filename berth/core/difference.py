@@ -8,12 +8,14 @@ import msgspec
 
 from berth.core.board import Board, Standing
 from berth.core.decider import Decider, Opening
+from berth.core.errors import guarded
 from berth.core.leaf_words import counted, ranges
 from berth.core.ledger import PodShare, pods_of
 from berth.core.refusals import reason_words, sentence
 from schemas.facts import NodeHealth
 from schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
 from schemas.message import Part
+from schemas.offers import Shape
 from schemas.placement import Placement
 from schemas.recording import Entry
 from schemas.refusal import NodeReason
@@ -272,11 +274,19 @@ class _Compared:
         for rank in range(first, first + _PODS_TOLD):
             names.update(dict.fromkeys(pods[rank].node for pods in placed if rank < len(pods)))
         gang = self._board.gang(of) if of is not None else None
-        standing = None
+        standing: Standing | None = None
         if gang is not None and gang.klass:
             tasks = [index for index, (_, count) in enumerate(gang.klass) for _ in range(count)]
-            standing = Standing(self._board, gang.klass[tasks[min(first, len(tasks) - 1)]][0])
+            standing = self._standing(gang.klass[tasks[min(first, len(tasks) - 1)]][0])
         self.nodes = [self._node(name, standing) for name in list(names)[:_NODES_TOLD]]
+
+    def _standing(self, shape: Shape) -> Standing | None:
+        """What nodes are to a shape; None for one that cannot be scored, whose gang was set aside."""
+
+        def standing() -> Standing | None:
+            return Standing(self._board, shape)
+
+        return guarded(standing, lambda _: None)
 
     def _node(self, name: str, standing: Standing | None) -> NodeTold:
         board = self._board

@@ -84,7 +84,7 @@ def _examine(state: State, uid: str, found: Due) -> bool:
         return _adopt(state, uid, found) if gang is None else False
     seen = state.pods_seen(holding)
     outcome = state.outcome_of(holding)
-    if _has_ended(holding, seen, outcome):
+    if _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
         reason = _release_reason(state, holding, seen)
         again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
         found.releases.append(Release(uid, holding.attempt, reason, again))
@@ -118,11 +118,19 @@ def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: Ou
     return False
 
 
-def _has_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> bool:
+def _has_ended(
+    holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, *, counts_own: bool = True
+) -> bool:
     """Whether no pod of the attempt is left; pods that were not made yet count as left.
 
     Where no pod is seen, others may be on their way: the binder binds them in turn, and facts follow what it does. Only when
     it has ended the attempt will none come any more, and facts speak of all that are left.
+
+    Args:
+        holding: The attempt.
+        seen: Its pods.
+        outcome: What the binder achieved.
+        counts_own: Ranks that the attempt does not have count for nothing.
     """
     is_evicted = outcome is not None and outcome.state == "evicted"
     if seen is None:
@@ -132,7 +140,8 @@ def _has_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | N
     if is_evicted or (holding.foreign and not seen.phase):
         return True
     told = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
-    return len(told) >= holding.placement.pods()
+    pods = holding.placement.pods()
+    return len({rank for rank in told if rank < pods} if counts_own else told) >= pods
 
 
 def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:

@@ -3,9 +3,12 @@
 Checks run in the order of :class:`NodeReason`; the first that fails is the node's reason. Equal scores are ordered by
 node name. Everything is vectorised over the rows of a table; a single row can be asked for with the state that earlier
 gangs of a round would leave it in.
+
+Longer than 400 lines because all rows and single rows must agree check by check.
 """
 
 import copy
+import functools
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,7 +17,7 @@ import numpy.typing as npt
 
 from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.constraints import ClassKey, asks_name, class_reason, name_fits
-from berth.core.errors import guarded
+from berth.core.errors import brief, guarded
 from berth.core.leaves import Grid, LeafTable
 from berth.core.level_terms import levels_of, stands_in_tree
 from berth.core.nodes import NodeTable
@@ -33,6 +36,8 @@ Scores = npt.NDArray[np.int32]
 Fits = npt.NDArray[np.bool_]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
+_ERROR: Final = 255
+"""Stands for the reason of a class of nodes that could not be judged."""
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 _SHAPES_MAX: Final = 4096
@@ -88,6 +93,8 @@ class Scorer:
         self.settings = settings
         self._compiled: dict[Shape, _Compiled] = {}
         self._class_reasons: dict[Shape, Reasons] = {}
+        self._class_errors: dict[Shape, dict[int, Exception]] = {}
+        """Classes of nodes that cannot be judged for a shape: an error only where a node of such a class is looked at."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}
         """The same as plain lists, for single rows."""
@@ -103,13 +110,17 @@ class Scorer:
         """Chip rule of a shape; None for pods without chips and for soft share."""
         return self._compile(shape).rule
 
-    def evaluate(self, shape: Shape) -> tuple[Reasons, Scores]:
-        """Reason and raw score of every row; rows without a node fact get ``OTHER_RESOURCE``."""
+    def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
+        """Reason and raw score of every row; rows without a node fact get ``OTHER_RESOURCE``.
+
+        Args:
+            shape: What is asked.
+            without: Marks of rows that are not looked at; what is said of them means nothing. None for no such row.
+        """
         table = self.table
         rows = table.view()
         compiled = self._compile(shape)
-        reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
-        np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
+        reasons = self._by_class_of_row(shape, without)
         self._by_place(shape, reasons)
         self._by_name(compiled, reasons)
         level = table.level[rows]
@@ -163,7 +174,7 @@ class Scorer:
         return guarded(lambda: self._candidates(shape, count, leaves, without), unscored)
 
     def _candidates(self, shape: Shape, count: int, leaves: LeafTable | None, without: Fits | None) -> Candidates:
-        reasons, scores = self.evaluate(shape)
+        reasons, scores = self.evaluate(shape, without)
         if without is not None:
             reasons = np.where(without, np.uint8(NodeReason.SHARD_MISSING), reasons)
         counts = np.bincount(reasons[self.table.present[self.table.view()]], minlength=_REASONS).tolist()
@@ -204,8 +215,12 @@ class Scorer:
             if len(self._may) >= _SHAPES_MAX:
                 self._may.clear()
             bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
-            never = {NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR}
-            known = self._may[shape] = np.array([class_reason(bare, key) not in never for key in classes], np.bool_)
+            never = frozenset({NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR})
+            may = (
+                guarded(functools.partial(_may, bare, key, never), lambda _: False)  # who looks at such nodes is told
+                for key in classes
+            )
+            known = self._may[shape] = np.fromiter(may, np.bool_, len(classes))
         return known
 
     def row_state(self, row: int) -> RowState:
@@ -275,6 +290,7 @@ class Scorer:
             if len(self._compiled) >= _SHAPES_MAX:
                 self._compiled.clear()
                 self._class_reasons.clear()
+                self._class_errors.clear()
                 self._reason_lists.clear()
             form = FORMS[shape.form] if shape.form else None
             rule = None
@@ -289,10 +305,39 @@ class Scorer:
         known = self._class_reasons.get(shape)
         classes = self.table.classes
         if known is None or len(known) != len(classes):
-            known = np.array([self._reason_of(shape, key) for key in classes] or [NodeReason.FITS], np.uint8)
+            found = [self._judged(shape, index, key) for index, key in enumerate(classes)]
+            known = np.array(found or [NodeReason.FITS], np.uint8)
             if classes:  # what stands for none is no word on the first
                 self._class_reasons[shape] = known
         return known
+
+    def _judged(self, shape: Shape, index: int, key: ClassKey) -> int:
+        """Reason of a class of nodes; a mark that is none where an error came instead."""
+
+        def failed(error: Exception) -> int:
+            self._class_errors.setdefault(shape, {})[index] = error
+            return _ERROR
+
+        return guarded(lambda: int(self._reason_of(shape, key)), failed)
+
+    def _by_class_of_row(self, shape: Shape, without: Fits | None) -> Reasons:
+        """Reason of the class of each row.
+
+        Raises:
+            Exception: That of a class of nodes that are looked at, if one cannot be judged; of several the first in words.
+        """
+        table = self.table
+        rows = table.view()
+        reasons: Reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
+        np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
+        if without is not None:
+            np.copyto(reasons, int(NodeReason.SHARD_MISSING), where=without)
+        errors = self._class_errors.get(shape)
+        bad = np.flatnonzero(reasons == _ERROR) if errors else ()
+        if errors and len(bad):
+            error = min((errors[int(index)] for index in np.unique(table.klass[bad])), key=brief)
+            raise error
+        return reasons
 
     def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
         """Reason of a class of nodes."""
@@ -344,6 +389,8 @@ class Scorer:
         if known is None or len(known) != len(table.classes):
             known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
         reason = known[int(table.klass[row])]
+        if reason == _ERROR:
+            raise self._class_errors[compiled.shape][int(table.klass[row])]
         if not reason and not self._stands(compiled.shape, row):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
@@ -372,6 +419,10 @@ class Scorer:
 
     def _has_label(self, label: tuple[str, str], row: int) -> bool:
         return self.table.labels(row).get(label[0]) == label[1]
+
+
+def _may(shape: Shape, key: ClassKey, never: frozenset[NodeReason]) -> bool:
+    return class_reason(shape, key) not in never
 
 
 def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from berth.core.decider import Decider
 from berth.core.gangs import Gang
-from berth.core.scoring import Reasons, RowState, Scorer, Scores
+from berth.core.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.state import State
 from schemas.facts import JobSeen
 from schemas.intake import JobRequest
@@ -47,9 +47,9 @@ class RivalScorer(Scorer):
         self._rival = rival
         self._seed = seed
 
-    def evaluate(self, shape: Shape) -> tuple[Reasons, Scores]:
+    def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
         """Reason and score of every row."""
-        reasons, _ = super().evaluate(shape)
+        reasons, _ = super().evaluate(shape, without)
         rows = self.table.view()
         free = self.table.free[rows]
         scores = np.zeros(len(reasons), np.int32)

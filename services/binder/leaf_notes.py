@@ -16,7 +16,7 @@ def leaf_notes(placement: Placement) -> list[dict[str, str]]:
     """Annotations of each rank; none for pods without chips, and where the placement says that none are written.
 
     Raises:
-        ValueError: The columns do not have one entry a rank, or name a leaf that is not listed.
+        ValueError: The columns do not have one entry a rank.
     """
     part = placement.switch
     ranks = placement.pods()
@@ -27,8 +27,6 @@ def leaf_notes(placement: Placement) -> list[dict[str, str]]:
         raise ValueError(
             f"placement has leaves of {len(indexes)} ranks and states of {len(part.states)}: expected {ranks}"
         )
-    if max(indexes, default=0) > len(part.leaves):
-        raise ValueError(f"placement names leaf {max(indexes)} of {len(part.leaves)}")
     chips = [run.chips for run in placement.runs for _ in range(run.pods)]
     return [
         switch_annotations(state, part.leaves[index - 1]) if index and picked else {}

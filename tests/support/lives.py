@@ -16,10 +16,12 @@ P = PodPhase
 class Life:
     """A gang of two pods on nodes a and b, placed for the ``attempt``-th time."""
 
-    def __init__(self, *, attempt: int = 1, attempts_max: int = 3) -> None:
+    def __init__(self, *, attempt: int = 1, attempts_max: int = 3, corrections: int = 0) -> None:
         self.state = State(keeps=True)
         self.attempt = attempt
-        self.state.apply_record(1, encode(Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max))))
+        self.state.apply_record(
+            1, encode(Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections)))
+        )
         self.job("accepted")
         placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
         self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])

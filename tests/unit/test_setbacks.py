@@ -19,7 +19,7 @@ from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.packing import pack_health, pack_nodes
 from berth.core.refusals import sentence
 from berth.core.replay import replayed
-from berth.core.scoring import Candidates, Reasons, RowState, Scorer, Scores
+from berth.core.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
 from berth.core.setbacks import RETRY_MS
 from berth.core.state import State
 from schemas.columns import pack, pack_names
@@ -157,10 +157,10 @@ def test_a_replay_and_a_start_from_a_snapshot_set_aside_alike(policy: str) -> No
 class BrokenScorer(Scorer):
     """Fails on pods of 4 chips; its message names a row, as numpy's do."""
 
-    def evaluate(self, shape: Shape) -> tuple[Reasons, Scores]:
+    def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
         if shape.chips == 4:
             raise IndexError(f"index {len(self.table)} is out of bounds")
-        return super().evaluate(shape)
+        return super().evaluate(shape, without)
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
         if shape.chips == 4:
