@@ -438,11 +438,17 @@ class Decider:
         self._before = _Before(woken, improved, thinned, eased, held, loosened, worsened, regained, stirred)
 
     def _wake_heads(self) -> list[tuple[ClassKey, Sleep]]:
-        """In strict order, wake who stands first and needs more than the cluster has by now: once told so, it lets others go."""
+        """In strict order, wake who stands first and needs more than the cluster has by now: once told so, it lets others go.
+
+        One that is tried again when its time has come is left until then: while shards are missing nobody can tell it so.
+        """
         woken: list[tuple[ClassKey, Sleep]] = []
-        if self.state.fold.settings.queue_policy == "fifo":
-            while (head := self.queue.head()) is not None and self._is_larger_than_cluster(head.klass):
-                woken += self.queue.wake(functools.partial(operator.eq, head.klass), time_ms=0)
+        settings = self.state.fold.settings
+        while settings.queue_policy == "fifo" and (head := self.queue.head()) is not None:
+            is_timed = settings.corrected and self.queue.sleep_of(head.klass).retry_at_ms > 0
+            if is_timed or not self._is_larger_than_cluster(head.klass):
+                break
+            woken += self.queue.wake(functools.partial(operator.eq, head.klass), time_ms=0)
         return woken
 
     def _is_larger_than_cluster(self, klass: ClassKey) -> bool:

@@ -406,14 +406,19 @@ class Chooser:
             counts=counts_of(counts),
             missing_shards=list(missing),
         )
-        need = _chips_needed(gang.klass, shape)
-        nodes, chips = self._scorer.chips_for(shape) if need and not missing else (0, need)
-        if need <= chips:
+        if missing:
             return refusal
+        # Without the corrections of 0.5 the task that found no room is looked at alone.
+        order = [index, *range(len(gang.klass))] if self._scorer.settings.corrected else [index]
+        larger = next((task for task in order if _is_larger(self._scorer, gang.klass, gang.klass[task][0])), None)
+        if larger is None:
+            return refusal
+        shape, pods = gang.klass[larger]
+        need, (nodes, chips) = _chips_needed(gang.klass, shape), self._scorer.chips_for(shape)
         return msgspec.structs.replace(
             refusal,
             code="larger-than-cluster",
-            field=f"tasks[{index}].replicas",
+            field=f"tasks[{larger}].replicas",
             value=str(pods),
             expected=f"the job asks for {need} chips of {gang.resource}, and there are {chips} in all, on {nodes} nodes"
             " that it may use",
@@ -470,7 +475,13 @@ def _kept(found: Refusal, kept: Refusal) -> Refusal:
 
 def is_larger_than_cluster(scorer: Scorer, klass: ClassKey) -> bool:
     """Whether the pods of a class need more chips than there are on all nodes that they may use, free or not."""
-    return any(_chips_needed(klass, shape) > scorer.chips_for(shape)[1] for shape, _ in klass)
+    return any(_is_larger(scorer, klass, shape) for shape, _ in klass)
+
+
+def _is_larger(scorer: Scorer, klass: ClassKey, shape: Shape) -> bool:
+    """Whether a class needs more chips than there are on the nodes that one of its shapes may use."""
+    need = _chips_needed(klass, shape)
+    return need > 0 and need > scorer.chips_for(shape)[1]
 
 
 def _chips_needed(klass: ClassKey, shape: Shape) -> int:

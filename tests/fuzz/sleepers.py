@@ -7,7 +7,7 @@ from schemas.envelope import encode
 from schemas.facts import TimerSeen
 from schemas.ledger import Epoch
 from tests.fuzz.failure import Failure
-from tests.fuzz.seat import Seat
+from tests.fuzz.seat import ROUNDS_MAX, Seat
 
 _LOOKS = 4
 _LOOK_MS = 2_000
@@ -34,7 +34,11 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
     settings = msgspec.structs.replace(fold.settings, round_gangs_max=_GANGS_MAX, round_bytes_max=_BYTES_MAX)
     epoch = Epoch(fold.epoch + 1, fold.head, anew.state.facts_seq, at_ms, "anew", settings)
     anew.stored(fold.head + 1, encode(epoch))
+    rounds = 0
     while (record := anew.decided(at_ms, Silence())) is not None:
+        rounds += 1
+        if rounds > ROUNDS_MAX:
+            raise Failure("sleepers: the same moment is decided again and again")
         placed = [verdict.name for verdict in record.verdicts if verdict.placement is not None]
         if placed:
             asleep = [one.uid for one in seat.decider.dump().sleeping]
