@@ -2,11 +2,14 @@
 held for longer than there is a reason.
 """
 
+import pytest
+
 from berth.core.decider import Silence
 from berth.core.packing import pack_nodes
 from berth.core.state import shard_of
 from schemas.columns import pack, pack_names
 from schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
+from schemas.intake import Task
 from schemas.ledger import Round
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat, restarted
@@ -178,3 +181,41 @@ def test_under_fifo_no_clock_is_asked_for_those_behind_the_head() -> None:
     assert seat.round(at_ms=1100) is None
     seat.job(a_job("head", chips=4, replicas=3, priority=8), state="cancelled")
     assert told(seat.round(at_ms=1101)) == {"wide": ("no-room", 0)}
+
+
+def test_under_fifo_who_becomes_head_by_time_alone_is_told_that_it_is_larger_than_the_cluster() -> None:
+    """However often somebody looked between the node's end and the moment for which the first in the queue waits."""
+    looked, straight = (Seat("a", "b", queue_policy="fifo", corrections=1, shard_retry_ms=10) for _ in range(2))
+    records = []
+    for seat in (looked, straight):
+        seat.job(a_job("runs", chips=8))
+        seat.job(a_job("large", chips=8, replicas=2))
+        seat.round()
+        seat.job(a_job("first", chips=8, priority=1))
+        assert told(seat.round(Silence(1, [0]))) == {"first": ("no-room", 0)}
+        node = next(name for name in "ab" if not seat.state.held(name))
+        seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
+        if seat is looked:
+            assert seat.round() is None
+        seat.fact("timer", TimerSeen(15))
+        records.append(seat.round(at_ms=15))
+    assert told(records[0]) == {"first": ("no-room", 0), "large": ("behind", 0)}
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize(("corrections", "code"), [(0, "no-room"), (1, "larger-than-cluster")])
+def test_a_gang_one_of_whose_tasks_needs_more_than_there_is_is_told_so_once(corrections: int, code: str) -> None:
+    seat = Seat("a", "b", queue_policy="fifo", corrections=corrections)
+    seat.job(a_job("runs", chips=8, replicas=2))
+    seat.round()
+    selector = dict(a_job("j").node_selector)
+    tasks = [Task("small", 1, 8), Task("many", 3, 8, node_selector=selector | {"zone": "nowhere"})]
+    seat.job(a_job("large", tasks=tasks))
+    record = seat.round()
+    assert record is not None
+    (verdict,) = record.verdicts
+    assert verdict.refusal is not None
+    assert verdict.refusal.code == code
+    if corrections:
+        assert (verdict.refusal.field, verdict.refusal.value) == ("tasks[1].replicas", "3")
+    assert seat.round() is None
