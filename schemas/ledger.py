@@ -62,7 +62,8 @@ class Settings(Part, frozen=True):
     corrections: int = 0
     """Corrections of rules that are in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a chip that is
     withheld takes no soft-share pod; chips that come back while they are shared wake classes, and so does any change where a
-    SuperPoD had too many free nodes; an attempt is looked at again when facts of another uid take the place of its own."""
+    SuperPoD had too many free nodes; an attempt is looked at again when what facts say under its name changes; nothing is kept of
+    nodes that are gone; a new reservation lets those be tried who are held; a gang is larger than the cluster if a task of it is."""
 
     @property
     def corrected(self) -> bool:
