@@ -378,3 +378,13 @@ def test_a_group_that_was_made_again_is_another_one() -> None:
     world.show(pending(version="500"))
     world.run()
     assert world.phase() == "Inqueue"
+
+
+def test_a_job_that_was_set_aside_for_an_error_of_berth_is_not_said_to_be_wrong() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=1))
+    started(world, [""])
+    world.run()
+    world.status("podgroup.pg", "waiting", sentence="set aside: an error of Berth ended its decision", code="internal")
+    world.run(after_s=5)
+    assert world.condition() == ("Unschedulable", "InternalError", "set aside: an error of Berth ended its decision")
