@@ -318,14 +318,10 @@ class Decider:
             self.queue.loosen()
 
     def _free_uid(self, gang: GangRecord) -> None:
-        """A gang is over: another job that has its uid by now may wait."""
+        """A gang is over and nothing is known of it any more: a job that has its uid by now waits."""
         key = self.state.name_of.get(gang.uid)
-        if (
-            gang.is_over
-            and key is not None
-            and key != (gang.namespace, gang.name)
-            and self.state.fold.settings.corrected
-        ):
+        fold = self.state.fold
+        if key is not None and gang.is_over and gang.uid not in fold.gangs and fold.settings.corrected:
             self.state.changed[key] = None
 
     def _keep_back(self, folded: Folded) -> None:

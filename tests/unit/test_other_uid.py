@@ -104,3 +104,16 @@ def test_a_job_that_has_the_uid_of_one_that_is_over_waits_from_then_on() -> None
     assert seat.round() == other.round()
     assert "uid-j" in seat.state.name_of
     assert seat.decider.dump() == other.decider.dump()
+
+
+def test_a_job_that_lost_its_name_and_has_it_again_waits_once_its_attempt_is_over() -> None:
+    seat = an_ending(**NEW)
+    seat.job(a_job("j", chips=8, uid="uid-stale"), state="rejected")
+    seat.job(a_job("j", chips=8))
+    pods(seat, "uid-j", PodPhase.SUCCEEDED)
+    assert [release.uid for release in releases(seat)] == ["uid-j"]
+    other = restarted(seat)
+    record = seat.round()
+    assert record is not None
+    assert [verdict.uid for verdict in record.verdicts] == ["uid-j"]
+    assert other.round() == record
