@@ -19,7 +19,7 @@ from tests.fuzz import tally
 from tests.fuzz.batch import Found, command, depth_of, hush, run_batch
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, live
-from tests.fuzz.steps import KNOWN, draw_history, numbers_of
+from tests.fuzz.steps import draw_history, numbers_of
 
 BATCH: Final = 20
 """Histories that a process lives through before it says how it went."""
@@ -28,7 +28,7 @@ WHOLE_RUN_S: Final = 60
 FAILURES_MAX: Final = 20
 
 
-def run_for(seconds: float, first: int, jobs: int, avoid: Sequence[str]) -> tuple[Counter[str], list[Found]]:
+def run_for(seconds: float, first: int, jobs: int) -> tuple[Counter[str], list[Found]]:
     """Live through histories until the time is over."""
     clock = SystemClock()
     end_s = clock.monotonic_s() + seconds
@@ -38,7 +38,7 @@ def run_for(seconds: float, first: int, jobs: int, avoid: Sequence[str]) -> tupl
         waiting: set[concurrent.futures.Future[tuple[Counter[str], list[Found]]]] = set()
         while waiting or clock.monotonic_s() < end_s:
             while len(waiting) < 2 * jobs and clock.monotonic_s() < end_s and len(found) < FAILURES_MAX:
-                waiting.add(pool.submit(run_batch, first, BATCH, avoid))
+                waiting.add(pool.submit(run_batch, first, BATCH))
                 first += BATCH
             if not waiting:
                 break
@@ -87,10 +87,10 @@ def report(features: Counter[str], seconds: float, found: Sequence[Found]) -> in
     return 0
 
 
-def again(seed: int, ranges: str | None, avoid: Sequence[str]) -> int:
+def again(seed: int, ranges: str | None) -> int:
     """Live through some steps of one history; returns the exit code."""
     hush()
-    history = draw_history(seed, avoid)
+    history = draw_history(seed)
     kept = list(range(len(history.steps))) if ranges is None else numbers_of("" if ranges == "none" else ranges)
     _say(f"{history.way}")
     story: list[str] = []
@@ -115,16 +115,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the history, or the first one of a run")
     parser.add_argument("--steps", help="only these steps of it, such as 0-3,9")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--avoid", default="", help=f"known faults to be kept from: {', '.join(KNOWN)}")
     options = parser.parse_args()
-    avoid = tuple(filter(None, options.avoid.split(",")))
     if not options.seconds and options.seed is None:
         parser.error("name --seconds or --seed")
     if not options.seconds:
-        return again(options.seed, options.steps, avoid)
+        return again(options.seed, options.steps)
     first = options.seed if options.seed is not None else secrets.randbits(40)
     _say(f"from seed {first} on, {options.jobs} processes")
-    features, found = run_for(options.seconds, first, options.jobs, avoid)
+    features, found = run_for(options.seconds, first, options.jobs)
     return report(features, options.seconds, found)
 
 

@@ -24,7 +24,6 @@ class Found(NamedTuple):
     details: str
     steps: list[int]
     of_steps: int
-    avoid: Sequence[str] = ()
 
 
 def depth_of(seed: int) -> Depth:
@@ -37,51 +36,50 @@ def hush() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def run_batch(first: int, count: int, avoid: Sequence[str] = ()) -> tuple[Counter[str], list[Found]]:
+def run_batch(first: int, count: int) -> tuple[Counter[str], list[Found]]:
     """Live through histories of seeds that follow one another; the first that fails in a way is made short."""
     hush()
     features: Counter[str] = Counter()
     found: list[Found] = []
     for seed in range(first, first + count):
-        history = draw_history(seed, avoid)
+        history = draw_history(seed)
         try:
             live(history, seed, features, depth_of(seed))
         except Failure as failure:
             is_new = all(one.kind != failure.kind for one in found)
-            found.append(_shrunk(seed, failure, avoid) if is_new else _as_it_is(seed, failure, avoid))
+            found.append(_shrunk(seed, failure) if is_new else _as_it_is(seed, failure))
     return features, found
 
 
-def _failure(seed: int, steps: Sequence[int], avoid: Sequence[str]) -> Failure | None:
+def _failure(seed: int, steps: Sequence[int]) -> Failure | None:
     try:
-        live(draw_history(seed, avoid).only(steps), seed, Counter(), FULL)
+        live(draw_history(seed).only(steps), seed, Counter(), FULL)
     except Failure as failure:
         return failure
     return None
 
 
-def _as_it_is(seed: int, failure: Failure, avoid: Sequence[str]) -> Found:
-    count = len(draw_history(seed, avoid).steps)
-    return Found(seed, failure.kind, failure.details, list(range(count)), count, avoid)
+def _as_it_is(seed: int, failure: Failure) -> Found:
+    count = len(draw_history(seed).steps)
+    return Found(seed, failure.kind, failure.details, list(range(count)), count)
 
 
-def _shrunk(seed: int, first: Failure, avoid: Sequence[str]) -> Found:
+def _shrunk(seed: int, first: Failure) -> Found:
     """The shortest part of a history that fails alike; looked at closely, where that finds the same or something before it."""
-    steps = list(range(len(draw_history(seed, avoid).steps)))
-    failure = _failure(seed, steps, avoid)
+    steps = list(range(len(draw_history(seed).steps)))
+    failure = _failure(seed, steps)
     if failure is None:  # what is found depends on how often somebody looks
-        return _as_it_is(seed, first, avoid)
+        return _as_it_is(seed, first)
 
     def fails(kept: Sequence[int]) -> bool:
-        other = _failure(seed, kept, avoid)
+        other = _failure(seed, kept)
         return other is not None and other.kind == failure.kind
 
     kept = shortest(steps, fails)
-    last = _failure(seed, kept, avoid) or failure
-    return Found(seed, last.kind, last.details, kept, len(steps), avoid)
+    last = _failure(seed, kept) or failure
+    return Found(seed, last.kind, last.details, kept, len(steps))
 
 
 def command(found: Found) -> str:
     """What lives through the failing steps again."""
-    avoid = f" --avoid {','.join(found.avoid)}" if found.avoid else ""
-    return f"python -m tests.fuzz --seed {found.seed} --steps {ranges_of(found.steps) or 'none'}{avoid}"
+    return f"python -m tests.fuzz --seed {found.seed} --steps {ranges_of(found.steps) or 'none'}"

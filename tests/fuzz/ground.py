@@ -7,7 +7,6 @@ import msgspec
 
 from berth.core.domains import domains, leaving
 from berth.core.packing import SWITCHES, pack_health, pack_nodes, pack_switches
-from berth.formats.node_products import LABEL_SOFT_SHARE
 from schemas.facts import Leaf, NodeHealth, TopologySeen
 from schemas.message import Message
 from schemas.nodes import NodeCondition, NodeDescription
@@ -115,13 +114,8 @@ class Ground:
             network_unhealthy=_mask(chance) if "network" in traits else 0,
             level=level,
             network_known="network-lost" not in traits or chance.random() < 0.7,
-            withheld=_mask(chance) if "withheld" in traits and not self._spares(name) else 0,
+            withheld=_mask(chance) if "withheld" in traits else 0,
         )
-
-    def _spares(self, name: str) -> bool:
-        """Whether chips of a node are not to be withheld."""
-        labels = next((node.labels for node in self._base if node.name == name), {})
-        return "share-withheld" in self._way.avoid and LABEL_SOFT_SHARE in labels
 
     def topology(self, chance: random.Random) -> Told:
         """Leaf switches as the nodes stand, or as a source has them that knows less, more or otherwise."""
@@ -136,10 +130,8 @@ class Ground:
         places = 0
         if not plain and chance.random() < 0.5:
             places = longest + chance.choice((0, 1, 2))
-        if places or "positions" in self._way.avoid:
+        if places:
             leaves = [msgspec.structs.replace(leaf, positions=list(range(len(leaf.nodes)))) for leaf in leaves]
-        if "no-places" in self._way.avoid and not longest:
-            leaves = []
         leaves = [msgspec.structs.replace(leaf, positions=_apart(leaf.positions)) for leaf in leaves]
         yield f"topology.{SWITCHES}", TopologySeen(SWITCHES, leaves, level=level, places=places, at_ms=1)
 

@@ -39,25 +39,6 @@ ALWAYS: Final = ("submit", "pods", "turn", "timer")
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 
 
-KNOWN: Final = (
-    "other-uid",
-    "share-withheld",
-    "parity-size",
-    "positions",
-    "all-doubted",
-    "broken",
-    "gone-places",
-    "no-places",
-    "silent-errors",
-    "reserved",
-)
-"""Faults that histories can be kept from: a fact of another uid while pods or an outcome of a holding are known; withheld chips
-of nodes that share them; a small SuperPoD size under ``reference_parity``; positions beyond a leaf's list; shards none of which
-is believed of leaf switches; requests whose decision fails; pods of other schedulers that name blocks; leaf
-switches of which none has a node; requests whose decision fails while shards are silent;
-reservations."""
-
-
 class Step(msgspec.Struct, frozen=True):
     """Something that happens; what the numbers mean depends on ``verb`` and on what there is.
 
@@ -86,7 +67,6 @@ class Way(msgspec.Struct, frozen=True):
         traits: Features of health, nodes, jobs and pods that are there.
         settings: Fields of the decisions' configuration, epoch by epoch in turn.
         shards: Number of shards that a cell with silent ones has.
-        avoid: Faults that are known, of :data:`KNOWN`; what leads to them does not happen.
     """
 
     families: tuple[str, ...]
@@ -95,7 +75,6 @@ class Way(msgspec.Struct, frozen=True):
     traits: tuple[str, ...]
     settings: tuple[dict[str, Any], ...]
     shards: int = 3
-    avoid: tuple[str, ...] = ()
 
 
 TRAITS: Final = (
@@ -159,17 +138,10 @@ def draw_way(chance: random.Random) -> Way:
     )
 
 
-def draw_history(seed: int, avoid: Sequence[str] = ()) -> History:
-    """The history of a seed.
-
-    Args:
-        seed: Any number.
-        avoid: See :class:`Way`.
-    """
+def draw_history(seed: int) -> History:
+    """The history of a seed, which may be any number."""
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
     way = draw_way(chance)
-    traits = tuple(trait for trait in way.traits if trait not in avoid)
-    way = msgspec.structs.replace(way, traits=traits, avoid=tuple(avoid))
     density = chance.choice((0.3, 0.6, 1.0))
     verbs = [verb for verb in WEIGHTS if verb in ALWAYS or chance.random() < density]
     weights = [WEIGHTS[verb] for verb in verbs]

@@ -11,7 +11,7 @@ from berth.core.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.decider import Opening, Silence
 from berth.core.ledger import Holding
 from schemas.envelope import encode
-from schemas.facts import JobSeen, OutcomeSeen, PodsSeen, TimerSeen
+from schemas.facts import JobSeen, TimerSeen
 from schemas.intake import JobCancel, JobRequest
 from schemas.ledger import Epoch, Round
 from schemas.message import Message
@@ -151,27 +151,12 @@ class World:
         self._watch.stored(Entry(sequence, data), record)
 
     def _fact(self, kind: str, fact: Message, *, data: bytes | None = None) -> None:
-        if "other-uid" in self.way.avoid and self._is_of_another(fact):
-            return
         self.facts_seq += 1
         raw = encode(fact) if data is None else data
         entry = Entry(self.facts_seq, raw, f"berth.c.fact.{kind}")
         problem = self.seat.fact(entry.subject, entry.sequence, raw)
         self._count["fact: undecodable" if problem else f"fact: {kind.partition('.')[0]}"] += 1
         self._watch.fact(entry)
-
-    def _is_of_another(self, fact: Message) -> bool:
-        """Whether what is known of pods or outcome of a holding would be lost."""
-        state = self.seat.state
-        known: PodsSeen | OutcomeSeen | None = None
-        if isinstance(fact, PodsSeen):
-            known = state.pods.get((fact.namespace, fact.gang))
-        elif isinstance(fact, OutcomeSeen):
-            known = state.outcomes.get((fact.namespace, fact.name))
-        if known is None or not isinstance(fact, PodsSeen | OutcomeSeen):
-            return False
-        key = (known.uid, known.attempt)
-        return key in state.fold.holdings and key != (fact.uid, fact.attempt)
 
     def _tell(self, facts: Told) -> None:
         for subject, fact in facts:
@@ -182,10 +167,6 @@ class World:
     def _epoch(self) -> None:
         fold = self.seat.state.fold
         settings = settings_of(self.way.settings[self._epochs % len(self.way.settings)])
-        if "parity-size" in self.way.avoid and settings.reference_parity:
-            settings = msgspec.structs.replace(settings, super_pod_size=48)
-        if "reserved" in self.way.avoid and settings.queue_policy in {"easy", "conservative"}:
-            settings = msgspec.structs.replace(settings, queue_policy="skip")
         self._epochs += 1
         tally.note_settings(self._count, settings)
         epoch = Epoch(fold.epoch + 1, fold.head, self.seat.state.facts_seq, self.now_ms, "d", settings)
@@ -331,7 +312,7 @@ class World:
         name = f"{PREFIX}f{step.one % FOREIGN}"
         uid = f"{name}-{chance.choice((0, 0, 0, 1))}"
         self._count["pods: of another scheduler"] += 1
-        traits = self.way.traits if "gone-places" in self.way.avoid else (*self.way.traits, "blocks")
+        traits = (*self.way.traits, "blocks")
         self._fact(f"pod.default.{token(name)}", foreign_pods(name, uid, self.ground.names, traits, chance))
 
     # What becomes of the machinery.
@@ -341,13 +322,9 @@ class World:
 
     def _fall_silent(self, step: Step, chance: random.Random) -> None:
         """Some shards do not answer from now on, or are not believed; or all answer again."""
-        if "silent-errors" in self.way.avoid and "broken" in self.way.traits:
-            return
         count = self.way.shards
         missing = sorted(chance.sample(range(count), chance.randint(1, count))) if step.two % 3 else []
         doubted = [shard for shard in missing if chance.random() < 0.3]
-        if "all-doubted" in self.way.avoid and len(missing) == count:
-            doubted = []
         self.silence = Silence(count, missing, doubted) if missing else _NOBODY
 
     def _garbage(self, step: Step, chance: random.Random) -> None:
