@@ -124,7 +124,7 @@ def test_a_chip_given_twice_is_refused_counted_and_reported() -> None:
 def test_a_chip_given_twice_within_a_gang_is_refused() -> None:
     sim = a_sim()
     assert bound(sim.step(wish([("n0", (0, 1)), ("n0", (1, 2))]), 1000)).bound == 1
-    assert bound(sim.step(wish([("n1", (3, 3))], name="b"), 1000)).bound == 0
+    assert bound(sim.step(wish([("n1", (3,)), ("n1", (3,))], name="b"), 1000)).bound == 1
     assert sim.counts().double_allocations == 2
 
 
