@@ -297,6 +297,12 @@ class Decider:
         """Bring the queue in line with a record that was folded."""
         for gang in folded.gangs:
             if gang.phase != "waiting":
+                if (
+                    self.state.fold.settings.corrected
+                    and gang.phase == "placed"
+                    and self.queue.is_before_held(gang.uid)
+                ):
+                    self.queue.loosen()  # the reservations behind it may be others now
                 self.queue.remove(gang.uid)
                 self._free_uid(gang)
             elif gang.refusal is None:

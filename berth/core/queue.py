@@ -241,6 +241,14 @@ class Queue:
         """Whether gangs are held."""
         return bool(self._held)
 
+    def is_before_held(self, uid: str) -> bool:
+        """Whether a gang stands before one that is held."""
+        key = self._class_of.get(uid)
+        if key is None or not self._held:
+            return False
+        order = self._classes[key].gangs[uid].order
+        return any(self._classes[other].gangs[held].order > order for held, other in self._held.items())
+
     def is_due(self, time_ms: int) -> bool:
         """Whether the moment has come for which a held gang waits."""
         return any(0 < self._classes[key].held[uid] <= time_ms for uid, key in self._held.items())

@@ -219,3 +219,22 @@ def test_a_gang_one_of_whose_tasks_needs_more_than_there_is_is_told_so_once(corr
     if corrections:
         assert (verdict.refusal.field, verdict.refusal.value) == ("tasks[1].replicas", "3")
     assert seat.round() is None
+
+
+def test_who_is_held_is_tried_again_when_one_before_it_starts_and_moves_the_reservation() -> None:
+    """Nobody has left, and the one that starts was not there when the room was reserved."""
+    for policy in ("easy", "conservative"):
+        seat = Seat("a", "b", "c", queue_policy=policy, reserve_chips=16, unknown_run_ms=10, corrections=1)
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=5)
+        seat.job(a_job("large", chips=8, replicas=3))
+        seat.job(a_job("short", chips=8, run_ms=1))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "short": ("reserved", 100)}
+        assert seat.round(at_ms=200) is None
+        seat.job(a_job("first", chips=8, priority=1, run_ms=1_000))
+        record = seat.round(at_ms=200)
+        assert record is not None
+        assert [verdict.name for verdict in record.verdicts if verdict.placement is not None] == ["first"], policy
+        other = restarted(seat)
+        for one in (seat, other):
+            assert list(one.verdicts()) == [("short", True)], policy
