@@ -11,11 +11,11 @@ from berth.core.packing import pack_nodes
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.envelope import encode
-from schemas.ledger import Settings
-from schemas.nodes import NodeDescription
-from schemas.offers import Shape
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.offers import Shape
+from berth.schemas.subjects import Subjects
 
 _DOMAIN_NODES = 1000
 _REPEATS = 31

@@ -17,12 +17,12 @@ from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.envelope import encode
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Settings
-from schemas.nodes import NodeDescription
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.subjects import Subjects
 
 _PRODUCT: Final = NODE_PRODUCTS["superpod910a3x16"]
 _SIZE: Final = 48

@@ -16,12 +16,12 @@ from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from berth.core.switches import Plan
-from schemas.envelope import encode
-from schemas.facts import JobSeen, Leaf, TopologySeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, Leaf, TopologySeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
+from berth.schemas.subjects import Subjects
 
 _PLACES: Final = 16
 _REPLICAS: Final = 1_024

@@ -14,8 +14,8 @@ from berth.core.past import Life, Look, Trail
 from berth.runtime.clock import Clock
 from berth.runtime.history import Kept, state_at, state_now, verdict_on
 from berth.runtime.port import Bus
-from schemas.ledger import Verdict
-from schemas.status import JobStatus
+from berth.schemas.ledger import Verdict
+from berth.schemas.status import JobStatus
 
 NOT_ASKED: Final = "not-asked"
 """Phase of a job that nobody had asked for yet at the moment in question."""

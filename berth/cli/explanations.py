@@ -24,9 +24,9 @@ from berth.runtime.history import past_of
 from berth.runtime.port import Bus
 from berth.runtime.recording import NoHistoryError, When, read_file, when_of
 from berth.runtime.stretches import NotKeptError
-from schemas.envelope import DecodeError, decode
-from schemas.facts import JobSeen
-from schemas.subjects import StreamName, name_parts
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.subjects import StreamName, name_parts
 
 _TIME_OF_DAY: Final = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?")
 _SECOND_MS: Final = 1000

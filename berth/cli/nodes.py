@@ -18,11 +18,11 @@ from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode
-from schemas.facts import HealthSeen, NodeHealth
-from schemas.nodes import NodeCondition
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import HealthSeen, NodeHealth
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 
 _PLAIN: Final = {
     "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~",

@@ -13,10 +13,10 @@ from berth.core.state import State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import decode
-from schemas.simulation import SimCounts
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.simulation import SimCounts
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 
 _REST_S: Final = 0.5
 _ASK_S: Final = 5.0

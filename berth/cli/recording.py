@@ -20,10 +20,10 @@ from berth.core.leaf_words import counted
 from berth.runtime.clock import SystemClock
 from berth.runtime.port import Bus, Gap, Stored
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
-from schemas.envelope import DecodeError
-from schemas.ledger import facts_known
-from schemas.recording import Entry
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError
+from berth.schemas.ledger import facts_known
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import StreamName
 
 _LINES: Final = 512
 """Lines that are printed at once."""

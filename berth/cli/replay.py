@@ -20,7 +20,7 @@ from berth.core.replay import Replay, Replayed, ReplayError
 from berth.formats.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
-from schemas.recording import Entry
+from berth.schemas.recording import Entry
 
 _SHOW_EVERY: Final = 4096
 """Entries between two looks at how far it is."""

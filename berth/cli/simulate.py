@@ -42,13 +42,13 @@ from berth.formats.topology_file import TopologyError
 from berth.formats.trace_jobs import Affinity
 from berth.formats.traces import TraceError, read_trace
 from berth.runtime.recording import replacing
-from schemas.envelope import encode
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.recording import BEGINNING, Entry, RecordingHead
-from schemas.subjects import Subjects
-from schemas.workload import ClusterPlan, Workload
-from services.dispatcher.config import DecisionConfig
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import BEGINNING, Entry, RecordingHead
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import ClusterPlan, Workload
+from berth.services.dispatcher.config import DecisionConfig
 
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"

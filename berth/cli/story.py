@@ -8,9 +8,9 @@ from berth.cli.jobs import RankRow, ranks_of
 from berth.core.ledger import Folded
 from berth.core.refusals import sentence
 from berth.core.state import State
-from schemas.facts import JobSeen, PodPhase
-from schemas.intake import JobRequest
-from schemas.refusal import Refusal
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.intake import JobRequest
+from berth.schemas.refusal import Refusal
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "vanished"})
 """Fates of requests that were accepted, and have ended."""

@@ -18,12 +18,12 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
 from berth.runtime.identity import new_uid
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
-from schemas.status import JobStatus
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
 _PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})

@@ -19,7 +19,7 @@ from berth.core.state import State
 from berth.core.switches import rules_of
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 
 Kind = Literal["free", "part", "used", "unusable", "none"]
 _PLAIN: Final[dict[Kind, str]] = {"free": ".", "part": "+", "used": "#", "unusable": "x", "none": "_"}

@@ -10,10 +10,10 @@ import msgspec
 
 from berth.core.jobs import validate
 from berth.core.ledger import GangRecord
-from schemas.facts import JobSeen, Rejection
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.facts import JobSeen, Rejection
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 
 RECORD_BYTES_MAX: Final = 4_000_000
 """Bytes that one gang's placement may take in a record."""

@@ -9,8 +9,8 @@ from berth.core.gangs import Gang
 from berth.core.grounds import Clock
 from berth.core.leaf_words import counted
 from berth.core.state import State
-from schemas.intake import JobRequest
-from schemas.units import UnixMs
+from berth.schemas.intake import JobRequest
+from berth.schemas.units import UnixMs
 
 _LABELS_TOLD: Final = 6
 _SECOND_MS: Final = 1000

@@ -20,8 +20,8 @@ from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.scoring import Scorer
 from berth.core.setbacks import Setback
 from berth.core.state import State
-from schemas.placement import Placement
-from schemas.refusal import Refusal
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
 
 _TRIES_MAX: Final = 64
 """Gangs at most for which a reservation is looked for in one round, those included that can have none."""

@@ -13,7 +13,7 @@ from berth.core.block_words import (
 )
 from berth.core.leaf_words import counted, ranges
 from berth.core.refusals import unfit_words
-from schemas.offers import Blocks
+from berth.schemas.offers import Blocks
 
 _BLOCKS_TOLD: Final = 8
 _JOBS_TOLD: Final = 4

@@ -14,11 +14,11 @@ from berth.core.ledger import PodShare, pods_of
 from berth.core.scoring import Fits, Reasons, RowState, Scorer
 from berth.core.state import State
 from berth.core.superpod_terms import Rows
-from schemas.columns import unpack
-from schemas.ledger import Verdict
-from schemas.offers import Blocks, Shape
-from schemas.placement import BlockPart, Placement
-from schemas.refusal import BlockLack, NodeReason
+from berth.schemas.columns import unpack
+from berth.schemas.ledger import Verdict
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.refusal import BlockLack, NodeReason
 
 NEAREST: Final = 3
 """SuperPoDs that are named when a gang waits."""

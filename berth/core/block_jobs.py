@@ -22,10 +22,10 @@ from berth.core.superpod_jobs import (
     check_blocks,
 )
 from berth.core.superpod_terms import Variant
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
-from schemas.offers import Blocks
-from schemas.refusal import Code, Refusal
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Blocks
+from berth.schemas.refusal import Code, Refusal
 
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
 """Annotation with which pods may be without chips: ``enabled``."""

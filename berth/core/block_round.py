@@ -17,10 +17,10 @@ from berth.core.superpod_rack_service import plan_rack_service
 from berth.core.superpod_terms import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
 from berth.core.superpods import candidates, drawn, not_enough_nodes, plan_blocks
 from berth.core.touched import TouchedMarks
-from schemas.columns import pack
-from schemas.offers import Blocks, Shape
-from schemas.placement import BlockPart, Placement
-from schemas.refusal import BlockLack, NearGroup
+from berth.schemas.columns import pack
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.refusal import BlockLack, NearGroup
 
 _ANNOTATED: Final = frozenset({"a3", "850"})
 """Variants whose pods are told where they are. Source: specification, SuperPoD affinity, section 11."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from berth.core.leaf_words import counted, ranges
 from berth.core.superpod_rack import RACK_NODES
-from schemas.refusal import BlockLack
+from berth.schemas.refusal import BlockLack
 
 LEVELS: Final = "levels"
 """Variant whose blocks are in groups of a tree, not in SuperPoDs."""

@@ -12,10 +12,10 @@ from berth.core.leaf_explanation import LeafGround
 from berth.core.ledger import PodShare, pods_of
 from berth.core.scoring import RowState, Scorer
 from berth.core.state import State
-from schemas.ledger import Settings, Verdict
-from schemas.offers import Shape
-from schemas.placement import Placement, Share
-from schemas.refusal import NodeReason
+from berth.schemas.ledger import Settings, Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, Share
+from berth.schemas.refusal import NodeReason
 
 Keys = npt.NDArray[np.int64]
 _FITS: Final = int(NodeReason.FITS)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from berth.core.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
 from berth.core.picking import pick_chips
 from berth.core.products import Form, Weights
-from schemas.ledger import Settings
-from schemas.refusal import NodeReason
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import NodeReason
 
 Reasons = NDArray[np.uint8]
 Scores = NDArray[np.int32]

@@ -13,11 +13,11 @@ import msgspec
 from berth.core.cluster_facts import facts_of
 from berth.core.packing import SWITCHES, pack_health, pack_nodes, unpack_health, unpack_nodes
 from berth.core.simulation import TimedFact
-from schemas.envelope import body_of, encode, open_envelope
-from schemas.facts import HealthSeen, Leaf, NodesSeen, TopologySeen
-from schemas.nodes import NodeDescription
-from schemas.subjects import Subjects
-from schemas.workload import ClusterPlan
+from berth.schemas.envelope import body_of, encode, open_envelope
+from berth.schemas.facts import HealthSeen, Leaf, NodesSeen, TopologySeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import ClusterPlan
 
 PREFIX: Final = "added"
 """What the names of added nodes and leaves start with."""

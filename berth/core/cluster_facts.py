@@ -4,11 +4,11 @@ from typing import Final
 
 from berth.core.domains import domains
 from berth.core.packing import RepeatedNodeError, pack_health, pack_nodes, pack_switches
-from schemas.message import Message
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.subjects import Subjects
-from schemas.units import UnixMs
-from schemas.workload import ClusterPlan
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.subjects import Subjects
+from berth.schemas.units import UnixMs
+from berth.schemas.workload import ClusterPlan
 
 SOURCE: Final = "simulation"
 """What the health of a planned node is known from."""

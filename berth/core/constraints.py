@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from schemas.constraints import Expression, Taint, Term, Toleration
-from schemas.facts import NodeClass
-from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.facts import NodeClass
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
 """Keys whose value is the node's name."""

@@ -5,8 +5,8 @@ import numpy as np
 from berth.core.figures import OUT
 from berth.core.leaves import LeafTable
 from berth.core.nodes import NodeTable
-from schemas.facts import NodeHealth
-from schemas.placement import Placement
+from berth.schemas.facts import NodeHealth
+from berth.schemas.placement import Placement
 
 
 class Use:

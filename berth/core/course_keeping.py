@@ -17,10 +17,10 @@ from berth.core.figures import OUT
 from berth.core.gangs import Gang
 from berth.core.ledger import Folded, Holding
 from berth.core.state import JobKey
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 _FRAMES_MAX: Final = 200
 """So many frames are never reached: half of them are dropped, and the others stand for twice the time."""

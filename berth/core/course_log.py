@@ -9,9 +9,9 @@ from berth.core.decider import Decider
 from berth.core.ledger import dump_of
 from berth.core.log_clock import LogClock
 from berth.core.state import State
-from schemas.envelope import open_envelope
-from schemas.facts import HealthSeen, JobSeen, NodesSeen, TopologySeen
-from schemas.recording import Entry, RecordingHead
+from berth.schemas.envelope import open_envelope
+from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, TopologySeen
+from berth.schemas.recording import Entry, RecordingHead
 
 TITLE: Final = "as recorded"
 _TELLING: Final = frozenset({JobSeen.KIND, NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})

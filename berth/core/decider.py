@@ -30,11 +30,11 @@ from berth.core.round import Chooser, NeedMoreError, askable, asks_of, is_larger
 from berth.core.scoring import Candidates, Fits, Scorer
 from berth.core.setbacks import INTERNAL, RETRY_MS, Setback, unreadable
 from berth.core.state import State, shard_of
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Round, Settings, Verdict
-from schemas.offers import Shape
-from schemas.refusal import NodeReason, Refusal
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Round, Settings, Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason, Refusal
 
 _BACKFILLS: Final = frozenset({"easy", "conservative"})
 _TOO_MANY_NODES: Final = "size"

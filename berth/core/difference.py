@@ -12,13 +12,13 @@ from berth.core.errors import guarded
 from berth.core.leaf_words import counted, ranges
 from berth.core.ledger import PodShare, pods_of
 from berth.core.refusals import reason_words, sentence
-from schemas.facts import NodeHealth
-from schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
-from schemas.message import Part
-from schemas.offers import Shape
-from schemas.placement import Placement
-from schemas.recording import Entry
-from schemas.refusal import NodeReason
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.message import Part
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import NodeReason
 
 _PODS_TOLD: Final = 4
 _NODES_TOLD: Final = 8

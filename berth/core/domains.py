@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from schemas.nodes import NodeDescription
+from berth.schemas.nodes import NodeDescription
 
 BUCKET_NODES_MAX: Final = 64
 """Most nodes of a bucket. Source: architecture, section 3."""

@@ -26,11 +26,11 @@ from berth.core.scoring import Reasons, RowState
 from berth.core.setbacks import INTERNAL
 from berth.core.state import State
 from berth.core.unblocking import Waiting, unblocking
-from schemas.columns import unpack
-from schemas.ledger import Round, Settings, Verdict
-from schemas.offers import Shape
-from schemas.placement import Placement
-from schemas.refusal import NodeReason, Refusal
+from berth.schemas.columns import unpack
+from berth.schemas.ledger import Round, Settings, Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
 """How a refusal says that a setting asks for what it expects."""

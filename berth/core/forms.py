@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from berth.core.products import FORMS, Form
-from schemas.refusal import Code, Refusal
+from berth.schemas.refusal import Code, Refusal
 
 ASCEND_910: Final = "huawei.com/Ascend910"
 NPU: Final = "huawei.com/npu"

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from berth.core.jobs import ValidJob, shapes_of, validate
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.offers import Blocks, Shape
-from schemas.placement import Run
-from schemas.refusal import Refusal
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import Run
+from berth.schemas.refusal import Refusal
 
 _BYTES_A_POD = 4 + 24
 """Index and share of the name table that one pod takes in a record, at the most usual."""

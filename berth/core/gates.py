@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from berth.core.gangs import Gang
-from schemas.placement import Placement
-from schemas.refusal import Code, Refusal
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Code, Refusal
 
 RESERVED: Final[Code] = "reserved"
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal"})

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from berth.core.leaf_words import counted, ranges
-from schemas.units import UnixMs
+from berth.schemas.units import UnixMs
 
 LostBy = Literal["score", "name", "better", "taken"]
 """Lower score; equal score and a later name; it is the better one: see ``Basis`` for what can make it so; it was better until an

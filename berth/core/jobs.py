@@ -14,11 +14,11 @@ from berth.core.forms import FormChoice, choose_form
 from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.products import FORMS, Form
 from berth.core.switch_terms import TOR_AFFINITY, UNINVOLVED
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.offers import Blocks, Shape
-from schemas.placement import Share
-from schemas.refusal import Code, Refusal
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import Share
+from berth.schemas.refusal import Code, Refusal
 
 MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"

@@ -16,11 +16,11 @@ from berth.core.ledger import PodShare, pods_of
 from berth.core.scoring import Reasons, Scorer
 from berth.core.state import State
 from berth.core.switches import Plan
-from schemas.columns import unpack
-from schemas.ledger import Verdict
-from schemas.offers import Shape
-from schemas.placement import Placement, SwitchPart
-from schemas.refusal import NodeReason, SwitchLack
+from berth.schemas.columns import unpack
+from berth.schemas.ledger import Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.refusal import NodeReason, SwitchLack
 
 NEAREST: Final = 3
 """Leaves that are named when a gang waits."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from berth.core.leaf_book import LeafJob, Stage
 from berth.core.ledger import Holding, PodShare, pods_of
-from schemas.facts import PodPhase, PodsSeen
-from schemas.placement import Placement
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.placement import Placement
 
 
 def leaf_job(holding: Holding, pods: Sequence[PodShare], *, parity: bool, seen: PodsSeen | None) -> LeafJob:

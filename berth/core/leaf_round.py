@@ -13,10 +13,10 @@ from berth.core.scoring import RowState, Scorer
 from berth.core.switch_support import unsupported
 from berth.core.switches import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
 from berth.core.touched import TouchedMarks
-from schemas.columns import pack
-from schemas.offers import Shape
-from schemas.placement import Placement, SwitchPart
-from schemas.refusal import Code, SwitchLack
+from berth.schemas.columns import pack
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.refusal import Code, SwitchLack
 
 _CODES: Final[Mapping[str, Code]] = {
     "one-leaf": "no-leaf",

@@ -8,7 +8,7 @@ from typing import Final
 
 from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.core.switch_one import COLUMNS_MAX
-from schemas.refusal import SwitchLack
+from berth.schemas.refusal import SwitchLack
 
 UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"
 STATES: Final[Mapping[int, str]] = {0: "free", SHARED: "shared", EXCLUSIVE: "exclusive"}

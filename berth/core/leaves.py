@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from berth.core.masks import marks_of, mask_bytes, mask_of
 from berth.core.nodes import NodeTable
-from schemas.envelope import DecodeError
-from schemas.facts import Leaf, TopologySeen
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import Leaf, TopologySeen
 
 SINGLE_LAYER: Final = "single_layer"
 _POSITION_MAX: Final = (1 << 15) - 1

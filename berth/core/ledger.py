@@ -13,11 +13,11 @@ import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.run_times import RunTime, RunTimes
-from schemas.envelope import DecodeError, Envelope, body_of
-from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.placement import Placement, Run
-from schemas.refusal import Refusal
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import DecodeError, Envelope, body_of
+from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.placement import Placement, Run
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import SnapshotBody
 
 
 class Holding(msgspec.Struct, gc=False):

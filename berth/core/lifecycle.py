@@ -19,10 +19,10 @@ from berth.core.picking import ids_of
 from berth.core.setbacks import Setback
 from berth.core.state import State
 from berth.core.superpod_terms import superpod_key
-from schemas.columns import pack, pack_names, unpack, unpack_names
-from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-from schemas.ledger import Adoption, Eviction, Release, ReleaseReason
-from schemas.placement import BlockPart, Placement, Run, SwitchPart
+from berth.schemas.columns import pack, pack_names, unpack, unpack_names
+from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
+from berth.schemas.ledger import Adoption, Eviction, Release, ReleaseReason
+from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart
 
 _ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 

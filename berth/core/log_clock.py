@@ -4,12 +4,21 @@ from typing import Final
 
 import msgspec
 
-from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TimerSeen, TopologySeen
-from schemas.ledger import Epoch, Round
-from schemas.message import Part
-from schemas.recording import Entry
-from schemas.units import UnixMs
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
+from berth.schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    MembersSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodsSeen,
+    TimerSeen,
+    TopologySeen,
+)
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.message import Part
+from berth.schemas.recording import Entry
+from berth.schemas.units import UnixMs
 
 
 class _Began(Part, frozen=True):

@@ -12,8 +12,8 @@ from berth.core.ledger import Holding
 from berth.core.refusals import reason_words
 from berth.core.scoring import RowState
 from berth.core.unblocking import end_of, wrong_with
-from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 NEAREST: Final = 3
 """Nodes, and domains, that are named when a gang waits."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from schemas.columns import unpack_names
-from schemas.envelope import DecodeError
-from schemas.facts import HealthSeen, NodesSeen
+from berth.schemas.columns import unpack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import HealthSeen, NodesSeen
 
 _SHORT_MAX: Final = (1 << 15) - 1
 _INT_MAX: Final = (1 << 31) - 1

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from berth.core.constraints import ClassKey, key_of
 from berth.core.errors import InvariantError
 from berth.core.node_facts import Layout, columns_of, layout_of
-from schemas.columns import unpack_names
-from schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.columns import unpack_names
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 
 _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("present", "?"),

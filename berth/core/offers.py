@@ -15,10 +15,10 @@ from berth.core.leaves import LeafTable
 from berth.core.masks import marks_of
 from berth.core.nodes import NodeTable
 from berth.core.scoring import Candidates, Fits, counts_of, unscored
-from schemas.columns import pack_names, unpack_names
-from schemas.envelope import DecodeError
-from schemas.offers import ShapeOffer
-from schemas.refusal import NodeReason
+from berth.schemas.columns import pack_names, unpack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.offers import ShapeOffer
+from berth.schemas.refusal import NodeReason
 
 Rows = npt.NDArray[np.int64]
 

@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from schemas.columns import pack, pack_names, unpack, unpack_names
-from schemas.facts import HealthSeen, Leaf, NodeClass, NodeHealth, NodesSeen, TopologySeen
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.units import UnixMs
+from berth.schemas.columns import pack, pack_names, unpack, unpack_names
+from berth.schemas.facts import HealthSeen, Leaf, NodeClass, NodeHealth, NodesSeen, TopologySeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.units import UnixMs
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 """Label that equals the node's name; classes leave it out."""

@@ -14,13 +14,13 @@ from berth.core.ledger import dump_of
 from berth.core.log_clock import moment_of
 from berth.core.state import JobKey, State
 from berth.core.statuses import status_of
-from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.facts import JobSeen
-from schemas.ledger import Round, Verdict
-from schemas.recording import Entry
-from schemas.status import JobStatus, SnapshotBody
-from schemas.subjects import token
-from schemas.units import UnixMs
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
+from berth.schemas.facts import JobSeen
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.recording import Entry
+from berth.schemas.status import JobStatus, SnapshotBody
+from berth.schemas.subjects import token
+from berth.schemas.units import UnixMs
 
 Ended = Literal["succeeded", "failed", "cancelled", "rejected", ""]
 _NO_LIMIT: Final = 1 << 62

@@ -20,9 +20,9 @@ from berth.core.scoring import Fits, Scorer
 from berth.core.shares import ShareBook
 from berth.core.state import State
 from berth.core.superpod_ground import BlockGround, Company
-from schemas.offers import Shape
-from schemas.placement import Placement, Share
-from schemas.refusal import NodeReason
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, Share
+from berth.schemas.refusal import NodeReason
 
 Rows = npt.NDArray[np.int64]
 _LEAST: Final = int(np.iinfo(np.int32).min)

@@ -7,7 +7,7 @@ import numpy as np
 
 from berth.core import block_words, leaf_words
 from berth.core.setbacks import INTERNAL
-from schemas.refusal import NodeReason, ReasonCount, Refusal
+from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",

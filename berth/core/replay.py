@@ -15,10 +15,10 @@ from berth.core.decider import Decider, Opening, Silence
 from berth.core.difference import Difference, Moment, difference_of
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state import State
-from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
-from schemas.ledger import Epoch, Round, Settings
-from schemas.recording import Entry
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotBody
 
 _DIFFERENCES_MAX: Final = 20
 _BEFORE: Final = 8
@@ -26,7 +26,7 @@ _BEFORE: Final = 8
 
 
 _SETTINGS_OF_0_4: Final = 21
-"""Settings that release 0.4 knows: the first fields of :class:`schemas.ledger.Settings`."""
+"""Settings that release 0.4 knows: the first fields of :class:`berth.schemas.ledger.Settings`."""
 
 
 class ReplayError(Exception):

@@ -15,7 +15,7 @@ from berth.core.ledger import Holding, chips_in, pods_of
 from berth.core.prospect import Lot, Prospect, Silent, lot_of
 from berth.core.scoring import Scorer
 from berth.core.state import State
-from schemas.placement import Placement, Run
+from berth.schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
 LotKey = tuple[AttemptKey, int, int]

@@ -5,7 +5,7 @@ from typing import Final
 
 from berth.core.board import Board, Standing
 from berth.core.grounds import Candidate, LostBy, Rival
-from schemas.offers import Shape
+from berth.schemas.offers import Shape
 
 CANDIDATES_MAX: Final = 5
 """Other nodes that are told of a choice, and at most as many that were taken before."""

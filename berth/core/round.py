@@ -27,10 +27,10 @@ from berth.core.setbacks import INTERNAL, Setback, set_aside
 from berth.core.sharing import pick_chip
 from berth.core.superpod_ground import BlockGround, ground_of
 from berth.core.switches import TOR_AFFINITY, Plan
-from schemas.ledger import Verdict
-from schemas.offers import Shape
-from schemas.placement import BlockPart, Placement, SwitchPart, placement_of
-from schemas.refusal import BlockLack, Code, Refusal
+from berth.schemas.ledger import Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.placement import BlockPart, Placement, SwitchPart, placement_of
+from berth.schemas.refusal import BlockLack, Code, Refusal
 
 MARKS_BYTES_MAX: Final = 4_000_000
 """Bytes of marks of nodes in one offer: half of the largest message that the server takes."""

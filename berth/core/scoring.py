@@ -25,11 +25,11 @@ from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
 from berth.core.sharing import share_reasons, share_row
 from berth.core.superpod_terms import rack_number
-from schemas.constraints import Toleration
-from schemas.facts import NodeHealth
-from schemas.ledger import Settings
-from schemas.offers import Shape
-from schemas.refusal import NodeReason, ReasonCount
+from berth.schemas.constraints import Toleration
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason, ReasonCount
 
 Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from berth.core.errors import brief
 from berth.core.gangs import Gang
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.placement import Run
-from schemas.refusal import Code, Refusal
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.placement import Run
+from berth.schemas.refusal import Code, Refusal
 
 INTERNAL: Final[Code] = "internal"
 RETRY_MS: Final = 60_000

@@ -14,8 +14,8 @@ import msgspec
 from berth.core.errors import InvariantError
 from berth.core.nodes import NodeTable
 from berth.core.softshare import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
-from schemas.ledger import Settings
-from schemas.placement import Share
+from berth.schemas.ledger import Settings
+from berth.schemas.placement import Share
 
 ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
 MEMORY_LABEL: Final = "mind-cluster/npu-chip-memory"

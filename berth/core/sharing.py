@@ -12,10 +12,10 @@ from berth.core.errors import InvariantError
 from berth.core.nodes import NodeTable
 from berth.core.shares import ShareBook, SharedNode, free_for_share
 from berth.core.softshare import OwnUse, ShareColumns, evaluate_share, pick_share
-from schemas.ledger import Settings
-from schemas.offers import Shape
-from schemas.placement import Share
-from schemas.refusal import NodeReason
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Share
+from berth.schemas.refusal import NodeReason
 
 
 def share_reasons(

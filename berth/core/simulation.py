@@ -24,16 +24,16 @@ from berth.core.decider import Decider
 from berth.core.ledger import Folded, Holding
 from berth.core.simulation_rivals import Rival, RivalDecider
 from berth.core.state import JobKey, State
-from schemas.columns import pack
-from schemas.envelope import encode
-from schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Epoch, Settings
-from schemas.message import Message
-from schemas.recording import Entry
-from schemas.refusal import Refusal
-from schemas.subjects import Subjects
-from schemas.workload import PlannedJob, Workload
+from berth.schemas.columns import pack
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import PlannedJob, Workload
 
 HOLDER: Final = "simulation"
 """Who reigns, as the epoch says it."""

@@ -13,10 +13,10 @@ from berth.core.decider import Decider
 from berth.core.gangs import Gang
 from berth.core.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.state import State
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 Rival = Literal["random", "first-fit", "spread"]
 RIVALS: Final[tuple[Rival, ...]] = get_args(Rival)

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.ledger import Settings
-from schemas.placement import Share
-from schemas.refusal import NodeReason
+from berth.schemas.ledger import Settings
+from berth.schemas.placement import Share
+from berth.schemas.refusal import NodeReason
 
 CHIP_IDS: Final = 16
 """Chips of a node that can be shared, and the longest free list that is accepted."""
@@ -70,7 +70,7 @@ def evaluate_share(
         own: Use by the gang's own pods.
 
     Returns:
-        ``uint8`` of :class:`schemas.refusal.NodeReason`, and ``int32`` scores, 0 where the node does not fit.
+        ``uint8`` of :class:`berth.schemas.refusal.NodeReason`, and ``int32`` scores, 0 where the node does not fit.
     """
     listed = _listed(columns.free)
     number = POLICY_NUMBERS[share.policy]

@@ -23,9 +23,9 @@ from berth.core.nodes import NodeTable
 from berth.core.packing import SWITCHES
 from berth.core.shares import ShareBook
 from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
-from schemas.columns import unpack, unpack_names
-from schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
-from schemas.facts import (
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
     MembersSeen,
@@ -36,10 +36,10 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from schemas.ledger import Round, Settings
-from schemas.placement import Share
-from schemas.status import KeptFact, SnapshotBody
-from schemas.subjects import token
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.placement import Share
+from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.subjects import token
 
 _INDEX_BYTES: Final = 4
 _MASK_BYTES: Final = 8

@@ -2,8 +2,8 @@
 
 from berth.core.refusals import sentence
 from berth.core.state import JobKey, State
-from schemas.facts import JobSeen, PodPhase
-from schemas.status import JobStatus, Phase
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.status import JobStatus, Phase
 
 _OVER: dict[str, Phase] = {
     "succeeded": "succeeded",

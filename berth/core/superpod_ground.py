@@ -15,7 +15,7 @@ from berth.core.level_ground import LevelMap
 from berth.core.nodes import NodeTable
 from berth.core.scoring import Fits
 from berth.core.superpod_terms import Rows, Yard, rack_number, running, superpod_key, yard_of
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 
 _NO_RACK: Final = -1
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from berth.core.leaf_book import CROSS, NOT_NORMAL
 from berth.core.leaves import Cells, Grid
 from berth.core.switch_terms import Board, Demand, Plan, Policy
-from schemas.refusal import SwitchLack
+from berth.schemas.refusal import SwitchLack
 
 Indexes = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]

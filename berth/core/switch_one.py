@@ -24,7 +24,7 @@ from berth.core.switch_groups import (
     leaf_by_leaf,
 )
 from berth.core.switch_terms import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
-from schemas.refusal import SwitchLack
+from berth.schemas.refusal import SwitchLack
 
 POLICY: Final[Policy] = "1.0"
 COLUMNS_MAX: Final = 128

@@ -10,7 +10,7 @@ import msgspec
 
 from berth.core.leaf_book import LARGE_PODS_MIN, NORMAL, Bits
 from berth.core.leaves import Cells, Grid
-from schemas.refusal import SwitchLack
+from berth.schemas.refusal import SwitchLack
 
 TOR_AFFINITY: Final = "tor-affinity"
 """Label of a job that asks for switch affinity."""

@@ -28,7 +28,7 @@ from berth.core.switch_groups import (
     rising,
 )
 from berth.core.switch_terms import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
-from schemas.refusal import SwitchLack
+from berth.schemas.refusal import SwitchLack
 
 POLICY: Final[Policy] = "2.0"
 _PAIR: Final = 2

@@ -25,7 +25,7 @@ from berth.core.switch_terms import (
     Rules,
 )
 from berth.core.switch_two import plan_two
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 
 _PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules], Plan | NoPlan]]] = {
     "1.0": plan_one,

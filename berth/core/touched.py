@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from berth.core.masks import Marks
 from berth.core.scoring import RowState, Scorer
-from schemas.offers import Shape
+from berth.schemas.offers import Shape
 
 
 class TouchedMarks:

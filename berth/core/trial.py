@@ -19,10 +19,10 @@ from berth.core.lifecycle import Due
 from berth.core.packing import pack_nodes
 from berth.core.round import asks_of
 from berth.core.state import State
-from schemas.facts import NodeHealth, NodesSeen
-from schemas.nodes import NodeDescription
-from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from berth.schemas.facts import NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 _DOMAIN: Final = "~new"
 """Domain of nodes that come; no source of nodes calls one so."""

@@ -16,9 +16,9 @@ from berth.core.ledger import Holding
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from berth.core.trial import Changes, Trial, may_take
-from schemas.facts import NodeHealth
-from schemas.offers import Shape
-from schemas.refusal import NodeReason, Refusal
+from berth.schemas.facts import NodeHealth
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason, Refusal
 
 WAYS_MAX: Final = 3
 """Ways that are told."""

@@ -14,12 +14,12 @@ from berth.core.ledger import Folded, Holding, dump_of
 from berth.core.log_clock import LogClock
 from berth.core.simulation import TimedFact
 from berth.core.state import JobKey, State
-from schemas.envelope import decode, open_envelope
-from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodsSeen, TopologySeen
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
-from schemas.recording import Entry, RecordingHead
-from schemas.workload import PlannedJob, Workload
+from berth.schemas.envelope import decode, open_envelope
+from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodsSeen, TopologySeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import Entry, RecordingHead
+from berth.schemas.workload import PlannedJob, Workload
 
 _CLUSTER: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
 

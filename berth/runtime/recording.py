@@ -23,10 +23,10 @@ from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.feeds import read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored, StreamState
 from berth.runtime.stretches import NotKeptError, pieces
-from schemas.ledger import Settings, facts_known
-from schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
-from schemas.status import SnapshotBody, SnapshotEnd
-from schemas.subjects import StreamName
+from berth.schemas.ledger import Settings, facts_known
+from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
+from berth.schemas.status import SnapshotBody, SnapshotEnd
+from berth.schemas.subjects import StreamName
 
 _CHUNK_BYTES: Final = 1 << 20
 _LEDGER: Final = "ledger:"

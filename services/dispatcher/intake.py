@@ -19,11 +19,11 @@ from berth.runtime.errors import PoisonError, ShellError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import Feed, bury
 from berth.runtime.port import Bus, Stored
-from schemas.envelope import DecodeError, body_of, encode, open_envelope
-from schemas.facts import JobSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Settings
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.subjects import StreamName
 
 _LOG: Final = structlog.get_logger()
 

@@ -21,16 +21,16 @@ from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.facts import TimerSeen
-from schemas.ledger import Epoch, Round, Settings
-from schemas.subjects import StreamName
-from services.dispatcher import metrics
-from services.dispatcher.config import DispatcherConfig
-from services.dispatcher.intake import Intake
-from services.dispatcher.scatter import Offers, Scatter
-from services.dispatcher.snapshots import Snapshots
-from services.dispatcher.views import Views
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher import metrics
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.intake import Intake
+from berth.services.dispatcher.scatter import Offers, Scatter
+from berth.services.dispatcher.snapshots import Snapshots
+from berth.services.dispatcher.views import Views
 
 _LOG: Final = structlog.get_logger()
 _ASKS_MAX: Final = 20

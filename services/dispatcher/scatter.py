@@ -10,8 +10,8 @@ from berth.core.offers import OwnRows, candidates_of, merge
 from berth.core.scoring import Candidates, Scorer
 from berth.core.state import State, shard_of
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 
 _LOG: Final = structlog.get_logger()
 _ANSWER_SHARE: Final = 0.8

@@ -20,7 +20,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.port import Bus
-from schemas.envelope import encode
+from berth.schemas.envelope import encode
 
 _LOG: Final = structlog.get_logger()
 _BATCH_MAX: Final = 2_000

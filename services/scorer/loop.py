@@ -13,9 +13,9 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
-from services.scorer import metrics
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
+from berth.services.scorer import metrics
 
 _LOG: Final = structlog.get_logger()
 _WAIT_MS_DEFAULT: Final = 250

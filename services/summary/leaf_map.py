@@ -12,7 +12,7 @@ from berth.core.leaf_book import STATE, UNHEALTHY, LeafBook
 from berth.core.packing import SWITCHES
 from berth.core.state import State
 from berth.formats.kube_objects import Pod
-from services.summary.views import resource_of
+from berth.services.summary.views import resource_of
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _TWO: Final = "2.0"

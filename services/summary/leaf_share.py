@@ -19,10 +19,10 @@ from berth.runtime.kube_port import Api, Change, Reflection, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.waits import pause
-from schemas.envelope import DecodeError
-from services.summary import metrics
-from services.summary.config import SummaryConfig
-from services.summary.leaf_map import NodeJobs, leaf_map
+from berth.schemas.envelope import DecodeError
+from berth.services.summary import metrics
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.leaf_map import NodeJobs, leaf_map
 
 NAME: Final = "tor-share-cm"
 KEY: Final = "global-tor-info"

@@ -8,8 +8,8 @@ from berth.core.decider import Decider
 from berth.core.ledger import LedgerDump, WaitingDump
 from berth.core.lifecycle import Due, due
 from berth.core.state import State
-from schemas.envelope import decode
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import decode
+from berth.schemas.status import SnapshotBody
 from tests.fuzz.failure import Failure
 from tests.fuzz.seat import Seat
 

@@ -12,10 +12,10 @@ from berth.core.decider import Opening, Silence
 from berth.core.errors import CoreError
 from berth.core.invariants import check
 from berth.core.replay import Replay
-from schemas.envelope import decode, encode
-from schemas.ledger import Round
-from schemas.recording import BEGINNING, Entry
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.status import SnapshotBody
 from tests.fuzz.accounts import Accounts
 from tests.fuzz.breakage import BrokenError, breakable
 from tests.fuzz.failure import Failure

@@ -3,9 +3,9 @@
 from berth.core.decider import Decider, Opening, Silence
 from berth.core.ledger import Folded
 from berth.core.state import State
-from schemas.envelope import decode, encode
-from schemas.ledger import Round
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round
+from berth.schemas.status import SnapshotBody
 
 
 class Seat:

@@ -10,9 +10,9 @@ from berth.core.forms import FormChoice, choose_form
 from berth.core.jobs import validate
 from berth.core.picking import ids_of, mask_of
 from berth.core.products import FORMS, Form
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Differences, Line, differ
 
 STOP_SCORE: Final = 512

@@ -14,9 +14,9 @@ from berth.core.products import FORMS
 from berth.core.shares import memory_of
 from berth.core.softshare import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
 from berth.formats.device_list import PodChips, available
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Line, differ
 
 CORE: Final = 100

@@ -8,7 +8,7 @@ from berth.core.leaves import LeafTable
 from berth.core.switch_partial import Torn, decisions_of, open_places, plan_partial
 from berth.core.switches import Demand, NoPlan
 from berth.formats.switch_annotations import IS_SHARED
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (
     OTHER_LEAF,

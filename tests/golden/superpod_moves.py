@@ -18,7 +18,7 @@ from berth.core.superpod_jobs import SOFT
 from berth.core.superpod_resched import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
 from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Want, Yard
 from berth.core.superpods import candidates, drawn
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
 from tests.golden.superpods import VARIANTS, differences_of, yard_of_line

@@ -10,7 +10,7 @@ import numpy as np
 from berth.core import superpods
 from berth.core.superpod_jobs import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
 from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Variant, Want, Yard, yard_of
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, piece_faults, plan_faults
 from tests.golden.harness import Answer, Differences, Line, differ
 

@@ -23,10 +23,10 @@ from berth.core.switches import (
     rules_of,
 )
 from berth.formats.switch_annotations import state_of, switch_annotations
-from schemas.facts import Leaf, TopologySeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.facts import Leaf, TopologySeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (
     Said,

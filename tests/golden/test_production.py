@@ -19,12 +19,12 @@ from berth.core.scoring import Scorer
 from berth.core.shares import ShareBook
 from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.columns import unpack
-from schemas.facts import JobSeen, NodeHealth
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
-from schemas.nodes import NodeCondition
-from schemas.placement import Placement
+from berth.schemas.columns import unpack
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.placement import Placement
 from tests.golden.families import FAMILIES
 from tests.golden.folder import DATA, vectors_folder
 from tests.golden.harness import DEFAULTS, Line, family_of, judge, read_lines, vector_files

@@ -10,10 +10,10 @@ from berth.core.invariants import check
 from berth.core.leaf_book import EXCLUSIVE, SHARED, STATE, UNHEALTHY
 from berth.core.packing import SWITCHES
 from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode
-from schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen
-from schemas.status import SnapshotBody
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode
+from berth.schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.status import SnapshotBody
 from tests.support.lives import Life
 
 LEAVES: Final = 3

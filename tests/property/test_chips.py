@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from berth.core.chips import ChipColumns, ChipRow, compile_rule
 from berth.core.picking import ids_of, mask_of
 from berth.core.products import FORMS, Form
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 
 PLACED = [form for form in FORMS.values() if form.rule != "share"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from berth.core.decider import Silence
 from berth.core.packing import pack_nodes
-from schemas.facts import NodeHealth, TimerSeen
+from berth.schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
 from tests.unit.test_decider import Seat, restarted
 from tests.unit.test_decider_policies import foreign

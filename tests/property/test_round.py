@@ -17,15 +17,15 @@ from berth.core.shares import SharedNode
 from berth.core.sharing import pick_chip, share_row
 from berth.core.state import State
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.constraints import Expression, Taint, Term, Toleration
-from schemas.envelope import encode
-from schemas.facts import NodeHealth
-from schemas.ledger import Epoch, Round, Settings
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.offers import Shape
-from schemas.placement import Run, Share
-from schemas.refusal import NodeReason
-from schemas.subjects import Subjects
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Run, Share
+from berth.schemas.refusal import NodeReason
+from berth.schemas.subjects import Subjects
 from tests.support.cells import a_node
 
 SUBJECTS = Subjects("cell")

@@ -17,8 +17,8 @@ from berth.core.leaf_book import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.leaves import LeafTable, check_topology, leaf_table
 from berth.core.switch_partial import Torn, open_places, plan_partial
 from berth.core.switches import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
-from schemas.envelope import DecodeError
-from schemas.facts import Leaf, TopologySeen
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import Leaf, TopologySeen
 
 _LIST_MAX = 4
 _POSITION_MAX = 9

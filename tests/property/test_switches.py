@@ -23,7 +23,7 @@ from berth.core.leaf_book import (
 from berth.core.leaves import LeafTable
 from berth.core.switch_partial import Torn, open_places, plan_partial
 from berth.core.switches import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
-from schemas.facts import Leaf
+from berth.schemas.facts import Leaf
 
 STATES = (0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY)
 MARKS = (0, CROSS, CROSS | NOT_NORMAL, CROSS | NOT_NORMAL | LARGE_CROSS, NOT_NORMAL)

@@ -2,12 +2,12 @@
 
 from berth.core.lifecycle import Due, due
 from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
-from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.placement import Run, placement_of
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.placement import Run, placement_of
 from tests.support.cells import a_job
 
 P = PodPhase

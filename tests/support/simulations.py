@@ -9,12 +9,12 @@ from berth.core.simulation_rivals import Rival
 from berth.formats.cluster_words import read_cluster
 from berth.formats.trace_jobs import LARGE_PODS_MIN
 from berth.formats.traces import read_trace
-from schemas.envelope import encode
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.recording import Entry
-from schemas.subjects import Subjects
-from schemas.workload import PlannedJob, Workload
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import PlannedJob, Workload
 
 CELL = "simulation"
 SECOND_MS = 1000

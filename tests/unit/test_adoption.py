@@ -9,13 +9,13 @@ from berth.core.invariants import check
 from berth.core.lifecycle import Due, due
 from berth.core.packing import pack_nodes
 from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, PodsSeen
-from schemas.ledger import Release, Round
-from schemas.nodes import NodeDescription
-from schemas.placement import BlockPart, SwitchPart
-from schemas.status import SnapshotBody
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.ledger import Release, Round
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.placement import BlockPart, SwitchPart
+from berth.schemas.status import SnapshotBody
 from tests.support.lives import Life
 
 P = PodPhase

@@ -24,14 +24,14 @@ from berth.formats.anonymous import MESSAGES
 from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.runtime.recording import read_file, record
-from schemas.constraints import Expression, Term
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, Leaf, NodesSeen, PodPhase, TopologySeen
-from schemas.ledger import Round
-from schemas.message import Message
-from schemas.recording import Entry
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.schemas.constraints import Expression, Term
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, Leaf, NodesSeen, PodPhase, TopologySeen
+from berth.schemas.ledger import Round
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 from tests.contract.sample_messages import samples
 from tests.support.anonymous import Log, anonymised, decided, left_of, texts_in
 from tests.support.cells import Cell, a_job, a_node

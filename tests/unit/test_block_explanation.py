@@ -15,12 +15,12 @@ from berth.core.explanation import Explanation, sentences
 from berth.core.gangs import gang_of
 from berth.core.scoring import Scorer
 from berth.runtime.history import state_at, verdict_on
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import NodeHealth, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.nodes import NodeCondition
-from schemas.refusal import BlockLack
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import BlockLack
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_dispatcher_superpods import A3, a_cell, in_blocks, nodes_of
 from tests.unit.test_explain import told

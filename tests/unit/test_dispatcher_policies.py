@@ -3,9 +3,9 @@
 import pytest
 
 from berth.core.refusals import sentence
-from schemas.facts import PodPhase
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.schemas.facts import PodPhase
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 
 NODES = 2

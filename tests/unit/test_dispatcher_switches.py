@@ -5,12 +5,12 @@ import pytest
 from berth.core.decider import Silence
 from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, LeafJob
 from berth.core.packing import SWITCHES, pack_nodes
-from schemas.columns import unpack
-from schemas.envelope import encode
-from schemas.facts import Leaf, PodPhase, TopologySeen
-from schemas.intake import JobRequest, Task
-from schemas.nodes import NodeCondition
-from schemas.placement import SwitchPart
+from berth.schemas.columns import unpack
+from berth.schemas.envelope import encode
+from berth.schemas.facts import Leaf, PodPhase, TopologySeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.told import placement, refusal, told
 from tests.unit.test_decider import Seat

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from berth.core.domains import BUCKET_NODES_MAX, domains, leaving
 from berth.core.state import shard_of
-from schemas.nodes import NodeDescription
+from berth.schemas.nodes import NodeDescription
 
 
 def loose(count: int, *, prefix: str = "node-") -> list[NodeDescription]:

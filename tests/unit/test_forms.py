@@ -4,7 +4,7 @@ import pytest
 
 from berth.core.forms import ACCELERATORS, POLICIES, FormChoice, choose_form
 from berth.core.products import FORMS
-from schemas.refusal import Refusal
+from berth.schemas.refusal import Refusal
 
 A910 = "huawei.com/Ascend910"
 NPU = "huawei.com/npu"

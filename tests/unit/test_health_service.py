@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from berth.core.packing import pack_health, unpack_health
 from berth.formats.node_products import LABEL_SOFT_SHARE
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeCondition
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import (
     RES,
     device_cfg,

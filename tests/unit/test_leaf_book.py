@@ -19,7 +19,7 @@ from berth.core.leaf_book import (
     Stage,
 )
 from berth.core.leaves import LeafTable
-from schemas.facts import Leaf
+from berth.schemas.facts import Leaf
 
 
 def a_table() -> LeafTable:

@@ -6,10 +6,10 @@ import pytest
 from berth.core.nodes import NodeTable
 from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.scoring import Candidates
-from schemas.columns import pack_names
-from schemas.envelope import DecodeError
-from schemas.offers import ShapeOffer
-from schemas.refusal import NodeReason, ReasonCount
+from berth.schemas.columns import pack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.offers import ShapeOffer
+from berth.schemas.refusal import NodeReason, ReasonCount
 
 
 def a_table() -> NodeTable:

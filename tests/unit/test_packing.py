@@ -14,10 +14,10 @@ from berth.core.packing import (
     unpack_health,
     unpack_nodes,
 )
-from schemas.constraints import Taint
-from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.constraints import Taint
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
 words = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.refusals import reason_words, sentence
-from schemas.refusal import BlockLack, Code, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.schemas.refusal import BlockLack, Code, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 
 R = NodeReason
 

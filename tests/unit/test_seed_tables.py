@@ -2,8 +2,8 @@
 
 from berth.core.chips import ChipRow, compile_rule
 from berth.core.products import FORMS, RINGS_OF_8
-from schemas.ledger import Settings
-from schemas.refusal import NodeReason
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import NodeReason
 
 RING = FORMS["module910x8"]
 

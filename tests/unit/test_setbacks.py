@@ -22,17 +22,17 @@ from berth.core.replay import replayed
 from berth.core.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
 from berth.core.setbacks import RETRY_MS
 from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Settings, Verdict
-from schemas.nodes import NodeCondition
-from schemas.offers import Shape
-from schemas.recording import BEGINNING, Entry
-from schemas.refusal import NodeReason, ReasonCount
-from schemas.status import DeadLetter
-from schemas.subjects import StreamName
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Settings, Verdict
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.offers import Shape
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.refusal import NodeReason, ReasonCount
+from berth.schemas.status import DeadLetter
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_decider import Seat, restarted
 from tests.unit.test_explain import told

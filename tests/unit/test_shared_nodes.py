@@ -7,11 +7,11 @@ from berth.core.scoring import Scorer
 from berth.core.shares import ENABLE_LABEL, MEMORY_LABEL, ShareBook
 from berth.core.sharing import pick_chip, share_row
 from berth.core.state import State
-from schemas.envelope import encode
-from schemas.ledger import Settings
-from schemas.offers import Shape
-from schemas.placement import Share
-from schemas.refusal import NodeReason
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Share
+from berth.schemas.refusal import NodeReason
 from tests.support.cells import a_node
 
 GIB = 1024

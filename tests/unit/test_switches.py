@@ -19,9 +19,9 @@ from berth.core.switches import (
     plan,
     rules_of,
 )
-from schemas.facts import Leaf
-from schemas.ledger import Settings
-from schemas.refusal import SwitchLack
+from berth.schemas.facts import Leaf
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import SwitchLack
 
 ONE = Rules("1.0")
 TWO = Rules("2.0")

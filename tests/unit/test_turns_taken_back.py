@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.ledger import Folded
 from berth.core.packing import SWITCHES
-from schemas.facts import Leaf, NodeHealth, TopologySeen
+from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat
 from tests.unit.test_decider_policies import foreign, told

@@ -13,9 +13,9 @@ from berth.core.grounds import Unblocking, Way, unblocking_lines
 from berth.core.packing import pack_nodes, pack_switches
 from berth.core.state import shard_of
 from berth.core.unblocking import Waiting, end_of, reduced, unblocking
-from schemas.facts import JobSeen, NodeHealth
-from schemas.nodes import NodeCondition
-from schemas.refusal import Refusal
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job, a_node
 from tests.support.ground import SUBJECTS, Ground, on
 from tests.support.lives import Life

@@ -14,11 +14,11 @@ from berth.core.simulation import Simulation, SimulationPlan
 from berth.core.state import State
 from berth.core.workload_log import LoggedWorkload, WorkloadReader
 from berth.formats.recording import frames_of
-from schemas.envelope import decode
-from schemas.ledger import Settings
-from schemas.nodes import NodeDescription
-from schemas.recording import Entry
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import decode
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotBody
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, cluster_facts, planned, run_of, times_s
 
