@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from berth.core.domains import domains
-from berth.core.packing import pack_nodes, pack_switches
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
 from berth.runtime.bus import NatsBus
 from berth.runtime.port import Stored

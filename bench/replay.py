@@ -12,9 +12,9 @@ from typing import Final
 
 from bench.cell import PRODUCT, described
 from bench.report import Report, Row, machine, row
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.decider import Decider
 from berth.core.ledger import Holding
-from berth.core.packing import pack_nodes
 from berth.core.replay import Replay, Replayed
 from berth.core.state import State
 from berth.formats.recording import frames_of

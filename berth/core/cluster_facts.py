@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from berth.core.domains import domains
-from berth.core.packing import RepeatedNodeError, pack_health, pack_nodes, pack_switches
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import RepeatedNodeError, pack_health, pack_nodes, pack_switches
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.subjects import Subjects

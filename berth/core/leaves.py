@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.masks import marks_of, mask_bytes, mask_of
-from berth.core.nodes import NodeTable
+from berth.core.cluster.bitmaps import marks_of, mask_bytes, mask_of
+from berth.core.cluster.node_table import NodeTable
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
 

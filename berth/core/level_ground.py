@@ -5,8 +5,8 @@ Source: specification, SuperPoD affinity, section 10.1.
 
 import numpy as np
 
+from berth.core.cluster.node_table import NodeTable
 from berth.core.level_terms import Spot, Tree, forest, levels_of, spot_of
-from berth.core.nodes import NodeTable
 from berth.core.scoring import Fits
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.cluster.bitmaps import marks_of
+from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import ReportedError, brief
 from berth.core.leaves import LeafTable
-from berth.core.masks import marks_of
-from berth.core.nodes import NodeTable
 from berth.core.scoring import Candidates, Fits, counts_of, unscored
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError

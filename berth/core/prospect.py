@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.cluster.node_table import Mask, NodeTable
 from berth.core.gangs import Gang
 from berth.core.leaf_book import LeafBook, LeafJob
 from berth.core.leaf_jobs import placed_job
 from berth.core.ledger import PodShare, pods_of
-from berth.core.nodes import Mask, NodeTable
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Fits, Scorer
 from berth.core.shares import ShareBook

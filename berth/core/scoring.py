@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.constraints import ClassKey, asks_name, class_reason, name_fits
+from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
+from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
 from berth.core.leaves import Grid, LeafTable
 from berth.core.level_terms import levels_of, stands_in_tree
-from berth.core.nodes import NodeTable
 from berth.core.products import FORMS
 from berth.core.shares import ShareBook, SharedNode
 from berth.core.sharing import share_reasons, share_row

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
-from berth.core.nodes import NodeTable
 from berth.core.shares import ShareBook, SharedNode, free_for_share
 from berth.core.softshare import OwnUse, ShareColumns, evaluate_share, pick_share
 from berth.schemas.ledger import Settings

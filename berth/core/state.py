@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
+from berth.core.cluster.node_facts import check_health, check_nodes
+from berth.core.cluster.node_packing import SWITCHES
+from berth.core.cluster.node_table import NodeTable
 from berth.core.leaf_book import LeafBook
 from berth.core.leaf_jobs import leaf_job
 from berth.core.leaves import LeafTable, check_topology, leaf_table
 from berth.core.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of, owned_by
 from berth.core.level_ground import LevelMap
-from berth.core.node_facts import check_health, check_nodes
-from berth.core.nodes import NodeTable
-from berth.core.packing import SWITCHES
 from berth.core.shares import ShareBook
 from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
 from berth.schemas.columns import unpack, unpack_names

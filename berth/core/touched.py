@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from berth.core.masks import Marks
+from berth.core.cluster.bitmaps import Marks
 from berth.core.scoring import RowState, Scorer
 from berth.schemas.offers import Shape
 

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, Self
 import msgspec
 import numpy as np
 
-from berth.core.constraints import ClassKey, class_reason
+from berth.core.cluster.node_classes import ClassKey, class_reason
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.decider import Decider, Opening, Silence
 from berth.core.gangs import Gang
 from berth.core.ledger import Holding
 from berth.core.lifecycle import Due
-from berth.core.packing import pack_nodes
 from berth.core.round import asks_of
 from berth.core.state import State
 from berth.schemas.facts import NodeHealth, NodesSeen

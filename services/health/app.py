@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from berth.core.packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
 from berth.runtime.kube import KubeApi

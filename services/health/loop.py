@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.packing import pack_health
+from berth.core.cluster.node_packing import pack_health
 from berth.formats.fault_levels import word_of
 from berth.formats.report_error import ReportError
 from berth.runtime.clock import Clock

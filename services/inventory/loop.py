@@ -8,7 +8,7 @@ from collections import deque
 from functools import partial
 from typing import Final, assert_never
 
-from berth.core.packing import SWITCHES, unpack_health
+from berth.core.cluster.node_packing import SWITCHES, unpack_health
 from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kube_owners import OWNER_TYPES, OwnerKey, paths

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from berth.core.domains import domains, leaving
-from berth.core.packing import pack_nodes, unpack_nodes
+from berth.core.cluster.domains import domains, leaving
+from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
 from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.kube_nodes import NodeReading, read_node
 from berth.formats.kube_objects import Node

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.packing import SWITCHES, unpack_nodes
+from berth.core.cluster.node_packing import SWITCHES, unpack_nodes
 from berth.formats.kube_objects import ConfigMap
 from berth.formats.tor_config import (
     CONFIG_MAP,

@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 
-from berth.core.domains import leaving
-from berth.core.packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
+from berth.core.cluster.domains import leaving
+from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
 from berth.formats.job_file import SHARE_LABEL
 from berth.formats.topology_file import Cluster, TopologyError, parse_cluster
 from berth.runtime.clock import Clock

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from berth.core.domains import domains
-from berth.core.packing import pack_health, pack_nodes, pack_switches
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health, pack_nodes, pack_switches
 from berth.formats.fault_levels import level_of
 from berth.formats.topology_file import Cluster, Fault
 from berth.schemas.facts import HealthSeen, NodesSeen, TopologySeen

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from berth.core.masks import mask_of
+from berth.core.cluster.bitmaps import mask_of
 from berth.core.offers import OwnRows, offer_of
 from berth.core.scoring import Scorer
 from berth.core.state import State, shard_of

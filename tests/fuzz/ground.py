@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from berth.core.domains import domains, leaving
-from berth.core.packing import SWITCHES, pack_health, pack_nodes, pack_switches
+from berth.core.cluster.domains import domains, leaving
+from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, pack_switches
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition, NodeDescription

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.cluster.node_table import NodeTable
 from berth.core.gangs import gang_of
 from berth.core.level_ground import LevelMap
-from berth.core.nodes import NodeTable
-from berth.core.packing import pack_health, pack_nodes
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.shares import ShareBook

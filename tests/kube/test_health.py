@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.packing import pack_nodes, unpack_health
+from berth.core.cluster.node_packing import pack_nodes, unpack_health
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.formats.check_code import check_code
 from berth.formats.kube_objects import Pod
 from berth.formats.pod_annotations import ASCEND_REAL, CONFIGURATION_910, CONSUMED, KLT_DEV, PREDICATE_TIME

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.cluster.node_packing import SWITCHES
 from berth.core.invariants import check
 from berth.core.leaf_book import EXCLUSIVE, SHARED, STATE, UNHEALTHY
-from berth.core.packing import SWITCHES
 from berth.core.state import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode

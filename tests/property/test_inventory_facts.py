@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.packing import unpack_nodes
+from berth.core.cluster.node_packing import unpack_nodes
 from berth.formats.kube_objects import Node
 from berth.formats.tor_config import Slot
 from berth.schemas.columns import unpack, unpack_names

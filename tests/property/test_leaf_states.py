@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.packing import SWITCHES
+from berth.core.cluster.node_packing import SWITCHES
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, OutcomeSeen, PodPhase, PodsSeen, TopologySeen

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.gangs import Gang
 from berth.core.invariants import check
 from berth.core.ledger import pods_of
 from berth.core.offers import candidates_of, merge, offer_of
-from berth.core.packing import pack_health, pack_nodes
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.shares import SharedNode

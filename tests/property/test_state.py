@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.cluster.node_table import NodeTable
 from berth.core.invariants import check
-from berth.core.nodes import NodeTable
 from berth.core.state import State
 from berth.runtime.port import Stored
 from berth.schemas.envelope import decode, encode

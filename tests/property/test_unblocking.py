@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.cluster.node_packing import pack_switches
 from berth.core.grounds import Event
-from berth.core.packing import pack_switches
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.nodes import NodeCondition

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from berth.core.packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.bus import NatsBus
 from berth.runtime.server import free_ports
 from berth.schemas.envelope import decode

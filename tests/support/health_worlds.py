@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from berth.core.packing import pack_nodes, unpack_health
+from berth.core.cluster.node_packing import pack_nodes, unpack_health
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, PodPhase, PodsSeen

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from berth.core.packing import unpack_nodes
+from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube_config import KubeConfig

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from berth.core.packing import SWITCHES
+from berth.core.cluster.node_packing import SWITCHES
 from berth.runtime.port import Bus
 from berth.schemas.columns import pack
 from berth.schemas.envelope import encode

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from berth.core.domains import domains
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.ledger import Holding
-from berth.core.packing import pack_health, pack_nodes
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.schemas.columns import pack, pack_names

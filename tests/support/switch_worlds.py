@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from hypothesis import strategies as st
 
-from berth.core.packing import SWITCHES
+from berth.core.cluster.node_packing import SWITCHES
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, PodPhase, TopologySeen
 from berth.schemas.nodes import NodeCondition, NodeDescription

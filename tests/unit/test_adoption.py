@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.invariants import check
 from berth.core.lifecycle import Due, due
-from berth.core.packing import pack_nodes
 from berth.core.state import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode

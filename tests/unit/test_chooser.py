@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.packing import pack_nodes
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.round import Chooser, NeedMoreError
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.intake import JobRequest

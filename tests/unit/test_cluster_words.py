@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.cluster_facts import facts_of
-from berth.core.packing import RepeatedNodeError
 from berth.core.state import State
 from berth.formats.cluster_words import (
     ClusterWordsError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.constraints import asks_name, class_reason, key_of, name_fits
+from berth.core.cluster.node_classes import asks_name, class_reason, key_of, name_fits
 from berth.schemas.constraints import Effect, Expression, Operator, Taint, Term, Toleration
 from berth.schemas.facts import NodeClass
 from berth.schemas.offers import Shape

@@ -4,8 +4,8 @@ held for longer than there is a reason.
 
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.decider import Silence
-from berth.core.packing import pack_nodes
 from berth.core.state import shard_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth.core.packing import pack_nodes, unpack_nodes
+from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
 from berth.formats.kube_nodes import read_node
 from berth.formats.kube_objects import Node
 from berth.formats.node_place import DeviceMap, NodePlace, needs_report, reported_place

@@ -1,6 +1,6 @@
 import pytest
 
-from berth.core.packing import pack_nodes
+from berth.core.cluster.node_packing import pack_nodes
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.nodes import NodeDescription

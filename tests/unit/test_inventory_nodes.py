@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from berth.core.packing import pack_health, unpack_nodes
+from berth.core.cluster.node_packing import pack_health, unpack_nodes
 from berth.formats.kube_objects import Node
 from berth.formats.tor_config import Slot
 from berth.schemas.facts import NodeHealth, NodesSeen

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.packing import unpack_nodes
+from berth.core.cluster.node_packing import unpack_nodes
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.intake import JobCancel, JobRequest

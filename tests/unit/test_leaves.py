@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.cluster.node_table import NodeTable
 from berth.core.leaves import LeafTable, check_topology, leaf_table
-from berth.core.nodes import NodeTable
-from berth.core.packing import pack_nodes
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.nodes import NodeDescription

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from berth.core.nodes import NodeTable
+from berth.core.cluster.node_table import NodeTable
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_node

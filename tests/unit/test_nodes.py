@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
-from berth.core.packing import pack_health, pack_nodes
 from berth.core.state import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode

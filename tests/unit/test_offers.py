@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.nodes import NodeTable
+from berth.core.cluster.node_table import NodeTable
 from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.scoring import Candidates
 from berth.schemas.columns import pack_names

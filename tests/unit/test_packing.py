@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.leaves import check_topology
-from berth.core.node_facts import check_health, check_nodes
-from berth.core.packing import (
+from berth.core.cluster.node_facts import check_health, check_nodes
+from berth.core.cluster.node_packing import (
     HOSTNAME_LABEL,
     RepeatedNodeError,
     pack_health,
@@ -14,6 +13,7 @@ from berth.core.packing import (
     unpack_health,
     unpack_nodes,
 )
+from berth.core.leaves import check_topology
 from berth.schemas.constraints import Taint
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen

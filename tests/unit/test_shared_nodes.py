@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.packing import pack_nodes
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scoring import Scorer
 from berth.core.shares import ENABLE_LABEL, MEMORY_LABEL, ShareBook
 from berth.core.sharing import pick_chip, share_row

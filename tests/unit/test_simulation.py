@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from berth.core.domains import domains
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health
 from berth.core.figures import OUT, figures_of
-from berth.core.packing import pack_health
 from berth.core.replay import replayed
 from berth.core.simulation import TimedFact
 from berth.formats.cluster_words import read_cluster

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from berth.core.packing import pack_nodes
+from berth.core.cluster.node_packing import pack_nodes
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Round
 from tests.support.cells import a_node

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.constraints import ClassKey, key_of
+from berth.core.cluster.node_classes import ClassKey, key_of
+from berth.core.cluster.node_facts import Layout, columns_of, layout_of
 from berth.core.errors import InvariantError
-from berth.core.node_facts import Layout, columns_of, layout_of
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 
