@@ -10,9 +10,9 @@ from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import emit, listed, new_table, results
+from berth.core.chips.form_selection import choose_form
+from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
-from berth.core.forms import choose_form
-from berth.core.picking import ids_of
 from berth.core.state import State
 from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
 from berth.runtime.clock import SystemClock

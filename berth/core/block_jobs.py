@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from berth.core.chips.products import Form
 from berth.core.level_terms import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
-from berth.core.products import Form
 from berth.core.superpod_infer import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
 from berth.core.superpod_jobs import (
     RA_BLOCK,

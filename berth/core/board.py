@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.affinity import class_of
 from berth.core.block_explanation import BlockStanding
+from berth.core.chips.affinity import class_of
 from berth.core.gangs import Gang, gang_of
 from berth.core.leaf_explanation import LeafGround
 from berth.core.ledger import PodShare, pods_of

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.backfill import Backfill, Memory
+from berth.core.chips.products import FORMS
 from berth.core.errors import ReportedError, guarded
 from berth.core.gangs import ClassKey, Gang, gang_of
 from berth.core.gates import NEVER, RESERVED, StrictOrder, name_of
 from berth.core.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.lifecycle import Due, due
 from berth.core.offers import merge
-from berth.core.products import FORMS
 from berth.core.prospect import Silent
 from berth.core.queue import Queue, Sleep
 from berth.core.reservations import next_end_ms

@@ -14,12 +14,12 @@ import numpy as np
 from berth.core.asked import asked_of
 from berth.core.block_explanation import seats_of
 from berth.core.board import Board, Standing
+from berth.core.chips.products import FORMS
 from berth.core.decider import Silence
 from berth.core.explanation import Basis, Choice, Explanation
 from berth.core.gangs import Gang
 from berth.core.ledger import Holding, pods_of
 from berth.core.nearness import Holders, nearest_domains, nearest_nodes
-from berth.core.products import FORMS
 from berth.core.refusals import sentence
 from berth.core.rivals import candidates_of, rival_of
 from berth.core.scoring import Reasons, RowState

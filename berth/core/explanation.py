@@ -6,6 +6,7 @@ import msgspec
 
 from berth.core.asked import Asked, asked_lines
 from berth.core.block_account import BlockLayout, placed_lines, seat_words, waiting_lines
+from berth.core.chips.products import FORMS
 from berth.core.grounds import (
     Candidate,
     Clock,
@@ -17,7 +18,6 @@ from berth.core.grounds import (
     unblocking_lines,
 )
 from berth.core.leaf_words import counted, ranges
-from berth.core.products import FORMS
 from berth.core.refusals import unfit_words
 
 Outcome = Literal["placed", "waiting", "rejected"]

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from berth.core.block_jobs import wanted_blocks
-from berth.core.forms import FormChoice, choose_form
+from berth.core.chips.form_selection import FormChoice, choose_form
+from berth.core.chips.products import FORMS, Form
 from berth.core.leaf_book import LARGE, NORMAL
-from berth.core.products import FORMS, Form
 from berth.core.switch_terms import TOR_AFFINITY, UNINVOLVED
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
+from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.ledger import Holding, PodShare, pods_of
-from berth.core.picking import ids_of
 from berth.core.setbacks import Setback
 from berth.core.state import State
 from berth.core.superpod_terms import superpod_key

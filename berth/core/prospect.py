@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_table import Mask, NodeTable
 from berth.core.gangs import Gang
 from berth.core.leaf_book import LeafBook, LeafJob
@@ -17,7 +18,6 @@ from berth.core.leaf_jobs import placed_job
 from berth.core.ledger import PodShare, pods_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Fits, Scorer
-from berth.core.shares import ShareBook
 from berth.core.state import State
 from berth.core.superpod_ground import BlockGround, Company
 from berth.schemas.offers import Shape

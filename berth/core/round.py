@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from berth.core.block_round import BlockRound
+from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.errors import guarded
 from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import RESERVED, Gate, name_of
@@ -24,7 +25,6 @@ from berth.core.leaf_round import LeafRound, code_of
 from berth.core.leaves import LeafTable
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.setbacks import INTERNAL, Setback, set_aside
-from berth.core.sharing import pick_chip
 from berth.core.superpod_ground import BlockGround, ground_of
 from berth.core.switches import TOR_AFFINITY, Plan
 from berth.schemas.ledger import Verdict

@@ -15,15 +15,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
+from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
+from berth.core.chips.products import FORMS
+from berth.core.chips.soft_share_scoring import share_reasons, share_row
+from berth.core.chips.soft_share_table import ShareBook, SharedNode
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
 from berth.core.leaves import Grid, LeafTable
 from berth.core.level_terms import levels_of, stands_in_tree
-from berth.core.products import FORMS
-from berth.core.shares import ShareBook, SharedNode
-from berth.core.sharing import share_reasons, share_row
 from berth.core.superpod_terms import rack_number
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.cluster.node_table import NodeTable
@@ -21,7 +22,6 @@ from berth.core.leaf_jobs import leaf_job
 from berth.core.leaves import LeafTable, check_topology, leaf_table
 from berth.core.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of, owned_by
 from berth.core.level_ground import LevelMap
-from berth.core.shares import ShareBook
 from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope

@@ -8,7 +8,7 @@ Source: seed 003; specification, switch affinity, section 14.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from berth.core.products import FORMS
+from berth.core.chips.products import FORMS
 from berth.core.switches import Policy
 
 

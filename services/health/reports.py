@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.picking import ids_of
+from berth.core.chips.picking import ids_of
 from berth.formats.device_info import CHIP_ID_MAX
 from berth.formats.fault_levels import REPORT_LEVELS
 from berth.formats.report_error import ReportError, decoded

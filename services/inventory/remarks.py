@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from berth.core.forms import FormChoice
+from berth.core.chips.form_selection import FormChoice
 from berth.core.jobs import requested_form
 from berth.formats.kube_events import Involved
 from berth.schemas.facts import MembersSeen

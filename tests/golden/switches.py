@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.forms import SCHEDULE_POLICY
+from berth.core.chips.form_selection import SCHEDULE_POLICY
 from berth.core.jobs import validate
 from berth.core.leaf_book import STATE, UNHEALTHY, LeafBook, LeafJob, Stage
 from berth.core.leaves import LeafTable, check_topology, leaf_table

@@ -6,6 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.chips.soft_share_scoring import pick_chip, share_row
+from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.gangs import Gang
 from berth.core.invariants import check
@@ -13,8 +15,6 @@ from berth.core.ledger import pods_of
 from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
-from berth.core.shares import SharedNode
-from berth.core.sharing import pick_chip, share_row
 from berth.core.state import State
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.schemas.constraints import Expression, Taint, Term, Toleration

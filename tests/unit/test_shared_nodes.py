@@ -2,10 +2,10 @@
 
 import pytest
 
+from berth.core.chips.soft_share_scoring import pick_chip, share_row
+from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL, ShareBook
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scoring import Scorer
-from berth.core.shares import ENABLE_LABEL, MEMORY_LABEL, ShareBook
-from berth.core.sharing import pick_chip, share_row
 from berth.core.state import State
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from berth.core.shares import memory_of
-from berth.core.softshare import CHIP_IDS, POLICY_NUMBERS, OwnUse, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, OwnUse, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share_table import memory_of
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 from berth.schemas.refusal import NodeReason

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from berth.core.chips.products import FORMS
 from berth.core.jobs import ValidJob, validate
 from berth.core.leaf_book import LARGE_PODS_MIN
-from berth.core.products import FORMS
 from berth.core.switch_terms import TOR_AFFINITY
 from berth.formats import trace_jobs
 from berth.formats.pod_annotations import TOR_AFFINITY as FORMAT_LABEL

@@ -5,8 +5,8 @@ Source: specification, node and chip, section 8.
 
 from itertools import islice
 
-from berth.core.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
-from berth.core.products import Form
+from berth.core.chips.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
+from berth.core.chips.products import Form
 
 
 def ids_of(mask: int) -> tuple[int, ...]:

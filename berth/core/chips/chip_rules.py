@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
-from berth.core.picking import pick_chips
-from berth.core.products import Form, Weights
+from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
+from berth.core.chips.picking import pick_chips
+from berth.core.chips.products import Form, Weights
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.chips.soft_share import OwnUse, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share_table import ShareBook, SharedNode, free_for_share
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
-from berth.core.shares import ShareBook, SharedNode, free_for_share
-from berth.core.softshare import OwnUse, ShareColumns, evaluate_share, pick_share
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Share

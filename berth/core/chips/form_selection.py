@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.products import FORMS, Form
+from berth.core.chips.products import FORMS, Form
 from berth.schemas.refusal import Code, Refusal
 
 ASCEND_910: Final = "huawei.com/Ascend910"

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from berth.core.chips.soft_share import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
-from berth.core.softshare import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share
 
