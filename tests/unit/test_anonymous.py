@@ -8,17 +8,9 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from berth.core import (
-    block_jobs,
-    constraints,
-    forms,
-    jobs,
-    level_terms,
-    products,
-    shares,
-    superpod_infer,
-    superpod_jobs,
-)
+from berth.core import block_jobs, jobs, level_terms, superpod_infer, superpod_jobs
+from berth.core.chips import form_selection, products, soft_share_table
+from berth.core.cluster import node_classes
 from berth.core.ledger import LedgerDump
 from berth.formats.anonymous import MESSAGES
 from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
@@ -95,8 +87,8 @@ def test_every_text_of_every_message_has_a_rule() -> None:
 def test_labels_that_decide_by_their_value_are_kept() -> None:
     read = {
         jobs.MIN_AVAILABLE, jobs.SKIP_PLUGIN, jobs.SUB_HEALTHY, jobs.GANG_PODS, jobs.SHARE_AICORE, jobs.SHARE_HBM,
-        jobs.SHARE_POLICY, *jobs.LABEL_VALUES, forms.SCHEDULE_POLICY, forms.SP_BLOCK, forms.ACCELERATOR_TYPE,
-        forms.STRATEGY_310, forms.DUO, forms.DISTRIBUTED, shares.ENABLE_LABEL, shares.MEMORY_LABEL, superpod_jobs.RA_BLOCK,
+        jobs.SHARE_POLICY, *jobs.LABEL_VALUES, form_selection.SCHEDULE_POLICY, form_selection.SP_BLOCK, form_selection.ACCELERATOR_TYPE,
+        form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, superpod_jobs.RA_BLOCK,
         superpod_jobs.SUPER_POD_AFFINITY, superpod_jobs.UB_MEMORY, superpod_infer.SP_FIT, level_terms.AFFINITY_CONFIG,
         level_terms.TOPOTREE, block_jobs.SKIP_PLUGIN, "framework",
     }  # fmt: skip
@@ -106,7 +98,7 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
         if form.one_pod_label is not None:
             read.add(form.one_pod_label[0])
     assert read <= KEPT_KEYS
-    assert NAME_KEYS == constraints.NAME_KEYS
+    assert NAME_KEYS == node_classes.NAME_KEYS
     assert SERVICE_KEY == superpod_infer.SERVICE_LABEL
 
 
