@@ -18,7 +18,7 @@ from berth.core.block_account import SuperpodUser
 from berth.core.block_explanation import seats_of, superpods_of, takers_of, users
 from berth.core.leaf_words import counted
 from berth.core.state import State
-from berth.core.superpod_terms import Yard
+from berth.core.superpods.model import Yard
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 

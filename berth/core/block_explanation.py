@@ -13,7 +13,7 @@ from berth.core.gangs import Gang
 from berth.core.ledger import PodShare, pods_of
 from berth.core.scoring import Fits, Reasons, RowState, Scorer
 from berth.core.state import State
-from berth.core.superpod_terms import Rows
+from berth.core.superpods.model import Rows
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Blocks, Shape

@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.products import Form
-from berth.core.level_terms import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
-from berth.core.superpod_infer import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
-from berth.core.superpod_jobs import (
+from berth.core.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
+from berth.core.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
+from berth.core.superpods.model import Variant
+from berth.core.superpods.validation import (
     RA_BLOCK,
     SOFT,
     SP_BLOCK,
@@ -21,7 +22,6 @@ from berth.core.superpod_jobs import (
     Pods,
     check_blocks,
 )
-from berth.core.superpod_terms import Variant
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks

@@ -7,15 +7,15 @@ import numpy as np
 
 from berth.core.gangs import Gang
 from berth.core.ledger import pods_of
-from berth.core.level_terms import NoLevels
-from berth.core.levels import plan_levels
+from berth.core.levels.model import NoLevels
+from berth.core.levels.planner import plan_levels
 from berth.core.scoring import Fits, RowState, Scorer
 from berth.core.superpod_ground import BlockGround
-from berth.core.superpod_infer import Taste, mindie_grants, service_grants
-from berth.core.superpod_rack import plan_racks
-from berth.core.superpod_rack_service import plan_rack_service
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
-from berth.core.superpods import candidates, drawn, not_enough_nodes, plan_blocks
+from berth.core.superpods.inference import Taste, mindie_grants, service_grants
+from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
+from berth.core.superpods.planner import candidates, drawn, not_enough_nodes, plan_blocks
+from berth.core.superpods.rack_inference import plan_rack_service
+from berth.core.superpods.racks import plan_racks
 from berth.core.touched import TouchedMarks
 from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape

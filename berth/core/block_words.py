@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from berth.core.leaf_words import counted, ranges
-from berth.core.superpod_rack import RACK_NODES
+from berth.core.superpods.racks import RACK_NODES
 from berth.schemas.refusal import BlockLack
 
 LEVELS: Final = "levels"

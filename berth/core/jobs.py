@@ -12,8 +12,8 @@ import msgspec
 from berth.core.block_jobs import wanted_blocks
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.chips.products import FORMS, Form
-from berth.core.leaf_book import LARGE, NORMAL
-from berth.core.switch_terms import TOR_AFFINITY, UNINVOLVED
+from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
+from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape

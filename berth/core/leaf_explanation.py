@@ -11,11 +11,11 @@ from berth.core.gangs import Gang
 from berth.core.leaf_jobs import placed_job
 from berth.core.leaf_round import LeafRound, demand_of
 from berth.core.leaf_words import bits_words, lack_words, rule_words, state_words
-from berth.core.leaves import Grid
 from berth.core.ledger import PodShare, pods_of
 from berth.core.scoring import Reasons, Scorer
 from berth.core.state import State
-from berth.core.switches import Plan
+from berth.core.switches.occupancy.leaf_table import Grid
+from berth.core.switches.planner import Plan
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape

@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 
 from berth.core.gangs import Gang
-from berth.core.leaf_book import LeafBook
 from berth.core.leaf_jobs import placed_job
-from berth.core.leaves import Grid, LeafTable
 from berth.core.scoring import RowState, Scorer
-from berth.core.switch_support import unsupported
-from berth.core.switches import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
+from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.switches.planner import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
+from berth.core.switches.support import unsupported
 from berth.core.touched import TouchedMarks
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape

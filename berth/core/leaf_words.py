@@ -6,8 +6,8 @@ Source: specification, switch affinity, sections 2 to 6.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
-from berth.core.switch_one import COLUMNS_MAX
+from berth.core.switches.nslb_v1 import COLUMNS_MAX
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.schemas.refusal import SwitchLack
 
 UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"
@@ -71,7 +71,7 @@ def bits_words(bits: int, policy: str) -> str:
     """What a policy sees of a leaf, in words; empty where it has nothing to say of it.
 
     Args:
-        bits: As :meth:`berth.core.leaf_book.LeafBook.bits` gives them.
+        bits: As :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` gives them.
         policy: Policy in force. Only 2.0 keeps states.
     """
     parts = [state_words(bits)] if policy == "2.0" else []

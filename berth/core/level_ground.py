@@ -6,7 +6,7 @@ Source: specification, SuperPoD affinity, section 10.1.
 import numpy as np
 
 from berth.core.cluster.node_table import NodeTable
-from berth.core.level_terms import Spot, Tree, forest, levels_of, spot_of
+from berth.core.levels.model import Spot, Tree, forest, levels_of, spot_of
 from berth.core.scoring import Fits
 
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.level_terms import LEVELS_MAX, NoLevels, Sizes, Tree
-from berth.core.levels import Found, find, plan_levels
-from berth.core.superpod_terms import Marks, Rows
+from berth.core.levels.model import LEVELS_MAX, NoLevels, Sizes, Tree
+from berth.core.levels.planner import Found, find, plan_levels
+from berth.core.superpods.model import Marks, Rows
 
 SESSIONS_A_STEP: Final = 6
 """Tries after which the next larger part of a gang is given up."""

@@ -14,11 +14,11 @@ import msgspec
 
 from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
-from berth.core.leaf_book import LARGE, NORMAL
 from berth.core.ledger import Holding, PodShare, pods_of
 from berth.core.setbacks import Setback
 from berth.core.state import State
-from berth.core.superpod_terms import superpod_key
+from berth.core.superpods.model import superpod_key
+from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.ledger import Adoption, Eviction, Release, ReleaseReason

@@ -20,13 +20,13 @@ from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.errors import guarded
 from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import RESERVED, Gate, name_of
-from berth.core.leaf_book import LeafBook
 from berth.core.leaf_round import LeafRound, code_of
-from berth.core.leaves import LeafTable
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.setbacks import INTERNAL, Setback, set_aside
 from berth.core.superpod_ground import BlockGround, ground_of
-from berth.core.switches import TOR_AFFINITY, Plan
+from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.switches.planner import TOR_AFFINITY, Plan
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, Placement, SwitchPart, placement_of

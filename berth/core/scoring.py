@@ -22,9 +22,9 @@ from berth.core.chips.soft_share_table import ShareBook, SharedNode
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
-from berth.core.leaves import Grid, LeafTable
-from berth.core.level_terms import levels_of, stands_in_tree
-from berth.core.superpod_terms import rack_number
+from berth.core.levels.model import levels_of, stands_in_tree
+from berth.core.superpods.model import rack_number
+from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Settings

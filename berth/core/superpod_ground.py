@@ -14,7 +14,7 @@ import numpy as np
 from berth.core.cluster.node_table import NodeTable
 from berth.core.level_ground import LevelMap
 from berth.core.scoring import Fits
-from berth.core.superpod_terms import Rows, Yard, rack_number, running, superpod_key, yard_of
+from berth.core.superpods.model import Rows, Yard, rack_number, running, superpod_key, yard_of
 from berth.schemas.facts import NodeHealth
 
 _NO_RACK: Final = -1

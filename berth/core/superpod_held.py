@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from berth.core.superpod_terms import Variant, Want
+from berth.core.superpods.model import Variant, Want
 
 WHOLE_JOB_SESSIONS: Final = 12
 """Tries after which pods are no longer replaced one by one (850)."""

@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from berth.core.superpod_rack import DOMAIN_RACKS, NO_ROWS, Ask, Racks, Take, lacking, place, plan_racks
-from berth.core.superpod_terms import BlockPlan, Grant, Marks, NoBlocks, Rows, Rules, Want, Yard
+from berth.core.superpods.model import BlockPlan, Grant, Marks, NoBlocks, Rows, Rules, Want, Yard
+from berth.core.superpods.racks import DOMAIN_RACKS, NO_ROWS, Ask, Racks, Take, lacking, place, plan_racks
 
 Stage = Literal["pod", "part", "block", "job"]
 """What moves: lost pods alone; parts of blocks, which stay inside a rack; blocks; the whole gang."""

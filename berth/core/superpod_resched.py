@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.superpod_held import NOWHERE, Held, Setback, Stay
-from berth.core.superpod_select import Ask, decisions_of, select
-from berth.core.superpod_terms import BlockPlan, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
-from berth.core.superpods import candidates, drawn, not_enough_nodes
+from berth.core.superpods.block_selection import Ask, decisions_of, select
+from berth.core.superpods.model import BlockPlan, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
+from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
 
 RELEASE_WAIT_MS: Final = 10_000
 """How long after its first try a gang waits for its own healthy nodes to be given back."""

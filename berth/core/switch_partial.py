@@ -13,9 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.leaf_book import CROSS, EXCLUSIVE, SHARED, STATE, UNHEALTHY, Bits
-from berth.core.leaves import Grid
-from berth.core.switch_groups import (
+from berth.core.switches.groups import (
     NO_LEAVES,
     Counts,
     Groups,
@@ -26,9 +24,11 @@ from berth.core.switch_groups import (
     leaf_by_leaf,
     rising,
 )
-from berth.core.switch_single import plan_single
-from berth.core.switch_terms import Board, Demand, NoPlan, Plan, Policy, Rules
-from berth.core.switch_two import best_shared, drained, on_shared
+from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rules
+from berth.core.switches.nslb_v2 import best_shared, drained, on_shared
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, STATE, UNHEALTHY, Bits
+from berth.core.switches.occupancy.leaf_table import Grid
+from berth.core.switches.single_layer import plan_single
 
 
 class Torn(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from berth.core.level_terms import LevelError, read_level_config
+from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
 from berth.schemas.ledger import CORRECTIONS_OF_0_5, Settings
 

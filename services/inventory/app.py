@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.leaves import check_topology
+from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from berth.core.leaf_book import EXCLUSIVE, SHARED, STATE
 from berth.core.refusals import sentence
+from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError

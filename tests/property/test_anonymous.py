@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.ledger import LedgerDump
-from berth.core.superpod_terms import superpod_key
+from berth.core.superpods.model import superpod_key
 from berth.formats.anonymous import Anonymiser
 from berth.formats.anonymous_rules import Kind
 from berth.schemas.columns import pack, pack_names, unpack_names

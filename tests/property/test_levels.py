@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.level_moves import Mended, mend
-from berth.core.level_terms import LevelPlan, NoLevels, Sizes, Tree, tree_of
-from berth.core.levels import plan_levels
+from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
+from berth.core.levels.planner import plan_levels
 
 
 @st.composite

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from berth.core import block_jobs, jobs, level_terms, superpod_infer, superpod_jobs
+from berth.core import block_jobs, jobs
 from berth.core.chips import form_selection, products, soft_share_table
 from berth.core.cluster import node_classes
 from berth.core.ledger import LedgerDump
+from berth.core.levels import model
+from berth.core.superpods import inference, validation
 from berth.formats.anonymous import MESSAGES
 from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
 from berth.formats.node_products import NODE_PRODUCTS
@@ -88,9 +90,9 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
     read = {
         jobs.MIN_AVAILABLE, jobs.SKIP_PLUGIN, jobs.SUB_HEALTHY, jobs.GANG_PODS, jobs.SHARE_AICORE, jobs.SHARE_HBM,
         jobs.SHARE_POLICY, *jobs.LABEL_VALUES, form_selection.SCHEDULE_POLICY, form_selection.SP_BLOCK, form_selection.ACCELERATOR_TYPE,
-        form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, superpod_jobs.RA_BLOCK,
-        superpod_jobs.SUPER_POD_AFFINITY, superpod_jobs.UB_MEMORY, superpod_infer.SP_FIT, level_terms.AFFINITY_CONFIG,
-        level_terms.TOPOTREE, block_jobs.SKIP_PLUGIN, "framework",
+        form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, validation.RA_BLOCK,
+        validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, inference.SP_FIT, model.AFFINITY_CONFIG,
+        model.TOPOTREE, block_jobs.SKIP_PLUGIN, "framework",
     }  # fmt: skip
     for product in NODE_PRODUCTS.values():
         read.update(product.labels, product.selector, product.job_labels)
@@ -99,7 +101,7 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
             read.add(form.one_pod_label[0])
     assert read <= KEPT_KEYS
     assert NAME_KEYS == node_classes.NAME_KEYS
-    assert SERVICE_KEY == superpod_infer.SERVICE_LABEL
+    assert SERVICE_KEY == inference.SERVICE_LABEL
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.core.leaves import check_topology
+from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kube_objects import ConfigMap
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen

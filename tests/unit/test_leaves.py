@@ -3,7 +3,7 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import NodeTable
-from berth.core.leaves import LeafTable, check_topology, leaf_table
+from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.nodes import NodeDescription

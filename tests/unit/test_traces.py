@@ -9,8 +9,8 @@ import pytest
 
 from berth.core.chips.products import FORMS
 from berth.core.jobs import ValidJob, validate
-from berth.core.leaf_book import LARGE_PODS_MIN
-from berth.core.switch_terms import TOR_AFFINITY
+from berth.core.switches.model import TOR_AFFINITY
+from berth.core.switches.occupancy.leaf_states import LARGE_PODS_MIN
 from berth.formats import trace_jobs
 from berth.formats.pod_annotations import TOR_AFFINITY as FORMAT_LABEL
 from berth.formats.traces import OPTIONAL, REQUIRED, TraceError, read_trace

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from berth.core import superpod_select
 from berth.core.errors import InvariantError
-from berth.core.superpod_select import Ask
-from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rows, Rules, Want, Yard, closest
+from berth.core.superpods import block_selection
+from berth.core.superpods.block_selection import Ask
+from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rows, Rules, Want, Yard, closest
 
 
 def plan_blocks(yard: Yard, want: Want, rules: Rules) -> BlockPlan | NoBlocks:
@@ -22,7 +22,7 @@ def plan_blocks(yard: Yard, want: Want, rules: Rules) -> BlockPlan | NoBlocks:
         rules: Reserve, size and parity.
 
     Raises:
-        InvariantError: The gang asks for racks, which :mod:`berth.core.superpod_rack` plans.
+        InvariantError: The gang asks for racks, which :mod:`berth.core.superpods.racks` plans.
     """
     if want.variant == "rack":
         raise InvariantError("racks are no matter of the three queues", subject=f"a gang of {want.replicas}")
@@ -30,7 +30,7 @@ def plan_blocks(yard: Yard, want: Want, rules: Rules) -> BlockPlan | NoBlocks:
     counts = ground.counts
     if len(ground.rows) < want.replicas:
         return not_enough_nodes(ground, want)
-    grants = superpod_select.select(ground.ids, counts, ask_of(want), rules)
+    grants = block_selection.select(ground.ids, counts, ask_of(want), rules)
     return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, want.replicas)
 
 
@@ -39,7 +39,7 @@ def decisions_of(yard: Yard, want: Want, rules: Rules) -> tuple[str, ...]:
     ground = candidates(yard, want)
     if len(ground.rows) < want.replicas:
         return ()
-    return superpod_select.decisions_of(ground.ids, ground.counts, ask_of(want), rules)
+    return block_selection.decisions_of(ground.ids, ground.counts, ask_of(want), rules)
 
 
 def ask_of(want: Want) -> Ask:

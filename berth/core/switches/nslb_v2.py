@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.leaf_book import EXCLUSIVE, LARGE_CROSS, SHARED, STATE, UNHEALTHY, Bits
-from berth.core.switch_groups import (
+from berth.core.switches.groups import (
     NO_LEAVES,
     Counts,
     Groups,
@@ -27,7 +26,8 @@ from berth.core.switch_groups import (
     leaf_by_leaf,
     rising,
 )
-from berth.core.switch_terms import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, LARGE_CROSS, SHARED, STATE, UNHEALTHY, Bits
 from berth.schemas.refusal import SwitchLack
 
 POLICY: Final[Policy] = "2.0"

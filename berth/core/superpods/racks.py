@@ -11,8 +11,8 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from berth.core.superpod_terms import BlockPlan, Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
-from berth.core.superpods import candidates
+from berth.core.superpods.model import BlockPlan, Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
+from berth.core.superpods.planner import candidates
 
 RACK_NODES: Final = 8
 """Nodes of a rack; a gang of no more tries one rack first."""

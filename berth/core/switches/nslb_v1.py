@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from berth.core.leaves import Grid
-from berth.core.switch_groups import (
+from berth.core.switches.groups import (
     Counts,
     Groups,
     Indexes,
@@ -23,7 +22,8 @@ from berth.core.switch_groups import (
     lack_of,
     leaf_by_leaf,
 )
-from berth.core.switch_terms import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.occupancy.leaf_table import Grid
 from berth.schemas.refusal import SwitchLack
 
 POLICY: Final[Policy] = "1.0"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from berth.core.chips.products import FORMS
-from berth.core.switches import Policy
+from berth.core.switches.planner import Policy
 
 
 class _Support(NamedTuple):

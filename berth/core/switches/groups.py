@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.leaf_book import CROSS, NOT_NORMAL
-from berth.core.leaves import Cells, Grid
-from berth.core.switch_terms import Board, Demand, Plan, Policy
+from berth.core.switches.model import Board, Demand, Plan, Policy
+from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL
+from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
 
 Indexes = npt.NDArray[np.int64]

@@ -5,9 +5,9 @@ Source: specification, switch affinity, section 6.
 
 from typing import Final
 
-from berth.core.switch_groups import counts_of, falling, lack_of, leaf_by_leaf
-from berth.core.switch_one import best_fit
-from berth.core.switch_terms import Board, Demand, NoPlan, Plan, Policy, Rules
+from berth.core.switches.groups import counts_of, falling, lack_of, leaf_by_leaf
+from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rules
+from berth.core.switches.nslb_v1 import best_fit
 
 POLICY: Final[Policy] = "single-layer"
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.leaves import LeafTable
+from berth.core.switches.occupancy.leaf_table import LeafTable
 
 NORMAL: Final = "normal-schema"
 LARGE: Final = "large-model-schema"

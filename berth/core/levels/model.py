@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.superpod_terms import Marks, Rows, superpod_key
+from berth.core.superpods.model import Marks, Rows, superpod_key
 
 RESOURCE_LEVELS: Final = "resource-level-config"
 """Setting that says which levels each tree has."""
@@ -289,7 +289,7 @@ def tree_of(name: str, reserved: int, ids: Sequence[Sequence[str]], codes: Rows,
     Args:
         name: Name of the tree.
         reserved: See :attr:`Tree.reserved`.
-        ids: Ids of each level, the highest first, in their order (:func:`berth.core.superpod_terms.superpod_key`).
+        ids: Ids of each level, the highest first, in their order (:func:`berth.core.superpods.model.superpod_key`).
         codes: (levels, nodes): id of each node, as its index in ``ids``.
         rows: Nodes in order of their names.
     """

@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from berth.core.superpod_rack import RACK_NODES, Racks, Take, all_of, lacking, ranked
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Want, Yard
-from berth.core.superpods import candidates
+from berth.core.superpods.model import BlockPlan, NoBlocks, Want, Yard
+from berth.core.superpods.planner import candidates
+from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, lacking, ranked
 
 Key = tuple[int, int, int, int]
 

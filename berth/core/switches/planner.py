@@ -9,10 +9,7 @@ Source: specification, switch affinity, sections 1.2, 1.3, 3 to 7 and 14.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from berth.core.leaf_book import LARGE, NORMAL
-from berth.core.switch_one import plan_one
-from berth.core.switch_single import plan_single
-from berth.core.switch_terms import (
+from berth.core.switches.model import (
     TOR_AFFINITY,
     UNINVOLVED,
     Board,
@@ -24,7 +21,10 @@ from berth.core.switch_terms import (
     Rule,
     Rules,
 )
-from berth.core.switch_two import plan_two
+from berth.core.switches.nslb_v1 import plan_one
+from berth.core.switches.nslb_v2 import plan_two
+from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.core.switches.single_layer import plan_single
 from berth.schemas.ledger import Settings
 
 _PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules], Plan | NoPlan]]] = {

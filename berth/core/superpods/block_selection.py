@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.superpod_terms import Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Variant, closest
+from berth.core.superpods.model import Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Variant, closest
 
 MENDS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
 """Documented decisions that differ from the reference. D-1: a SuperPoD may be larger than ``super-pod-size``. D-3: reserves

@@ -8,8 +8,8 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.leaf_book import LARGE_PODS_MIN, NORMAL, Bits
-from berth.core.leaves import Cells, Grid
+from berth.core.switches.occupancy.leaf_states import LARGE_PODS_MIN, NORMAL, Bits
+from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
 
 TOR_AFFINITY: Final = "tor-affinity"
@@ -41,7 +41,7 @@ class Board(NamedTuple):
         names: Leaves in the order of their source.
         usable: (leaves, width): places whose nodes can take a pod of the gang.
         slices: (leaves, width): position of each place.
-        bits: One byte a leaf, as :meth:`berth.core.leaf_book.LeafBook.bits` gives them, without the gang itself.
+        bits: One byte a leaf, as :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` gives them, without the gang itself.
         places: Nodes below a whole leaf.
     """
 

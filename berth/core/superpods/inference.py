@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from berth.core.superpod_terms import (
+from berth.core.superpods.model import (
     BlockPlan,
     Counts,
     Grant,
@@ -23,7 +23,7 @@ from berth.core.superpod_terms import (
     Yard,
     closest,
 )
-from berth.core.superpods import candidates, drawn, not_enough_nodes
+from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
 
 SERVICE_LABEL: Final = "inferserviceid"
 """Label of a job of an inference service: its value is the service's id."""

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.level_terms import LevelPlan, NoLevels, Sizes, Tree
-from berth.core.superpod_terms import Counts, Rows
+from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree
+from berth.core.superpods.model import Counts, Rows
 
 _FRAGMENT_WEIGHT: Final = 10
 """What the fragments of children weigh against those of their parent."""

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.superpod_terms import SIZE_DEFAULT, Variant
+from berth.core.superpods.model import SIZE_DEFAULT, Variant
 
 SP_BLOCK: Final = "sp-block"
 """Annotation of a job: chips of a block."""
