@@ -12,7 +12,7 @@ from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
 from berth.core.block_round import BlockAnswer, BlockRound
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.gangs import Gang, gang_of
+from berth.core.requests.gangs import Gang, gang_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.state import State

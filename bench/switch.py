@@ -10,8 +10,8 @@ from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
-from berth.core.gangs import Gang, gang_of
 from berth.core.leaf_round import LeafRound
+from berth.core.requests.gangs import Gang, gang_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.state import State

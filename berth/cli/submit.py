@@ -11,7 +11,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.jobs import OVER, JobRow, phase_words, row_of
 from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, say, tell
 from berth.cli.watching import Watch
-from berth.core.jobs import validate
+from berth.core.requests.job_validation import validate
 from berth.formats.manifests import ManifestError, read_jobs
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
-from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import NEVER, name_of
 from berth.core.prospect import Lot, Prospect, Silent
+from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.scoring import Scorer
 from berth.core.setbacks import Setback

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.gangs import Gang
 from berth.core.ledger import pods_of
 from berth.core.levels.model import NoLevels
 from berth.core.levels.planner import plan_levels
+from berth.core.requests.gangs import Gang
 from berth.core.scoring import Fits, RowState, Scorer
 from berth.core.superpod_ground import BlockGround
 from berth.core.superpods.inference import Taste, mindie_grants, service_grants

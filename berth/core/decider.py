@@ -18,13 +18,13 @@ import numpy as np
 from berth.core.backfill import Backfill, Memory
 from berth.core.chips.products import FORMS
 from berth.core.errors import ReportedError, guarded
-from berth.core.gangs import ClassKey, Gang, gang_of
 from berth.core.gates import NEVER, RESERVED, StrictOrder, name_of
 from berth.core.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.lifecycle import Due, due
 from berth.core.offers import merge
 from berth.core.prospect import Silent
 from berth.core.queue import Queue, Sleep
+from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.reservations import next_end_ms
 from berth.core.round import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
 from berth.core.scoring import Candidates, Fits, Scorer

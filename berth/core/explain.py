@@ -17,10 +17,10 @@ from berth.core.board import Board, Standing
 from berth.core.chips.products import FORMS
 from berth.core.decider import Silence
 from berth.core.explanation import Basis, Choice, Explanation
-from berth.core.gangs import Gang
 from berth.core.ledger import Holding, pods_of
 from berth.core.nearness import Holders, nearest_domains, nearest_nodes
 from berth.core.refusals import sentence
+from berth.core.requests.gangs import Gang
 from berth.core.rivals import candidates_of, rival_of
 from berth.core.scoring import Reasons, RowState
 from berth.core.setbacks import INTERNAL

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from berth.core.gangs import Gang
+from berth.core.requests.gangs import Gang
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal
 

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from berth.core.explanation import LeafPart, LeafPlan, LeafUser, NearLeaf
-from berth.core.gangs import Gang
 from berth.core.leaf_jobs import placed_job
 from berth.core.leaf_round import LeafRound, demand_of
 from berth.core.leaf_words import bits_words, lack_words, rule_words, state_words
 from berth.core.ledger import PodShare, pods_of
+from berth.core.requests.gangs import Gang
 from berth.core.scoring import Reasons, Scorer
 from berth.core.state import State
 from berth.core.switches.occupancy.leaf_table import Grid

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from berth.core.gangs import Gang
 from berth.core.leaf_jobs import placed_job
+from berth.core.requests.gangs import Gang
 from berth.core.scoring import RowState, Scorer
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable

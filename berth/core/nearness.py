@@ -6,10 +6,10 @@ from typing import Final, Literal
 import numpy as np
 
 from berth.core.board import Board, Standing
-from berth.core.gangs import Gang
 from berth.core.grounds import Holder, NearDomain, NearNode
 from berth.core.ledger import Holding
 from berth.core.refusals import reason_words
+from berth.core.requests.gangs import Gang
 from berth.core.scoring import RowState
 from berth.core.unblocking import end_of, wrong_with
 from berth.schemas.offers import Shape

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_table import Mask, NodeTable
-from berth.core.gangs import Gang
 from berth.core.leaf_jobs import placed_job
 from berth.core.ledger import PodShare, pods_of
+from berth.core.requests.gangs import Gang
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Fits, Scorer
 from berth.core.state import State

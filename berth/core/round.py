@@ -18,9 +18,9 @@ import numpy as np
 from berth.core.block_round import BlockRound
 from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.errors import guarded
-from berth.core.gangs import ClassKey, Gang
 from berth.core.gates import RESERVED, Gate, name_of
 from berth.core.leaf_round import LeafRound, code_of
+from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.setbacks import INTERNAL, Setback, set_aside
 from berth.core.superpod_ground import BlockGround, ground_of

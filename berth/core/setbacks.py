@@ -6,7 +6,7 @@ What a record says of such an error is the same on every machine and without nam
 from typing import Final, NamedTuple
 
 from berth.core.errors import brief
-from berth.core.gangs import Gang
+from berth.core.requests.gangs import Gang
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Run

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from berth.core.decider import Decider
-from berth.core.gangs import Gang
+from berth.core.requests.gangs import Gang
 from berth.core.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.state import State
 from berth.schemas.facts import JobSeen

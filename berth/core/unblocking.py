@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from berth.core.decider import Silence
-from berth.core.gangs import Gang, gang_of
 from berth.core.grounds import Event, Unblocking, Way
 from berth.core.ledger import Holding
+from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scoring import Scorer
 from berth.core.state import State
 from berth.core.trial import Changes, Trial, may_take

@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Final, get_args
 
 from berth.core.chips.products import FORMS
-from berth.core.jobs import ValidJob, validate
 from berth.core.ledger import Folded, Holding
+from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.state import State
 from berth.schemas.columns import unpack
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen

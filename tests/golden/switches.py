@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from berth.core.chips.form_selection import SCHEDULE_POLICY
-from berth.core.jobs import validate
+from berth.core.requests.job_validation import validate
 from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook, LeafJob, Stage
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.core.switches.planner import (

@@ -13,8 +13,8 @@ import pytest
 from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
-from berth.core.gangs import gang_of
 from berth.core.level_ground import LevelMap
+from berth.core.requests.gangs import gang_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
 from berth.core.superpod_ground import BlockGround, Company, SuperpodMap

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.jobs import ValidJob, validate
+from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.trace_jobs import kubernetes_name
 from berth.formats.traces import TraceError, read_trace
 from berth.formats.yaml_tree import is_dns_name

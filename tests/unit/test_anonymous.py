@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from berth.core import block_jobs, jobs
 from berth.core.chips import form_selection, products, soft_share_table
 from berth.core.cluster import node_classes
 from berth.core.ledger import LedgerDump
 from berth.core.levels import model
+from berth.core.requests import block_requests, job_validation
 from berth.core.superpods import inference, validation
 from berth.formats.anonymous import MESSAGES
 from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
@@ -88,11 +88,11 @@ def test_every_text_of_every_message_has_a_rule() -> None:
 
 def test_labels_that_decide_by_their_value_are_kept() -> None:
     read = {
-        jobs.MIN_AVAILABLE, jobs.SKIP_PLUGIN, jobs.SUB_HEALTHY, jobs.GANG_PODS, jobs.SHARE_AICORE, jobs.SHARE_HBM,
-        jobs.SHARE_POLICY, *jobs.LABEL_VALUES, form_selection.SCHEDULE_POLICY, form_selection.SP_BLOCK, form_selection.ACCELERATOR_TYPE,
+        job_validation.MIN_AVAILABLE, job_validation.SKIP_PLUGIN, job_validation.SUB_HEALTHY, job_validation.GANG_PODS, job_validation.SHARE_AICORE, job_validation.SHARE_HBM,
+        job_validation.SHARE_POLICY, *job_validation.LABEL_VALUES, form_selection.SCHEDULE_POLICY, form_selection.SP_BLOCK, form_selection.ACCELERATOR_TYPE,
         form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, validation.RA_BLOCK,
         validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, inference.SP_FIT, model.AFFINITY_CONFIG,
-        model.TOPOTREE, block_jobs.SKIP_PLUGIN, "framework",
+        model.TOPOTREE, block_requests.SKIP_PLUGIN, "framework",
     }  # fmt: skip
     for product in NODE_PRODUCTS.values():
         read.update(product.labels, product.selector, product.job_labels)

@@ -12,7 +12,7 @@ from berth.core.block_round import BlockRound
 from berth.core.block_words import lack_words
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation, sentences
-from berth.core.gangs import gang_of
+from berth.core.requests.gangs import gang_of
 from berth.core.scoring import Scorer
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.columns import pack, pack_names

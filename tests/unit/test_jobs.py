@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.jobs import ValidJob, form_of, shapes_of, validate
+from berth.core.requests.job_validation import ValidJob, form_of, shapes_of, validate
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.placement import Share

@@ -4,7 +4,7 @@ from textwrap import dedent
 import msgspec
 import pytest
 
-from berth.core.jobs import ValidJob, validate
+from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.manifests import parse_jobs
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task

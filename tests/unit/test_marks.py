@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.gangs import Gang, gang_of
+from berth.core.requests.gangs import Gang, gang_of
 from berth.core.round import MARKS_BYTES_MAX, askable
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from berth.core.chips.products import FORMS
-from berth.core.jobs import ValidJob, validate
+from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.switches.model import TOR_AFFINITY
 from berth.core.switches.occupancy.leaf_states import LARGE_PODS_MIN
 from berth.formats import trace_jobs

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from berth.core.jobs import ValidJob, shapes_of, validate
+from berth.core.requests.job_validation import ValidJob, shapes_of, validate
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
