@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
-from berth.core.switch_partial import Torn, decisions_of, open_places, plan_partial
+from berth.core.rescheduling.switches import Torn, decisions_of, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import Demand, NoPlan
 from berth.formats.switch_annotations import IS_SHARED

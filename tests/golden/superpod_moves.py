@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from berth.core.superpod_held import Setback, Stay, Word, is_pod_level, restored
-from berth.core.superpod_resched import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
+from berth.core.rescheduling.block_history import Setback, Stay, Word, is_pod_level, restored
+from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
 from berth.core.superpods.inference import (
     IDLEST,
     SERVICE_LABEL,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from berth.core.levels.model import Sizes
-from berth.core.superpod_held import Held, Setback, Stay
+from berth.core.rescheduling.block_history import Held, Setback, Stay
 from berth.core.superpods.model import BlockPlan, Grant, Phase, Rules, Want, Yard, yard_of
 from berth.core.superpods.racks import Take
 from tests.golden import leaf_invariants, levels

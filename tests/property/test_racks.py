@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.superpod_rack_moves import RackMended, Stage, Standing, mend_racks, parts_of
+from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, parts_of
 from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Want, Yard, yard_of
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import RACK_NODES, plan_racks

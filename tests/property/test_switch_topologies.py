@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.switch_partial import Torn, open_places, plan_partial
+from berth.core.rescheduling.switches import Torn, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.core.switches.planner import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.switch_partial import Torn, open_places, plan_partial
+from berth.core.rescheduling.switches import Torn, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_states import (
     CROSS,
     EXCLUSIVE,

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.superpod_held import NOWHERE, Held, Setback, Stay
+from berth.core.rescheduling.block_history import NOWHERE, Held, Setback, Stay
 from berth.core.superpods.block_selection import Ask, decisions_of, select
 from berth.core.superpods.model import BlockPlan, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
 from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
