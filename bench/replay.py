@@ -14,9 +14,9 @@ from bench.cell import PRODUCT, described
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.decider import Decider
-from berth.core.ledger import Holding
 from berth.core.replay import Replay, Replayed
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
 from berth.formats.recording import frames_of
 from berth.runtime.recording import read_file
 from berth.schemas.columns import pack, pack_names

@@ -9,7 +9,7 @@ from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.cluster.node_table import BYTES_PER_NODE
 from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings

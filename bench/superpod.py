@@ -15,7 +15,7 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen

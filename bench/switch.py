@@ -14,7 +14,7 @@ from berth.core.leaf_round import LeafRound
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.switches.planner import Plan
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, Leaf, TopologySeen

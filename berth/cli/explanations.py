@@ -17,7 +17,7 @@ from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit
 from berth.cli.recording_errors import complaints_of
 from berth.core.log_clock import moment_of
 from berth.core.past import Point, Trail, View
-from berth.core.state import JobKey
+from berth.core.state.cell import JobKey
 from berth.formats.recording import Reading
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import past_of

@@ -9,7 +9,7 @@ from berth.cli.nodes import NodeRow, rows_of
 from berth.cli.output import CommandError
 from berth.cli.stage import Sight, Stage, job_name, jobs_of
 from berth.cli.story import OVER, Story, Tale
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus

@@ -5,9 +5,9 @@ from typing import Final
 import msgspec
 
 from berth.cli.jobs import RankRow, ranks_of
-from berth.core.ledger import Folded
 from berth.core.refusals import sentence
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Refusal

@@ -17,7 +17,7 @@ from berth.cli.switches import kind_of
 from berth.core.block_account import SuperpodUser
 from berth.core.block_explanation import seats_of, superpods_of, takers_of, users
 from berth.core.leaf_words import counted
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.superpods.model import Yard
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now

@@ -14,7 +14,7 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.explanation import LeafUser
 from berth.core.leaf_explanation import leaf_users
 from berth.core.leaf_words import STATES, UNKNOWN, bits_words, counted
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL, STATE, UNHEALTHY
 from berth.core.switches.planner import rules_of
 from berth.runtime.clock import SystemClock

@@ -8,7 +8,7 @@ import msgspec
 from berth.core.grounds import Clock
 from berth.core.leaf_words import counted
 from berth.core.requests.gangs import Gang
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
 from berth.schemas.units import UnixMs
 

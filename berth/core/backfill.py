@@ -18,8 +18,8 @@ from berth.core.prospect import Lot, Prospect, Silent
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.scoring import Scorer
-from berth.core.setbacks import Setback
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import Setback
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
 

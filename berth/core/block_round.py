@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.ledger import pods_of
 from berth.core.levels.model import NoLevels
 from berth.core.levels.planner import plan_levels
 from berth.core.requests.gangs import Gang
 from berth.core.scoring import Fits, RowState, Scorer
-from berth.core.superpod_ground import BlockGround
+from berth.core.state.ledger import pods_of
+from berth.core.state.superpod_index import BlockGround
 from berth.core.superpods.inference import Taste, mindie_grants, service_grants
 from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
 from berth.core.superpods.planner import candidates, drawn, not_enough_nodes, plan_blocks

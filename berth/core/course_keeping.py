@@ -14,9 +14,9 @@ from berth.core.course import Course, Frame, JobCourse, Moment
 from berth.core.course_columns import Spans, Use
 from berth.core.decider import Decider
 from berth.core.figures import OUT
-from berth.core.ledger import Folded, Holding
 from berth.core.requests.gangs import Gang
-from berth.core.state import JobKey
+from berth.core.state.cell import JobKey
+from berth.core.state.ledger import Folded, Holding
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape

@@ -6,9 +6,9 @@ from typing import Final
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
 from berth.core.decider import Decider
-from berth.core.ledger import dump_of
 from berth.core.log_clock import LogClock
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import dump_of
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, TopologySeen
 from berth.schemas.recording import Entry, RecordingHead

@@ -10,8 +10,8 @@ from berth.core.board import Board, Standing
 from berth.core.decider import Decider, Opening
 from berth.core.errors import guarded
 from berth.core.leaf_words import counted, ranges
-from berth.core.ledger import PodShare, pods_of
 from berth.core.refusals import reason_words, sentence
+from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Part

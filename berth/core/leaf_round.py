@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from berth.core.leaf_jobs import placed_job
 from berth.core.requests.gangs import Gang
 from berth.core.scoring import RowState, Scorer
+from berth.core.state.leaf_occupancy import placed_job
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.switches.planner import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of

@@ -10,9 +10,9 @@ import msgspec
 
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation
-from berth.core.ledger import dump_of
 from berth.core.log_clock import moment_of
-from berth.core.state import JobKey, State
+from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import dump_of
 from berth.core.statuses import status_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import JobSeen

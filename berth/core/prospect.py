@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_table import Mask, NodeTable
-from berth.core.leaf_jobs import placed_job
-from berth.core.ledger import PodShare, pods_of
 from berth.core.requests.gangs import Gang
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Fits, Scorer
-from berth.core.state import State
-from berth.core.superpod_ground import BlockGround, Company
+from berth.core.state.cell import State
+from berth.core.state.leaf_occupancy import placed_job
+from berth.core.state.ledger import PodShare, pods_of
+from berth.core.state.superpod_index import BlockGround, Company
 from berth.core.switches.occupancy.leaf_states import LeafBook, LeafJob
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, Share

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.ledger import SleeperDump
 from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.state.ledger import SleeperDump
 
 _Entry = tuple[tuple[int, int, str], Gang]
 _ORDER: Final = operator.itemgetter(0)

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from berth.core import block_words, leaf_words
-from berth.core.setbacks import INTERNAL
+from berth.core.state.internal_errors import INTERNAL
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {

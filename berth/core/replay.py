@@ -14,7 +14,7 @@ import msgspec
 from berth.core.decider import Decider, Opening, Silence
 from berth.core.difference import Difference, Moment, difference_of
 from berth.core.errors import HistoryError, InvariantError
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import Entry

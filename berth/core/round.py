@@ -22,8 +22,8 @@ from berth.core.gates import RESERVED, Gate, name_of
 from berth.core.leaf_round import LeafRound, code_of
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scoring import Candidates, RowState, Scorer, counts_of
-from berth.core.setbacks import INTERNAL, Setback, set_aside
-from berth.core.superpod_ground import BlockGround, ground_of
+from berth.core.state.internal_errors import INTERNAL, Setback, set_aside
+from berth.core.state.superpod_index import BlockGround, ground_of
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import TOR_AFFINITY, Plan

@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
 from berth.core.decider import Decider
-from berth.core.ledger import Folded, Holding
 from berth.core.simulation_rivals import Rival, RivalDecider
-from berth.core.state import JobKey, State
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
+from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import Folded, Holding
 from berth.schemas.columns import pack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen

@@ -12,7 +12,7 @@ import numpy as np
 from berth.core.decider import Decider
 from berth.core.requests.gangs import Gang
 from berth.core.scoring import Fits, Reasons, RowState, Scorer, Scores
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape

@@ -1,7 +1,7 @@
 """Status of a job, as it follows from facts and ledger."""
 
 from berth.core.refusals import sentence
-from berth.core.state import JobKey, State
+from berth.core.state.cell import JobKey, State
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.status import JobStatus, Phase
 

@@ -14,11 +14,11 @@ import numpy as np
 from berth.core.cluster.node_classes import ClassKey, class_reason
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.decider import Decider, Opening, Silence
-from berth.core.ledger import Holding
-from berth.core.lifecycle import Due
 from berth.core.requests.gangs import Gang
 from berth.core.round import asks_of
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
+from berth.core.state.lifecycle import Due
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.offers import Shape

@@ -11,10 +11,10 @@ import numpy as np
 
 from berth.core.decider import Silence
 from berth.core.grounds import Event, Unblocking, Way
-from berth.core.ledger import Holding
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
 from berth.core.trial import Changes, Trial, may_take
 from berth.schemas.facts import NodeHealth
 from berth.schemas.offers import Shape

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from berth.core.ledger import Folded, Holding, dump_of
 from berth.core.log_clock import LogClock
 from berth.core.simulation import TimedFact
-from berth.core.state import JobKey, State
+from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import Folded, Holding, dump_of
 from berth.schemas.envelope import decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodsSeen, TopologySeen
 from berth.schemas.intake import JobRequest

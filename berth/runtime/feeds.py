@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from berth.core.ledger import Folded
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.port import Bus, Follower, Gap, Stored

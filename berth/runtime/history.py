@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.explain import explain
-from berth.core.ledger import dump_of
 from berth.core.past import Life, Look, Point, Trail, View
-from berth.core.state import JobKey, State
+from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import dump_of
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored, StreamState

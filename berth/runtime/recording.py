@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from berth.core.ledger import LedgerDump, dump_of
+from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.anonymous import Anonymiser
 from berth.formats.recording import Frames, Reading, frames_of, read
 from berth.runtime.clock import Clock

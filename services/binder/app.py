@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from berth.core.errors import CoreError
-from berth.core.ledger import dump_of
+from berth.core.state.ledger import dump_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.faults import FaultPoints

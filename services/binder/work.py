@@ -8,7 +8,7 @@ business any more.
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from berth.core.ledger import Holding, LedgerDump, LedgerFold
+from berth.core.state.ledger import Holding, LedgerDump, LedgerFold
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState
 from berth.schemas.placement import Placement

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from berth.core.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.errors import brief
-from berth.core.state import JobKey, State
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
+from berth.core.state.cell import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
 from berth.runtime.faults import FaultPoints

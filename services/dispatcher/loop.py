@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import structlog
 
 from berth.core.decider import Decider, Opening, Silence
-from berth.core.ledger import Folded
 from berth.core.queue import Queue
 from berth.core.round import NeedMoreError
-from berth.core.setbacks import Setback
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import Setback
+from berth.core.state.ledger import Folded
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.faults import FaultPoints

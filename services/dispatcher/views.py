@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from berth.core.state import JobKey, State
+from berth.core.state.cell import JobKey, State
 from berth.core.statuses import digest, status_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError

@@ -8,7 +8,7 @@ import structlog
 from berth.core.cluster.bitmaps import mask_of
 from berth.core.offers import OwnRows, offer_of
 from berth.core.scoring import Scorer
-from berth.core.state import State, shard_of
+from berth.core.state.cell import State, shard_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.feeds import Feeds

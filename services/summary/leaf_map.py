@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook
 from berth.formats.kube_objects import Pod
 from berth.services.summary.views import resource_of

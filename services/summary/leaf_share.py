@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from berth.core.errors import CoreError
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.kube_objects import ConfigMap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError

@@ -9,7 +9,7 @@ import pytest
 from berth.cli.app import call
 from berth.cli.log_lines import Lines
 from berth.cli.recording import Live
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.recording import interleaved
 from berth.runtime.bus import NatsBus
 from berth.runtime.recording import NoHistoryError, Recorded, When, read_file, record

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import decode, encode, open_envelope

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds

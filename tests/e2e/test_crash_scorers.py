@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from berth.core.state import shard_of
+from berth.core.state.cell import shard_of
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.faults import FaultPoints

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.ledger import Holding
+from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure
 

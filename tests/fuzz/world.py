@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.core.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.decider import Opening, Silence
-from berth.core.ledger import Holding
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
+from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, TimerSeen
 from berth.schemas.intake import JobCancel, JobRequest

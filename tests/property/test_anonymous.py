@@ -5,7 +5,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.ledger import LedgerDump
+from berth.core.state.ledger import LedgerDump
 from berth.core.superpods.model import superpod_key
 from berth.formats.anonymous import Anonymiser
 from berth.formats.anonymous_rules import Kind

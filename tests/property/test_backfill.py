@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from berth.core.course import Course
 from berth.core.decider import Decider
 from berth.core.replay import replayed
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.recording import Entry

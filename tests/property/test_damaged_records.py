@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from berth.core.errors import InvariantError
-from berth.core.ledger import pods_of
 from berth.core.replay import Replay, ReplayError
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import pods_of
 from berth.formats.recording import read
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.ledger import Round

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.ledger import pods_of
+from berth.core.state.ledger import pods_of
 from berth.schemas.columns import pack, pack_names, unpack_names
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.ledger import Adoption, Round, Verdict

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.invariants import check
-from berth.core.ledger import pods_of
 from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.requests.gangs import Gang
 from berth.core.round import Chooser, asks_of
 from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.ledger import pods_of
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_table import NodeTable
-from berth.core.invariants import check
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
 from berth.runtime.port import Stored
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import TimerSeen

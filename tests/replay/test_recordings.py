@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth.core.ledger import LedgerDump
 from berth.core.replay import Replay, Replayed
+from berth.core.state.ledger import LedgerDump
 from berth.formats.anonymous import Anonymiser
 from berth.formats.recording import RecordingError, frames_of, read
 from berth.schemas.columns import pack_names, unpack_names

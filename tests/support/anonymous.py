@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from berth.core.decider import Decider, Silence
-from berth.core.ledger import LedgerDump
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import LedgerDump
 from berth.formats.anonymous import Anonymiser
 from berth.formats.anonymous_rules import Kind
 from berth.schemas.columns import unpack_names

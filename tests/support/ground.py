@@ -8,7 +8,7 @@ from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.decider import Decider
 from berth.core.grounds import Event, Unblocking
 from berth.core.requests.gangs import gang_of
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.unblocking import Waiting, unblocking
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen

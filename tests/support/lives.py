@@ -1,7 +1,7 @@
 """The life of one gang: facts and records that a test feeds to a state, and what is due then."""
 
-from berth.core.lifecycle import Due, due
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.lifecycle import Due, due
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen

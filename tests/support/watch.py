@@ -5,10 +5,10 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.invariants import check
-from berth.core.ledger import Holding, LedgerFold
 from berth.core.replay import Replayed
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.ledger import Holding, LedgerFold
 from berth.core.statuses import digest, status_of
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel
+from berth.core.state.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Settings

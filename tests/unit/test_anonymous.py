@@ -10,9 +10,9 @@ from msgspec import inspect
 
 from berth.core.chips import form_selection, products, soft_share_table
 from berth.core.cluster import node_classes
-from berth.core.ledger import LedgerDump
 from berth.core.levels import model
 from berth.core.requests import block_requests, job_validation
+from berth.core.state.ledger import LedgerDump
 from berth.core.superpods import inference, validation
 from berth.formats.anonymous import MESSAGES
 from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special

@@ -12,7 +12,7 @@ from berth.cli.kube_stage import ASCEND, BATCH, NAMESPACE, POD, VOLCANO, KubeSta
 from berth.cli.output import CommandError
 from berth.cli.stage import jobs_of
 from berth.cli.story import Story
-from berth.core.ledger import Folded, GangRecord
+from berth.core.state.ledger import Folded, GangRecord
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.refusal import Refusal

@@ -7,7 +7,7 @@ import pytest
 
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.cluster_facts import facts_of
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.cluster_words import (
     ClusterWordsError,
     default_cluster,

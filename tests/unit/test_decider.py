@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.decider import Decider, Silence
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, JobState, NodeHealth, PodPhase, PodsSeen, TimerSeen

@@ -6,7 +6,7 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.decider import Silence
-from berth.core.state import shard_of
+from berth.core.state.cell import shard_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import Task

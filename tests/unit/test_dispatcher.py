@@ -6,7 +6,7 @@ Longer than 400 lines because every test is a story of one cell, and the stories
 import pytest
 
 from berth.core.refusals import sentence
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.port import Stored
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import body_of, decode, encode, open_envelope

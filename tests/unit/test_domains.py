@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.domains import BUCKET_NODES_MAX, domains, leaving
-from berth.core.state import shard_of
+from berth.core.state.cell import shard_of
 from berth.schemas.nodes import NodeDescription
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from berth.core.cluster import node_table
-from berth.core.state import State
+from berth.core.state.cell import State
 from tests.fuzz import tally
 from tests.fuzz.batch import command, hush, run_batch
 from tests.fuzz.failure import Failure

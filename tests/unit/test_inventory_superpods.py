@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
-from berth.core.invariants import check
+from berth.core.state.invariants import check
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import Handler, RefusedError
 from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen

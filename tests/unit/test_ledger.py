@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.errors import HistoryError, InvariantError
-from berth.core.ledger import LedgerFold, pods_of
+from berth.core.state.ledger import LedgerFold, pods_of
 from berth.schemas.envelope import Envelope, encode, open_envelope
 from berth.schemas.intake import JobCancel
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict

@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from berth.core.ledger import SleeperDump
 from berth.core.queue import Queue, Sleep
 from berth.core.requests.gangs import Gang, gang_of
+from berth.core.state.ledger import SleeperDump
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
 from tests.support.cells import a_job

@@ -1,7 +1,7 @@
 """What the next job of its like is taken to run."""
 
-from berth.core.ledger import LedgerDump, LedgerFold
-from berth.core.run_times import LIKES_MAX, RunTime, RunTimes
+from berth.core.state.ledger import LedgerDump, LedgerFold
+from berth.core.state.run_times import LIKES_MAX, RunTime, RunTimes
 from berth.schemas.envelope import encode, open_envelope
 from berth.schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of

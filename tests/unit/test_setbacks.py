@@ -13,15 +13,15 @@ from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.decider import Decider, Silence
 from berth.core.errors import InvariantError
 from berth.core.explanation import all_sentences
-from berth.core.lifecycle import due
 from berth.core.offers import candidates_of, merge, offer_of
 from berth.core.refusals import sentence
 from berth.core.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
 from berth.core.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
-from berth.core.setbacks import RETRY_MS
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import RETRY_MS
+from berth.core.state.lifecycle import due
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen

@@ -6,7 +6,7 @@ from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL, ShareBook
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.statuses import digest, status_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode

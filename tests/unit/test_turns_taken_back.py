@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.ledger import Folded
+from berth.core.state.ledger import Folded
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat

@@ -11,7 +11,7 @@ from berth.core.cluster_change import last_names, nodes_of, with_nodes, without_
 from berth.core.course_log import course_of
 from berth.core.figures import figures_of
 from berth.core.simulation import Simulation, SimulationPlan
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.core.workload_log import LoggedWorkload, WorkloadReader
 from berth.formats.recording import frames_of
 from berth.schemas.envelope import decode

@@ -5,7 +5,7 @@ Source: specification, switch affinity, sections 2, 9 and 14.
 
 from collections.abc import Iterable, Sequence
 
-from berth.core.ledger import Holding, PodShare, pods_of
+from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.switches.occupancy.leaf_states import LeafJob, Stage
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Placement

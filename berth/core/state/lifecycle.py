@@ -14,9 +14,9 @@ import msgspec
 
 from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
-from berth.core.ledger import Holding, PodShare, pods_of
-from berth.core.setbacks import Setback
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import Setback
+from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.superpods.model import superpod_key
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names

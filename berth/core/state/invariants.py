@@ -4,8 +4,8 @@ No chip has two owners; a gang is whole or absent; free is healthy minus used mi
 """
 
 from berth.core.errors import InvariantError
-from berth.core.ledger import Holding
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
 
 _CORE_PERCENT = 100
 

@@ -17,10 +17,10 @@ from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.cluster.node_table import NodeTable
-from berth.core.leaf_jobs import leaf_job
-from berth.core.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of, owned_by
-from berth.core.level_ground import LevelMap
-from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
+from berth.core.state.leaf_occupancy import leaf_job
+from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of, owned_by
+from berth.core.state.level_index import LevelMap
+from berth.core.state.superpod_index import BlockGround, Company, SuperpodMap
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.columns import unpack, unpack_names

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
-from berth.core.run_times import RunTime, RunTimes
+from berth.core.state.run_times import RunTime, RunTimes
 from berth.schemas.envelope import DecodeError, Envelope, body_of
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Placement, Run

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from berth.core.ledger import GangRecord
 from berth.core.requests.job_validation import validate
+from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Settings
