@@ -10,11 +10,11 @@ from bench.cell import Client, cell, described
 from bench.limits.gang import round_trip_ms
 from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
-from berth.core.block_round import BlockAnswer, BlockRound
 from berth.core.cluster.node_packing import pack_nodes
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.scoring import Scorer
+from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
 from berth.core.state.cell import State
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.schemas.envelope import encode

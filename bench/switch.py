@@ -10,10 +10,10 @@ from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
-from berth.core.leaf_round import LeafRound
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.scoring import Scorer
+from berth.core.placement.switch_placement import LeafRound
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
 from berth.core.state.cell import State
 from berth.core.switches.planner import Plan
 from berth.schemas.envelope import encode

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.block_account import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
-from berth.core.block_round import BlockAnswer, BlockRound, blocks_of
 from berth.core.block_words import missing_blocks
+from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer
+from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import Fits, Reasons, RowState, Scorer
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.superpods.model import Rows

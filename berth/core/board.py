@@ -8,8 +8,8 @@ import numpy.typing as npt
 from berth.core.block_explanation import BlockStanding
 from berth.core.chips.affinity import class_of
 from berth.core.leaf_explanation import LeafGround
+from berth.core.placement.scoring import RowState, Scorer
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.scoring import RowState, Scorer
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.ledger import Settings, Verdict

@@ -18,10 +18,10 @@ from berth.core.chips.products import FORMS
 from berth.core.decider import Silence
 from berth.core.explanation import Basis, Choice, Explanation
 from berth.core.nearness import Holders, nearest_domains, nearest_nodes
+from berth.core.placement.scoring import Reasons, RowState
 from berth.core.refusals import sentence
 from berth.core.requests.gangs import Gang
 from berth.core.rivals import candidates_of, rival_of
-from berth.core.scoring import Reasons, RowState
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 
 from berth.core.explanation import LeafPart, LeafPlan, LeafUser, NearLeaf
-from berth.core.leaf_round import LeafRound, demand_of
 from berth.core.leaf_words import bits_words, lack_words, rule_words, state_words
+from berth.core.placement.scoring import Reasons, Scorer
+from berth.core.placement.switch_placement import LeafRound, demand_of
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import Reasons, Scorer
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of

@@ -7,9 +7,9 @@ import numpy as np
 
 from berth.core.board import Board, Standing
 from berth.core.grounds import Holder, NearDomain, NearNode
+from berth.core.placement.scoring import RowState
 from berth.core.refusals import reason_words
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import RowState
 from berth.core.state.ledger import Holding
 from berth.core.unblocking import end_of, wrong_with
 from berth.schemas.offers import Shape

@@ -10,9 +10,9 @@ import bisect
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from berth.core.prospect import Lot, Prospect, Silent, lot_of
+from berth.core.placement.projected_state import Lot, Prospect, Silent, lot_of
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import Scorer
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding, chips_in, pods_of
 from berth.schemas.placement import Placement, Run

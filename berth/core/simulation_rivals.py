@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from berth.core.decider import Decider
+from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest

@@ -11,8 +11,8 @@ import numpy as np
 
 from berth.core.decider import Silence
 from berth.core.grounds import Event, Unblocking, Way
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.scoring import Scorer
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.core.trial import Changes, Trial, may_take

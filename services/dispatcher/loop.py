@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from berth.core.decider import Decider, Opening, Silence
+from berth.core.placement.gang_placement import NeedMoreError
 from berth.core.queue import Queue
-from berth.core.round import NeedMoreError
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import Setback
 from berth.core.state.ledger import Folded

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.offers import OwnRows, candidates_of, merge
-from berth.core.scoring import Candidates, Scorer
+from berth.core.placement.offers import OwnRows, candidates_of, merge
+from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.state.cell import State, shard_of
 from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode

@@ -6,8 +6,8 @@ from typing import Final
 import structlog
 
 from berth.core.cluster.bitmaps import mask_of
-from berth.core.offers import OwnRows, offer_of
-from berth.core.scoring import Scorer
+from berth.core.placement.offers import OwnRows, offer_of
+from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State, shard_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError

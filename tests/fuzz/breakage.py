@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from berth.core import decider, round, scoring  # noqa: A004  # the module of that name
+from berth.core import decider
+from berth.core.placement import gang_placement, scoring
 
 MARK: Final = "breaks"
 """Node selector of a request that breaks something, and its value: what."""
@@ -36,7 +37,7 @@ def breakable() -> Iterator[None]:
 
     patch(scoring, "class_reason", lambda shape, _: (MARK, "scoring") in shape.selector)
     patch(
-        round.Chooser,
+        gang_placement.Chooser,
         "_plan",
         lambda _, gang, __: any((MARK, "planning") in shape.selector for shape, ___ in gang.klass),
     )

@@ -13,9 +13,9 @@ import pytest
 from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import gang_of
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
 from berth.core.state.level_index import LevelMap
 from berth.core.state.superpod_index import BlockGround, Company, SuperpodMap
 from berth.formats.node_products import NODE_PRODUCTS

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.offers import candidates_of, merge, offer_of
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from berth.core.block_account import SuperpodUser
-from berth.core.block_round import BlockRound
 from berth.core.block_words import lack_words
 from berth.core.explain import explain, explain_now
 from berth.core.explanation import Explanation, sentences
+from berth.core.placement.scoring import Scorer
+from berth.core.placement.superpod_placement import BlockRound
 from berth.core.requests.gangs import gang_of
-from berth.core.scoring import Scorer
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode

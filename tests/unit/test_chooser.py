@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.round import Chooser, NeedMoreError
+from berth.core.placement.gang_placement import Chooser, NeedMoreError
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round

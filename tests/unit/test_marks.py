@@ -2,8 +2,8 @@
 
 import pytest
 
+from berth.core.placement.gang_placement import MARKS_BYTES_MAX, askable
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.round import MARKS_BYTES_MAX, askable
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
 from tests.support.cells import a_job

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from berth.core.cluster.node_table import NodeTable
-from berth.core.offers import candidates_of, merge, offer_of
-from berth.core.scoring import Candidates
+from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.scoring import Candidates
 from berth.schemas.columns import pack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.offers import ShapeOffer

@@ -5,7 +5,7 @@ import pytest
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL, ShareBook
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.scoring import Scorer
+from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings

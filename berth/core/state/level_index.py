@@ -7,7 +7,7 @@ import numpy as np
 
 from berth.core.cluster.node_table import NodeTable
 from berth.core.levels.model import Spot, Tree, forest, levels_of, spot_of
-from berth.core.scoring import Fits
+from berth.core.placement.scoring import Fits
 
 
 class LevelMap:

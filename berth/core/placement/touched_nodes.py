@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from berth.core.cluster.bitmaps import Marks
-from berth.core.scoring import RowState, Scorer
+from berth.core.placement.scoring import RowState, Scorer
 from berth.schemas.offers import Shape
 
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from berth.core.levels.model import NoLevels
 from berth.core.levels.planner import plan_levels
+from berth.core.placement.scoring import Fits, RowState, Scorer
+from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import Fits, RowState, Scorer
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockGround
 from berth.core.superpods.inference import Taste, mindie_grants, service_grants
@@ -16,7 +17,6 @@ from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Variant
 from berth.core.superpods.planner import candidates, drawn, not_enough_nodes, plan_blocks
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks
-from berth.core.touched import TouchedMarks
 from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import BlockPart, Placement

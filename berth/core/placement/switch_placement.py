@@ -5,14 +5,14 @@ from typing import Final
 
 import numpy as np
 
+from berth.core.placement.scoring import RowState, Scorer
+from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
-from berth.core.scoring import RowState, Scorer
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.switches.planner import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
 from berth.core.switches.support import unsupported
-from berth.core.touched import TouchedMarks
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, SwitchPart
