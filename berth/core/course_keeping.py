@@ -12,9 +12,9 @@ import numpy as np
 
 from berth.core.course import Course, Frame, JobCourse, Moment
 from berth.core.course_columns import Spans, Use
-from berth.core.decider import Decider
 from berth.core.figures import OUT
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import JobKey
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.facts import JobSeen

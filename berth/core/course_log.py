@@ -5,8 +5,8 @@ from typing import Final
 
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
-from berth.core.decider import Decider
 from berth.core.log_clock import LogClock
+from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.core.state.ledger import dump_of
 from berth.schemas.envelope import open_envelope

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.board import Board, Standing
-from berth.core.decider import Decider, Opening
 from berth.core.errors import guarded
 from berth.core.leaf_words import counted, ranges
 from berth.core.refusals import reason_words, sentence
+from berth.core.scheduling.scheduler import Decider, Opening
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict

@@ -15,13 +15,13 @@ from berth.core.asked import asked_of
 from berth.core.block_explanation import seats_of
 from berth.core.board import Board, Standing
 from berth.core.chips.products import FORMS
-from berth.core.decider import Silence
 from berth.core.explanation import Basis, Choice, Explanation
 from berth.core.nearness import Holders, nearest_domains, nearest_nodes
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.refusals import sentence
 from berth.core.requests.gangs import Gang
 from berth.core.rivals import candidates_of, rival_of
+from berth.core.scheduling.scheduler import Silence
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of

@@ -19,7 +19,7 @@ import msgspec
 
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
-from berth.core.decider import Decider
+from berth.core.scheduling.scheduler import Decider
 from berth.core.simulation_rivals import Rival, RivalDecider
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State

@@ -9,9 +9,9 @@ from typing import Final, Literal, get_args
 import msgspec
 import numpy as np
 
-from berth.core.decider import Decider
 from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest

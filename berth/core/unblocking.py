@@ -9,13 +9,13 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from berth.core.decider import Silence
 from berth.core.grounds import Event, Unblocking, Way
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
+from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.trial import Changes, Trial, may_take
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
-from berth.core.trial import Changes, Trial, may_take
 from berth.schemas.facts import NodeHealth
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, Refusal

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.decider import Decider, Opening, Silence
 from berth.core.placement.gang_placement import NeedMoreError
-from berth.core.queue import Queue
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.scheduler import Decider, Opening, Silence
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import Setback
 from berth.core.state.ledger import Folded

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from berth.core.decider import Decider
+from berth.core.scheduling.scheduler import Decider
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.faults import FaultPoints

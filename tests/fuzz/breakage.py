@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from berth.core import decider
 from berth.core.placement import gang_placement, scoring
+from berth.core.scheduling import scheduler
 
 MARK: Final = "breaks"
 """Node selector of a request that breaks something, and its value: what."""
@@ -41,7 +41,7 @@ def breakable() -> Iterator[None]:
         "_plan",
         lambda _, gang, __: any((MARK, "planning") in shape.selector for shape, ___ in gang.klass),
     )
-    patch(decider, "gang_of", lambda _, request: request.node_selector.get(MARK) == "reading")
+    patch(scheduler, "gang_of", lambda _, request: request.node_selector.get(MARK) == "reading")
     try:
         yield
     finally:

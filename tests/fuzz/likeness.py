@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from berth.core.decider import Decider
+from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump, WaitingDump
 from berth.core.state.lifecycle import Due, due

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from berth.cli.replay import lines_of
-from berth.core.decider import Opening, Silence
 from berth.core.errors import CoreError
 from berth.core.replay import Replay
+from berth.core.scheduling.scheduler import Opening, Silence
 from berth.core.state.invariants import check
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round

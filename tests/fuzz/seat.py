@@ -1,6 +1,6 @@
 """Whoever decides on a history: the one that writes it, and readers beside it."""
 
-from berth.core.decider import Decider, Opening, Silence
+from berth.core.scheduling.scheduler import Decider, Opening, Silence
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.envelope import decode, encode

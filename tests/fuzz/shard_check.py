@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from berth.core.decider import Opening, Silence
 from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.scheduling.scheduler import Opening, Silence
 from berth.runtime.port import Gathered
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round

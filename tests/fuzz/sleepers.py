@@ -2,7 +2,7 @@
 
 import msgspec
 
-from berth.core.decider import Silence
+from berth.core.scheduling.scheduler import Silence
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.core.decider import Opening, Silence
+from berth.core.scheduling.scheduler import Opening, Silence
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode

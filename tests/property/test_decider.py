@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.decider import Silence
+from berth.core.scheduling.scheduler import Silence
 from berth.schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
 from tests.unit.test_decider import Seat, restarted

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from berth.core.decider import Decider, Silence
+from berth.core.scheduling.scheduler import Decider, Silence
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump
 from berth.formats.anonymous import Anonymiser

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.decider import Decider
 from berth.core.grounds import Event, Unblocking
 from berth.core.requests.gangs import gang_of
+from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.core.unblocking import Waiting, unblocking
 from berth.schemas.envelope import encode

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from berth.core.queue import Queue
 from berth.core.refusals import sentence
+from berth.core.scheduling.queue import Queue
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.recording import Entry

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.decider import Decider, Silence
+from berth.core.scheduling.scheduler import Decider, Silence
 from berth.core.state.cell import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode

@@ -5,7 +5,7 @@ held for longer than there is a reason.
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.decider import Silence
+from berth.core.scheduling.scheduler import Silence
 from berth.core.state.cell import shard_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen

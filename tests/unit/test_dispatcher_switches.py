@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
-from berth.core.decider import Silence
+from berth.core.scheduling.scheduler import Silence
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, LeafJob
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode

@@ -10,7 +10,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.decider import Decider, Silence
 from berth.core.errors import InvariantError
 from berth.core.explanation import all_sentences
 from berth.core.placement.offers import candidates_of, merge, offer_of
@@ -19,6 +18,7 @@ from berth.core.refusals import sentence
 from berth.core.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
+from berth.core.scheduling.scheduler import Decider, Silence
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.lifecycle import due

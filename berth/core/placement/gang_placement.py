@@ -17,11 +17,11 @@ import numpy as np
 
 from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.errors import guarded
-from berth.core.gates import RESERVED, Gate, name_of
 from berth.core.placement.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.scheduling.queue_policies import RESERVED, Gate, name_of
 from berth.core.state.internal_errors import INTERNAL, Setback, set_aside
 from berth.core.state.superpod_index import BlockGround, ground_of
 from berth.core.switches.occupancy.leaf_states import LeafBook

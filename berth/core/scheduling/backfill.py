@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
-from berth.core.gates import NEVER, name_of
 from berth.core.placement.projected_state import Lot, Prospect, Silent
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.reservations import AttemptKey, LotKey, Reservation, Timetable
+from berth.core.scheduling.queue_policies import NEVER, name_of
+from berth.core.scheduling.reservations import AttemptKey, LotKey, Reservation, Timetable
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import Setback
 from berth.schemas.placement import Placement

@@ -15,17 +15,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.backfill import Backfill, Memory
 from berth.core.chips.products import FORMS
 from berth.core.errors import ReportedError, guarded
-from berth.core.gates import NEVER, RESERVED, StrictOrder, name_of
 from berth.core.placement.gang_placement import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import Silent
 from berth.core.placement.scoring import Candidates, Fits, Scorer
-from berth.core.queue import Queue, Sleep
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
-from berth.core.reservations import next_end_ms
+from berth.core.scheduling.backfill import Backfill, Memory
+from berth.core.scheduling.queue import Queue, Sleep
+from berth.core.scheduling.queue_policies import NEVER, RESERVED, StrictOrder, name_of
+from berth.core.scheduling.reservations import next_end_ms
 from berth.core.state.cell import State, shard_of
 from berth.core.state.internal_errors import INTERNAL, RETRY_MS, Setback, unreadable
 from berth.core.state.ledger import Folded, GangRecord, SleeperDump, WaitingDump

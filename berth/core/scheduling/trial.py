@@ -13,9 +13,9 @@ import numpy as np
 
 from berth.core.cluster.node_classes import ClassKey, class_reason
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.decider import Decider, Opening, Silence
 from berth.core.placement.gang_placement import asks_of
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.scheduler import Decider, Opening, Silence
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.core.state.lifecycle import Due
