@@ -13,8 +13,8 @@ from berth.cli.pictures import write_file, write_pictures
 from berth.cli.report_page import write_page
 from berth.core.comparison import Comparison, Row, compared, markdown_of
 from berth.core.course import Course
+from berth.core.explain.switch_text import counted
 from berth.core.figures import Figures, figures_of
-from berth.core.leaf_words import counted
 from berth.core.simulation import TurnedAway
 
 _TOLD_MAX: Final = 20

@@ -7,9 +7,9 @@ from rich.markup import escape
 
 from berth.cli.jobs import OVER, phase_words
 from berth.cli.output import moment, new_table, results, tell
-from berth.core.explain import explain, explain_now, explain_rejection
-from berth.core.explanation import Basis, Choice, Explanation, all_sentences
-from berth.core.leaf_words import counted
+from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
+from berth.core.explain.switch_text import counted
 from berth.core.past import Life, Look, Trail
 from berth.runtime.clock import Clock
 from berth.runtime.history import Kept, state_at, state_now, verdict_on

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from berth.cli.output import listed, moment
-from berth.core.leaf_words import counted
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
+from berth.core.explain.switch_text import counted
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (

@@ -15,7 +15,7 @@ from berth.cli.log_lines import line_of, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
 from berth.cli.recording_errors import complaints_of
 from berth.core.difference import Difference, NodeTold
-from berth.core.leaf_words import ranges
+from berth.core.explain.switch_text import ranges
 from berth.core.replay import Replay, Replayed, ReplayError
 from berth.formats.recording import Reading
 from berth.runtime.clock import Clock, SystemClock

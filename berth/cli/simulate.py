@@ -25,7 +25,7 @@ from berth.cli.recording import may_write
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.cluster_facts import facts_of
 from berth.core.course import Course
-from berth.core.leaf_words import counted
+from berth.core.explain.switch_text import counted
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.simulation import Simulation, SimulationPlan, TimedFact, TurnedAway
 from berth.core.simulation_rivals import RIVALS, Rival

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.cli.jobs import RankRow, ranks_of
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.facts import JobSeen, PodPhase

@@ -11,9 +11,9 @@ from rich.table import Table
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.explanation import LeafUser
-from berth.core.leaf_explanation import leaf_users
-from berth.core.leaf_words import STATES, UNKNOWN, bits_words, counted
+from berth.core.explain.model import LeafUser
+from berth.core.explain.switch_explanation import leaf_users
+from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words, counted
 from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL, STATE, UNHEALTHY
 from berth.core.switches.planner import rules_of

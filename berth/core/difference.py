@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.board import Board, Standing
 from berth.core.errors import guarded
-from berth.core.leaf_words import counted, ranges
-from berth.core.refusals import reason_words, sentence
+from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.refusal_text import reason_words, sentence
+from berth.core.explain.switch_text import counted, ranges
 from berth.core.scheduling.scheduler import Decider, Opening
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth

@@ -8,12 +8,12 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.explain import explain, explain_now
-from berth.core.explanation import Explanation
+from berth.core.explain.explainer import explain, explain_now
+from berth.core.explain.job_status import status_of
+from berth.core.explain.model import Explanation
 from berth.core.log_clock import moment_of
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
-from berth.core.statuses import status_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Round, Verdict

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus, Phase

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import structlog
 
+from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import JobKey, State
-from berth.core.statuses import digest, status_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.faults import FaultPoints

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock

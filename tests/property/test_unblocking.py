@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_switches
-from berth.core.grounds import Event
+from berth.core.explain.evidence import Event
 from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.nodes import NodeCondition

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.grounds import Event, Unblocking
+from berth.core.explain.evidence import Event, Unblocking
+from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
-from berth.core.unblocking import Waiting, unblocking
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest

@@ -5,11 +5,11 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
+from berth.core.explain.job_status import digest, status_of
 from berth.core.replay import Replayed
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding, LedgerFold
-from berth.core.statuses import digest, status_of
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.core.scheduling.queue import Queue
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings

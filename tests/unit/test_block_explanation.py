@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from berth.core.block_account import SuperpodUser
-from berth.core.block_words import lack_words
-from berth.core.explain import explain, explain_now
-from berth.core.explanation import Explanation, sentences
+from berth.core.explain.explainer import explain, explain_now
+from berth.core.explain.model import Explanation, sentences
+from berth.core.explain.superpod_layout import SuperpodUser
+from berth.core.explain.superpod_text import lack_words
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.requests.gangs import gang_of

@@ -5,7 +5,14 @@ from typing import get_args
 
 import pytest
 
-from berth.core.block_words import blocks_words, group_words, lack_words, missing_blocks, phase_words, product_words
+from berth.core.explain.superpod_text import (
+    blocks_words,
+    group_words,
+    lack_words,
+    missing_blocks,
+    phase_words,
+    product_words,
+)
 from berth.core.superpods.model import Lack, Phase, Variant
 from berth.schemas.refusal import BlockLack
 

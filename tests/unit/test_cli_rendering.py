@@ -16,8 +16,8 @@ from berth.cli.story import Tale
 from berth.cli.submit import Fault, Submitted, stamped
 from berth.cli.superpods import SuperpodRow
 from berth.cli.switches import LeafRow
-from berth.core.explanation import Explanation
-from berth.core.leaf_words import ranges
+from berth.core.explain.model import Explanation
+from berth.core.explain.switch_text import ranges
 from berth.runtime.history import settings_now, state_now
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node

@@ -5,7 +5,7 @@ import pytest
 
 from berth.cli.output import CommandError
 from berth.cli.superpods import SuperpodsShown, drawing, heading, job_words, letters_of, only, show, shown_of
-from berth.core.block_account import SuperpodUser
+from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.state.cell import State
 from berth.runtime.history import state_now
 from berth.schemas.facts import NodeHealth, PodPhase

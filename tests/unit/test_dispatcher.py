@@ -5,7 +5,7 @@ Longer than 400 lines because every test is a story of one cell, and the stories
 
 import pytest
 
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import State
 from berth.runtime.port import Stored
 from berth.schemas.columns import pack, pack_names

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.schemas.facts import PodPhase
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import StreamName

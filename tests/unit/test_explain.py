@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from berth.core.asked import QueuePlace
-from berth.core.explain import explain, explain_now, explain_rejection
-from berth.core.explanation import Basis, Explanation, all_sentences, sentences
+from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.model import Basis, Explanation, all_sentences, sentences
+from berth.core.explain.request import QueuePlace
 from berth.core.requests.job_validation import validate
 from berth.runtime.history import state_at, state_now, verdict_on
 from berth.schemas.envelope import body_of, open_envelope

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from berth.core.leaf_words import bits_words, counted, rule_words, state_words
+from berth.core.explain.switch_text import bits_words, counted, rule_words, state_words
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
 from berth.core.switches.planner import Policy, Rule
 

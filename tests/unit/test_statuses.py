@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import State
-from berth.core.statuses import digest, status_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from berth.core import block_words, leaf_words
+from berth.core.explain import superpod_text, switch_text
 from berth.core.state.internal_errors import INTERNAL
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 
@@ -117,11 +117,11 @@ def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
 def _no_plan(refusal: Refusal) -> str:
     """What is missing for the plan of a whole gang; empty for a gang without."""
     if refusal.code == "no-topology":
-        return leaf_words.UNKNOWN
+        return switch_text.UNKNOWN
     if refusal.code in _BY_LEAF and refusal.switch is not None:
-        return leaf_words.lack_words(refusal.switch)
+        return switch_text.lack_words(refusal.switch)
     if refusal.code == "no-blocks" and refusal.blocks is not None:
-        return block_words.lack_words(refusal.blocks)
+        return superpod_text.lack_words(refusal.blocks)
     return ""
 
 

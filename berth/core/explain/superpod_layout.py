@@ -4,15 +4,15 @@ from typing import Final
 
 import msgspec
 
-from berth.core.block_words import (
+from berth.core.explain.refusal_text import unfit_words
+from berth.core.explain.superpod_text import (
     LEVELS,
     blocks_words,
     group_words,
     phase_words,
     product_words,
 )
-from berth.core.leaf_words import counted, ranges
-from berth.core.refusals import unfit_words
+from berth.core.explain.switch_text import counted, ranges
 from berth.schemas.offers import Blocks
 
 _BLOCKS_TOLD: Final = 8

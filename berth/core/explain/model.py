@@ -4,10 +4,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.asked import Asked, asked_lines
-from berth.core.block_account import BlockLayout, placed_lines, seat_words, waiting_lines
 from berth.core.chips.products import FORMS
-from berth.core.grounds import (
+from berth.core.explain.evidence import (
     Candidate,
     Clock,
     NearDomain,
@@ -17,8 +15,10 @@ from berth.core.grounds import (
     holders_words,
     unblocking_lines,
 )
-from berth.core.leaf_words import counted, ranges
-from berth.core.refusals import unfit_words
+from berth.core.explain.refusal_text import unfit_words
+from berth.core.explain.request import Asked, asked_lines
+from berth.core.explain.superpod_layout import BlockLayout, placed_lines, seat_words, waiting_lines
+from berth.core.explain.switch_text import counted, ranges
 
 Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_TOLD: Final = 8

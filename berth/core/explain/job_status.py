@@ -1,6 +1,6 @@
 """Status of a job, as it follows from facts and ledger."""
 
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import JobKey, State
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.status import JobStatus, Phase

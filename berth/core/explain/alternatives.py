@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from berth.core.board import Board, Standing
-from berth.core.grounds import Candidate, LostBy, Rival
+from berth.core.explain.evidence import Candidate, LostBy, Rival
+from berth.core.explain.node_snapshot import Board, Standing
 from berth.schemas.offers import Shape
 
 CANDIDATES_MAX: Final = 5

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from berth.core.grounds import Clock
-from berth.core.leaf_words import counted
+from berth.core.explain.evidence import Clock
+from berth.core.explain.switch_text import counted
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest

@@ -5,13 +5,13 @@ from typing import Final, Literal
 
 import numpy as np
 
-from berth.core.board import Board, Standing
-from berth.core.grounds import Holder, NearDomain, NearNode
+from berth.core.explain.evidence import Holder, NearDomain, NearNode
+from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.refusal_text import reason_words
+from berth.core.explain.unblocking import end_of, wrong_with
 from berth.core.placement.scoring import RowState
-from berth.core.refusals import reason_words
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import Holding
-from berth.core.unblocking import end_of, wrong_with
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.leaf_words import counted, ranges
+from berth.core.explain.switch_text import counted, ranges
 from berth.schemas.units import UnixMs
 
 LostBy = Literal["score", "name", "better", "taken"]

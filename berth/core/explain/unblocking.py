@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from berth.core.grounds import Event, Unblocking, Way
+from berth.core.explain.evidence import Event, Unblocking, Way
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.scheduler import Silence

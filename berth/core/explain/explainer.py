@@ -11,21 +11,21 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.asked import asked_of
-from berth.core.block_explanation import seats_of
-from berth.core.board import Board, Standing
 from berth.core.chips.products import FORMS
-from berth.core.explanation import Basis, Choice, Explanation
-from berth.core.nearness import Holders, nearest_domains, nearest_nodes
+from berth.core.explain.alternatives import candidates_of, rival_of
+from berth.core.explain.model import Basis, Choice, Explanation
+from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes
+from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.refusal_text import sentence
+from berth.core.explain.request import asked_of
+from berth.core.explain.superpod_explanation import seats_of
+from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.placement.scoring import Reasons, RowState
-from berth.core.refusals import sentence
 from berth.core.requests.gangs import Gang
-from berth.core.rivals import candidates_of, rival_of
 from berth.core.scheduling.scheduler import Silence
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of
-from berth.core.unblocking import Waiting, unblocking
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape

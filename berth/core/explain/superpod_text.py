@@ -6,7 +6,7 @@ Source: specification, SuperPoD affinity, sections 5 to 10 and 12.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from berth.core.leaf_words import counted, ranges
+from berth.core.explain.switch_text import counted, ranges
 from berth.core.superpods.racks import RACK_NODES
 from berth.schemas.refusal import BlockLack
 

@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.block_explanation import BlockStanding
 from berth.core.chips.affinity import class_of
-from berth.core.leaf_explanation import LeafGround
+from berth.core.explain.superpod_explanation import BlockStanding
+from berth.core.explain.switch_explanation import LeafGround
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from berth.core.explanation import LeafPart, LeafPlan, LeafUser, NearLeaf
-from berth.core.leaf_words import bits_words, lack_words, rule_words, state_words
+from berth.core.explain.model import LeafPart, LeafPlan, LeafUser, NearLeaf
+from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
 from berth.core.placement.scoring import Reasons, Scorer
 from berth.core.placement.switch_placement import LeafRound, demand_of
 from berth.core.requests.gangs import Gang
