@@ -13,7 +13,7 @@ from typing import Final
 from bench.cell import PRODUCT, described
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.replay import Replay, Replayed
+from berth.core.replay.replay import Replay, Replayed
 from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding

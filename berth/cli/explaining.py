@@ -10,7 +10,7 @@ from berth.cli.output import moment, new_table, results, tell
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
 from berth.core.explain.switch_text import counted
-from berth.core.past import Life, Look, Trail
+from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.clock import Clock
 from berth.runtime.history import Kept, state_at, state_now, verdict_on
 from berth.runtime.port import Bus

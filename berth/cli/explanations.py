@@ -15,8 +15,8 @@ from berth.cli.explaining import Told, not_asked, show, told_of, told_of_past
 from berth.cli.jobs import find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
 from berth.cli.recording_errors import complaints_of
-from berth.core.log_clock import moment_of
-from berth.core.past import Point, Trail, View
+from berth.core.replay.job_history import Point, Trail, View
+from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import JobKey
 from berth.formats.recording import Reading
 from berth.runtime.clock import SystemClock

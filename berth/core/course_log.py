@@ -5,7 +5,7 @@ from typing import Final
 
 from berth.core.course import Course
 from berth.core.course_keeping import CourseKeeper
-from berth.core.log_clock import LogClock
+from berth.core.replay.log_clock import LogClock
 from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.core.state.ledger import dump_of

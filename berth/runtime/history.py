@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.explain.explainer import explain
-from berth.core.past import Life, Look, Point, Trail, View
+from berth.core.replay.job_history import Life, Look, Point, Trail, View
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
 from berth.runtime.clock import Clock

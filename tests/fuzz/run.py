@@ -9,7 +9,7 @@ import msgspec
 
 from berth.cli.replay import lines_of
 from berth.core.errors import CoreError
-from berth.core.replay import Replay
+from berth.core.replay.replay import Replay
 from berth.core.scheduling.scheduler import Opening, Silence
 from berth.core.state.invariants import check
 from berth.schemas.envelope import decode, encode

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.course import Course
-from berth.core.replay import replayed
+from berth.core.replay.replay import replayed
 from berth.core.scheduling.scheduler import Decider
 from berth.core.state.cell import State
 from berth.schemas.envelope import body_of, decode, open_envelope

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from berth.core.errors import InvariantError
-from berth.core.replay import Replay, ReplayError
+from berth.core.replay.replay import Replay, ReplayError
 from berth.core.state.cell import State
 from berth.core.state.ledger import pods_of
 from berth.formats.recording import read

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from berth.core.course import Course
 from berth.core.figures import OUT, figures_of
-from berth.core.replay import replayed
+from berth.core.replay.replay import replayed
 from berth.core.simulation_rivals import RIVALS, Rival
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings

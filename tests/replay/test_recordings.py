@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth.core.replay import Replay, Replayed
+from berth.core.replay.replay import Replay, Replayed
 from berth.core.state.ledger import LedgerDump
 from berth.formats.anonymous import Anonymiser
 from berth.formats.recording import RecordingError, frames_of, read

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from berth.core.explain.job_status import digest, status_of
-from berth.core.replay import Replayed
+from berth.core.replay.replay import Replayed
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding, LedgerFold

@@ -11,7 +11,7 @@ from berth.cli.app import call
 from berth.cli.explaining import NOT_ASKED, Told
 from berth.cli.explanations import Recorded, Where, point_of, told_of_cell
 from berth.cli.output import CommandError, moment
-from berth.core.past import Point, Trail
+from berth.core.replay.job_history import Point, Trail
 from berth.runtime.recording import When, record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState, PodPhase

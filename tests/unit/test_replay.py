@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from berth.cli.replay import lines_of
-from berth.core.difference import Difference
-from berth.core.replay import Replay, ReplayError, replayed
+from berth.core.replay.divergence import Difference
+from berth.core.replay.replay import Replay, ReplayError, replayed
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.facts import NodeHealth, PodPhase

@@ -15,7 +15,7 @@ from berth.core.explain.model import all_sentences
 from berth.core.explain.refusal_text import sentence
 from berth.core.placement.offers import candidates_of, merge, offer_of
 from berth.core.placement.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
-from berth.core.replay import replayed
+from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
 from berth.core.scheduling.scheduler import Decider, Silence

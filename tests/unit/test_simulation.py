@@ -6,7 +6,7 @@ import pytest
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health
 from berth.core.figures import OUT, figures_of
-from berth.core.replay import replayed
+from berth.core.replay.replay import replayed
 from berth.core.simulation import TimedFact
 from berth.formats.cluster_words import read_cluster
 from berth.schemas.envelope import encode

@@ -11,7 +11,7 @@ import msgspec
 from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.job_status import status_of
 from berth.core.explain.model import Explanation
-from berth.core.log_clock import moment_of
+from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.difference import Difference, Moment, difference_of
 from berth.core.errors import HistoryError, InvariantError
+from berth.core.replay.divergence import Difference, Moment, difference_of
 from berth.core.scheduling.scheduler import Decider, Opening, Silence
 from berth.core.state.cell import State
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
