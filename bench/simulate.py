@@ -6,8 +6,8 @@ import time
 from typing import Final, NamedTuple
 
 from bench.report import Report, Row, machine, row
-from berth.core.cluster_facts import facts_of
-from berth.core.simulation import Simulation, SimulationPlan, TimedFact
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
 from berth.formats.cluster_words import read_cluster
 from berth.formats.traces import read_trace
 from berth.schemas.envelope import encode

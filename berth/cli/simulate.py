@@ -23,12 +23,12 @@ from berth.cli.output import WRONG_USE, CommandError, talk
 from berth.cli.pictures import may_draw
 from berth.cli.recording import may_write
 from berth.core.cluster.node_packing import RepeatedNodeError
-from berth.core.cluster_facts import facts_of
-from berth.core.course import Course
 from berth.core.explain.switch_text import counted
 from berth.core.requests.job_validation import ValidJob, validate
-from berth.core.simulation import Simulation, SimulationPlan, TimedFact, TurnedAway
-from berth.core.simulation_rivals import RIVALS, Rival
+from berth.core.simulation.baselines import RIVALS, Rival
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
+from berth.core.simulation.timeline import Course
 from berth.formats.cluster_words import (
     PRODUCT,
     ClusterWordsError,

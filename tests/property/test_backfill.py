@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.course import Course
 from berth.core.replay.replay import replayed
 from berth.core.scheduling.scheduler import Decider
+from berth.core.simulation.timeline import Course
 from berth.core.state.cell import State
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.ledger import Round, Settings

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.course import Course
-from berth.core.figures import OUT, figures_of
 from berth.core.replay.replay import replayed
-from berth.core.simulation_rivals import RIVALS, Rival
+from berth.core.simulation.baselines import RIVALS, Rival
+from berth.core.simulation.statistics import OUT, figures_of
+from berth.core.simulation.timeline import Course
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.placement import Placement

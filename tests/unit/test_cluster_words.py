@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from berth.core.cluster.node_packing import RepeatedNodeError
-from berth.core.cluster_facts import facts_of
+from berth.core.simulation.planned_cluster import facts_of
 from berth.core.state.cell import State
 from berth.formats.cluster_words import (
     ClusterWordsError,

@@ -5,9 +5,9 @@ import pytest
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health
-from berth.core.figures import OUT, figures_of
 from berth.core.replay.replay import replayed
-from berth.core.simulation import TimedFact
+from berth.core.simulation.simulator import TimedFact
+from berth.core.simulation.statistics import OUT, figures_of
 from berth.formats.cluster_words import read_cluster
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth

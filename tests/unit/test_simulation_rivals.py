@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from berth.core.simulation import SimulationPlan
-from berth.core.simulation_rivals import RIVALS, Rival, RivalScorer
+from berth.core.simulation.baselines import RIVALS, Rival, RivalScorer
+from berth.core.simulation.simulator import SimulationPlan
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.offers import Shape

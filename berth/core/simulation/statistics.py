@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.course import Course, JobCourse, Moment
+from berth.core.simulation.timeline import Course, JobCourse, Moment
 
 _Value = TypeVar("_Value", int, float)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from berth.core.cluster.node_table import NodeTable
-from berth.core.figures import OUT
+from berth.core.simulation.statistics import OUT
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from berth.core.replay.log_clock import LogClock
-from berth.core.simulation import TimedFact
+from berth.core.simulation.simulator import TimedFact
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import Folded, Holding, dump_of
 from berth.schemas.envelope import decode, open_envelope

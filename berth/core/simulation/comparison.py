@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.figures import LARGE_CHIPS, Figures, Span, Times, in_order
+from berth.core.simulation.statistics import LARGE_CHIPS, Figures, Span, Times, in_order
 
 Unit = Literal["", "s", "%", "chips", "gangs", "ratio"]
 NOTHING: Final = "-"

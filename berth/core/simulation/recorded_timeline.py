@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from berth.core.course import Course
-from berth.core.course_keeping import CourseKeeper
 from berth.core.replay.log_clock import LogClock
 from berth.core.scheduling.scheduler import Decider
+from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline_recorder import CourseKeeper
 from berth.core.state.cell import State
 from berth.core.state.ledger import dump_of
 from berth.schemas.envelope import open_envelope

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.course import Course
-from berth.core.course_keeping import CourseKeeper
 from berth.core.scheduling.scheduler import Decider
-from berth.core.simulation_rivals import Rival, RivalDecider
+from berth.core.simulation.baselines import Rival, RivalDecider
+from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline_recorder import CourseKeeper
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import Folded, Holding

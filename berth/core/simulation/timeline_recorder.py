@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from berth.core.course import Course, Frame, JobCourse, Moment
-from berth.core.course_columns import Spans, Use
-from berth.core.figures import OUT
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.scheduler import Decider
+from berth.core.simulation.node_usage import Spans, Use
+from berth.core.simulation.statistics import OUT
+from berth.core.simulation.timeline import Course, Frame, JobCourse, Moment
 from berth.core.state.cell import JobKey
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.facts import JobSeen
