@@ -1,4 +1,4 @@
-# One image for all services; the command chooses: python -m services.<name> --config <file>.
+# One image for all services; the command chooses: python -m berth.services.<name> --config <file>.
 # The file system may be read-only: nothing is written but to stdout and stderr. Health is asked of the probes, whose port
 # is a setting of each service; so compose.yaml and the manifests hold the checks, and not this file.
 FROM python:3.11-slim AS build

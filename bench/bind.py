@@ -24,12 +24,12 @@ from berth.runtime.kube import KubeApi
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
 from berth.runtime.life import GC_THRESHOLDS
-from schemas.facts import MembersSeen
-from services.binder.cluster import Gang
-from services.binder.config import BinderConfig
-from services.binder.kube_cluster import KubeCluster
-from services.binder.node_book import NodeBook, NodeLean
-from services.binder.pod_binding import Wish, binding_of
+from berth.schemas.facts import MembersSeen
+from berth.services.binder.cluster import Gang
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.node_book import NodeBook, NodeLean
+from berth.services.binder.pod_binding import Wish, binding_of
 
 PODS = 2_000
 ROUNDS = 5

@@ -10,21 +10,21 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from berth.core.domains import domains
-from berth.core.packing import pack_nodes, pack_switches
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
 from berth.runtime.bus import NatsBus
 from berth.runtime.port import Stored
 from berth.runtime.server import EmbeddedServer
-from schemas.columns import pack
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Round
-from schemas.nodes import NodeDescription
-from schemas.placement import Placement
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.columns import pack
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Round
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.placement import Placement
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 
 PRODUCT = NODE_PRODUCTS["module910bx8"]
 _DEADLINE_S = 120.0
@@ -203,5 +203,5 @@ def _start(
 ) -> "subprocess.Popen[bytes]":
     path = folder / f"{service}-{number}.toml"
     path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n{more}')
-    command = [sys.executable, "-m", f"services.{service}", "--config", str(path)]
+    command = [sys.executable, "-m", f"berth.services.{service}", "--config", str(path)]
     return subprocess.Popen(command)  # noqa: S603  # our own service

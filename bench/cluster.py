@@ -9,10 +9,10 @@ from typing import Any
 import aiohttp
 
 from berth.runtime.kube_server import KubeServer
-from schemas.columns import pack
-from schemas.facts import MembersSeen
-from schemas.placement import Run, placement_of
-from services.binder.cluster import Gang
+from berth.schemas.columns import pack
+from berth.schemas.facts import MembersSeen
+from berth.schemas.placement import Run, placement_of
+from berth.services.binder.cluster import Gang
 
 RESOURCE = "huawei.com/Ascend910"
 NAMESPACE = "bench"

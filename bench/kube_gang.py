@@ -32,7 +32,7 @@ from berth.runtime.kube import KubeApi
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
 from berth.runtime.server import EmbeddedServer, free_ports
-from services.binder.node_book import NodeBook, NodeLean
+from berth.services.binder.node_book import NodeBook, NodeLean
 
 PODS: Final = 1_000
 ROUNDS: Final = 5
@@ -153,7 +153,7 @@ class Cell:
             path.write_text(
                 f'[bus]\nurl = "{self._nats.url}"\ncell = "bench"\n[log]\nlevel = "warning"\n[probes]\nport = {port}\n{kube}'
             )
-            command = [sys.executable, "-m", f"services.{service}", "--config", str(path)]
+            command = [sys.executable, "-m", f"berth.services.{service}", "--config", str(path)]
             children[service] = subprocess.Popen(command)  # noqa: ASYNC220, S603  # our own service
         try:
             for port in ports.values():

@@ -9,11 +9,11 @@ from berth.formats.kube_objects import Lean, Meta
 from berth.runtime.bus import NatsBus
 from berth.runtime.kube_port import Change
 from berth.runtime.port import Stored
-from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.facts import OutcomeSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Round
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
+from berth.schemas.facts import OutcomeSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Round
+from berth.schemas.subjects import StreamName
 
 _DEADLINE_S: Final = 150.0
 

@@ -12,22 +12,22 @@ from typing import Final
 
 from bench.cell import PRODUCT, described
 from bench.report import Report, Row, machine, row
-from berth.core.decider import Decider
-from berth.core.ledger import Holding
-from berth.core.packing import pack_nodes
-from berth.core.replay import Replay, Replayed
-from berth.core.state import State
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.replay.replay import Replay, Replayed
+from berth.core.scheduling.scheduler import Decider
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
 from berth.formats.recording import frames_of
 from berth.runtime.recording import read_file
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import JobSeen, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Settings
-from schemas.message import Message
-from schemas.recording import BEGINNING, Entry, RecordingHead
-from schemas.status import SnapshotBody
-from schemas.subjects import Subjects
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.message import Message
+from berth.schemas.recording import BEGINNING, Entry, RecordingHead
+from berth.schemas.status import SnapshotBody
+from berth.schemas.subjects import Subjects
 
 _NODES: Final = 1_000
 _DOMAIN_NODES: Final = 50

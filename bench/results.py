@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from berth.cli.course_results import Results, settings_lines
 from berth.cli.pictures import write_file, write_pictures
 from berth.cli.simulate import Policy, Wanted, prepare, simulated
-from berth.core.comparison import Comparison, Row, markdown_of
-from berth.core.course import Course
-from berth.core.figures import Figures
+from berth.core.simulation.comparison import Comparison, Row, markdown_of
+from berth.core.simulation.statistics import Figures
+from berth.core.simulation.timeline import Course
 from tests.support.traces import FILES, traces_folder
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "results"

@@ -6,16 +6,16 @@ import numpy as np
 
 from bench.limits.score import times_ms
 from bench.report import Report, Row, machine, row
-from berth.core.nodes import BYTES_PER_NODE
-from berth.core.packing import pack_nodes
-from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.cluster.node_table import BYTES_PER_NODE
+from berth.core.placement.scoring import Scorer
+from berth.core.state.cell import State
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.envelope import encode
-from schemas.ledger import Settings
-from schemas.nodes import NodeDescription
-from schemas.offers import Shape
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.offers import Shape
+from berth.schemas.subjects import Subjects
 
 _DOMAIN_NODES = 1000
 _REPEATS = 31

@@ -6,13 +6,13 @@ import time
 from typing import Final, NamedTuple
 
 from bench.report import Report, Row, machine, row
-from berth.core.cluster_facts import facts_of
-from berth.core.simulation import Simulation, SimulationPlan, TimedFact
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
 from berth.formats.cluster_words import read_cluster
 from berth.formats.traces import read_trace
-from schemas.envelope import encode
-from schemas.ledger import Settings
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Settings
+from berth.schemas.subjects import Subjects
 from tests.support.traces import FILES, traces_folder
 
 

@@ -10,19 +10,19 @@ from bench.cell import Client, cell, described
 from bench.limits.gang import round_trip_ms
 from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
-from berth.core.block_round import BlockAnswer, BlockRound
-from berth.core.gangs import Gang, gang_of
-from berth.core.packing import pack_nodes
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
-from berth.core.state import State
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.scoring import Scorer
+from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
+from berth.core.requests.gangs import Gang, gang_of
+from berth.core.state.cell import State
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.envelope import encode
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Settings
-from schemas.nodes import NodeDescription
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.subjects import Subjects
 
 _PRODUCT: Final = NODE_PRODUCTS["superpod910a3x16"]
 _SIZE: Final = 48

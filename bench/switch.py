@@ -9,19 +9,19 @@ from bench.cell import PRODUCT, Client, cell, described
 from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
-from berth.core.gangs import Gang, gang_of
-from berth.core.leaf_round import LeafRound
-from berth.core.packing import SWITCHES, pack_nodes
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
-from berth.core.state import State
-from berth.core.switches import Plan
-from schemas.envelope import encode
-from schemas.facts import JobSeen, Leaf, TopologySeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
-from schemas.subjects import Subjects
+from berth.core.cluster.node_packing import SWITCHES, pack_nodes
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.scoring import Scorer
+from berth.core.placement.switch_placement import LeafRound
+from berth.core.requests.gangs import Gang, gang_of
+from berth.core.state.cell import State
+from berth.core.switches.planner import Plan
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, Leaf, TopologySeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
+from berth.schemas.subjects import Subjects
 
 _PLACES: Final = 16
 _REPLICAS: Final = 1_024

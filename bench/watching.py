@@ -20,8 +20,8 @@ from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi
 from berth.runtime.kube_port import Change, Reflection
-from services.inventory.config import InventoryConfig
-from services.inventory.loop import Loop
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.loop import Loop
 
 
 class _Nodes:

@@ -5,16 +5,25 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TimerSeen, TopologySeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Epoch, Round
-from schemas.message import Message
-from schemas.offers import Advance, Offer, ScoreRequest
-from schemas.recording import RecordingEnd, RecordingHead, RecordingPart
-from schemas.reports import HealthReport
-from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
-from schemas.summary import JobSummary
+from berth.schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    MembersSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodsSeen,
+    TimerSeen,
+    TopologySeen,
+)
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.message import Message
+from berth.schemas.offers import Advance, Offer, ScoreRequest
+from berth.schemas.recording import RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.reports import HealthReport
+from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
+from berth.schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.summary import JobSummary
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from schemas.message import Message
+from berth.schemas.message import Message
 
 M = TypeVar("M", bound=Message)
 

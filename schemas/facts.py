@@ -3,11 +3,11 @@
 from enum import IntEnum
 from typing import ClassVar, Literal
 
-from schemas.constraints import Taint
-from schemas.intake import JobRequest
-from schemas.message import Message, Part
-from schemas.refusal import Refusal
-from schemas.units import Sequence, UnixMs
+from berth.schemas.constraints import Taint
+from berth.schemas.intake import JobRequest
+from berth.schemas.message import Message, Part
+from berth.schemas.refusal import Refusal
+from berth.schemas.units import Sequence, UnixMs
 
 
 class NodeClass(Part, frozen=True):

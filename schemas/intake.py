@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from schemas.constraints import Term, Toleration
-from schemas.message import Message, Part
-from schemas.units import ChipCount, CpuMilli, MemoryMib, UnixMs
+from berth.schemas.constraints import Term, Toleration
+from berth.schemas.message import Message, Part
+from berth.schemas.units import ChipCount, CpuMilli, MemoryMib, UnixMs
 
 Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 

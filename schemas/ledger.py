@@ -4,11 +4,11 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from schemas.envelope import DecodeError, open_envelope
-from schemas.message import Message, Part
-from schemas.placement import Placement
-from schemas.refusal import Refusal
-from schemas.units import Sequence, UnixMs
+from berth.schemas.envelope import DecodeError, open_envelope
+from berth.schemas.message import Message, Part
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
+from berth.schemas.units import Sequence, UnixMs
 
 CORRECTIONS_OF_0_5: Final = 1
 """Number of the corrections of release 0.5 among :attr:`Settings.corrections`."""

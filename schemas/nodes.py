@@ -1,9 +1,9 @@
 """Nodes one by one, before they are packed into facts: plain descriptions that sources make and packing reads."""
 
-from schemas.constraints import Taint
-from schemas.facts import NodeHealth
-from schemas.message import Part
-from schemas.units import CpuMilli, MemoryMib, UnixMs
+from berth.schemas.constraints import Taint
+from berth.schemas.facts import NodeHealth
+from berth.schemas.message import Part
+from berth.schemas.units import CpuMilli, MemoryMib, UnixMs
 
 
 class NodeDescription(Part, frozen=True):

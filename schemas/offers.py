@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from schemas.constraints import Term, Toleration
-from schemas.message import Message, Part
-from schemas.placement import Share
-from schemas.refusal import ReasonCount
-from schemas.units import Sequence, UnixMs
+from berth.schemas.constraints import Term, Toleration
+from berth.schemas.message import Message, Part
+from berth.schemas.placement import Share
+from berth.schemas.refusal import ReasonCount
+from berth.schemas.units import Sequence, UnixMs
 
 
 class Blocks(Part, frozen=True, cache_hash=True):

@@ -7,8 +7,8 @@ reads it need not ask, and a record that holds one does not decode.
 import functools
 from typing import Final
 
-from schemas.columns import offsets, pack, pack_names, unpack, unpack_names
-from schemas.message import Part
+from berth.schemas.columns import offsets, pack, pack_names, unpack, unpack_names
+from berth.schemas.message import Part
 
 _CHIPS: Final = 64
 """Chips that a node can have: masks of chips are ``<u8``."""

@@ -2,10 +2,10 @@
 
 from typing import ClassVar, Final
 
-from schemas.ledger import Settings
-from schemas.message import Message, Part
-from schemas.status import SnapshotBody
-from schemas.units import Sequence, UnixMs
+from berth.schemas.ledger import Settings
+from berth.schemas.message import Message, Part
+from berth.schemas.status import SnapshotBody
+from berth.schemas.units import Sequence, UnixMs
 
 BEGINNING: Final = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
 """The state of a cell before everything."""

@@ -7,8 +7,8 @@ Codes are stored for ever: a new one is appended with the next number.
 from enum import IntEnum
 from typing import Literal
 
-from schemas.message import Part
-from schemas.units import UnixMs
+from berth.schemas.message import Part
+from berth.schemas.units import UnixMs
 
 
 class NodeReason(IntEnum):

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from schemas.facts import RankFailure
-from schemas.message import Message
-from schemas.placement import Placement
+from berth.schemas.facts import RankFailure
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement
 
 
 class BindGang(Message, frozen=True):

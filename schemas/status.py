@@ -2,11 +2,11 @@
 
 from typing import ClassVar, Literal
 
-from schemas.facts import Rejection
-from schemas.message import Message, Part
-from schemas.placement import Placement
-from schemas.refusal import Refusal
-from schemas.units import Sequence, UnixMs
+from berth.schemas.facts import Rejection
+from berth.schemas.message import Message, Part
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
+from berth.schemas.units import Sequence, UnixMs
 
 Phase = Literal["waiting", "placed", "bound", "running", "ending", "succeeded", "failed", "cancelled", "rejected"]
 

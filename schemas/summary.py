@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from schemas.message import Message
-from schemas.units import UnixMs
+from berth.schemas.message import Message
+from berth.schemas.units import UnixMs
 
 
 class JobSummary(Message, frozen=True):

@@ -1,9 +1,9 @@
 """Workloads: jobs with the moments at which they come and the time that they run, for simulations."""
 
-from schemas.intake import JobRequest
-from schemas.message import Part
-from schemas.nodes import NodeDescription
-from schemas.units import UnixMs
+from berth.schemas.intake import JobRequest
+from berth.schemas.message import Part
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.units import UnixMs
 
 
 class PlannedJob(Part, frozen=True, gc=False):

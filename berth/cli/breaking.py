@@ -12,8 +12,8 @@ from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, tell
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.runtime.errors import TransientError
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.simulation import BreakNode, NodeBroken
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.simulation import BreakNode, NodeBroken
 
 Fault: TypeAlias = Literal["chip", "network", "recovering", "node", "switch", "kubelet", "plugin"]
 

@@ -16,7 +16,7 @@ from berth.runtime.bus import NatsBus
 from berth.runtime.bus_access import access_of
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
 from berth.runtime.errors import FatalError, ShellError, TransientError
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0

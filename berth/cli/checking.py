@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-import services
+from berth import services
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, emit, tell
 from berth.formats.yaml_tree import nearest
@@ -28,7 +28,7 @@ def settings_of(service: str) -> type[ServiceConfig]:
     known = sorted(module.name for module in pkgutil.iter_modules(services.__path__) if module.ispkg)
     if service not in known:
         raise CommandError(f"service is {service!r}, expected {nearest(service, known)}", code=WRONG_USE)
-    module = importlib.import_module(f"services.{service}.config")
+    module = importlib.import_module(f"berth.services.{service}.config")
     found = [
         value
         for value in vars(module).values()

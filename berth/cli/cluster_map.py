@@ -16,8 +16,8 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from berth.cli.drawing import rendered, styled, title_of
-from berth.core.course import Course
-from berth.core.figures import OUT
+from berth.core.simulation.statistics import OUT
+from berth.core.simulation.timeline import Course
 
 _WIDE: Final = 32
 """Most nodes in a row; those of a larger leaf, or of none, go on in the next."""

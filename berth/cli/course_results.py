@@ -11,11 +11,11 @@ from rich.markup import escape
 from berth.cli.output import emit, listed, new_table, results, say, tell
 from berth.cli.pictures import write_file, write_pictures
 from berth.cli.report_page import write_page
-from berth.core.comparison import Comparison, Row, compared, markdown_of
-from berth.core.course import Course
-from berth.core.figures import Figures, figures_of
-from berth.core.leaf_words import counted
-from berth.core.simulation import TurnedAway
+from berth.core.explain.switch_text import counted
+from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
+from berth.core.simulation.simulator import TurnedAway
+from berth.core.simulation.statistics import Figures, figures_of
+from berth.core.simulation.timeline import Course
 
 _TOLD_MAX: Final = 20
 """Jobs that were turned away which are told one by one."""

@@ -8,8 +8,8 @@ import msgspec
 from berth.cli.output import WRONG_USE, CommandError
 from berth.formats.yaml_tree import nearest
 from berth.runtime.config import PREFIX, ConfigError, load
-from schemas.ledger import Settings
-from services.dispatcher.config import DecisionConfig
+from berth.schemas.ledger import Settings
+from berth.services.dispatcher.config import DecisionConfig
 
 KEYS: Final = DecisionConfig.__struct_fields__
 

@@ -24,7 +24,7 @@ from berth.cli.recording import may_write, write_recording
 from berth.cli.stage import CellStage, Sight
 from berth.cli.story import Story, Tale
 from berth.cli.up import Shards, asked_to_stop, ready_bus, unless, watched
-from berth.core.leaf_words import ranges
+from berth.core.explain.switch_text import ranges
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.port import Bus
 

@@ -19,8 +19,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from berth.core.course import Course, JobCourse, Moment
-from berth.core.figures import SIZE_CLASSES, in_order, size_class
+from berth.core.simulation.statistics import SIZE_CLASSES, in_order, size_class
+from berth.core.simulation.timeline import Course, JobCourse, Moment
 
 Format = Literal["svg", "png"]
 Columns = NDArray[np.float64]

@@ -7,15 +7,15 @@ from rich.markup import escape
 
 from berth.cli.jobs import OVER, phase_words
 from berth.cli.output import moment, new_table, results, tell
-from berth.core.explain import explain, explain_now, explain_rejection
-from berth.core.explanation import Basis, Choice, Explanation, all_sentences
-from berth.core.leaf_words import counted
-from berth.core.past import Life, Look, Trail
+from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
+from berth.core.explain.switch_text import counted
+from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.clock import Clock
 from berth.runtime.history import Kept, state_at, state_now, verdict_on
 from berth.runtime.port import Bus
-from schemas.ledger import Verdict
-from schemas.status import JobStatus
+from berth.schemas.ledger import Verdict
+from berth.schemas.status import JobStatus
 
 NOT_ASKED: Final = "not-asked"
 """Phase of a job that nobody had asked for yet at the moment in question."""

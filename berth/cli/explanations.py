@@ -15,18 +15,18 @@ from berth.cli.explaining import Told, not_asked, show, told_of, told_of_past
 from berth.cli.jobs import find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
 from berth.cli.recording_errors import complaints_of
-from berth.core.log_clock import moment_of
-from berth.core.past import Point, Trail, View
-from berth.core.state import JobKey
+from berth.core.replay.job_history import Point, Trail, View
+from berth.core.replay.log_clock import moment_of
+from berth.core.state.cell import JobKey
 from berth.formats.recording import Reading
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import past_of
 from berth.runtime.port import Bus
 from berth.runtime.recording import NoHistoryError, When, read_file, when_of
 from berth.runtime.stretches import NotKeptError
-from schemas.envelope import DecodeError, decode
-from schemas.facts import JobSeen
-from schemas.subjects import StreamName, name_parts
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.subjects import StreamName, name_parts
 
 _TIME_OF_DAY: Final = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?")
 _SECOND_MS: Final = 1000

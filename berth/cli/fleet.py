@@ -15,9 +15,9 @@ from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.port import Bus
 from berth.runtime.server import EmbeddedServer
-from schemas.envelope import encode
-from schemas.offers import ScoreRequest
-from schemas.subjects import StreamName
+from berth.schemas.envelope import encode
+from berth.schemas.offers import ScoreRequest
+from berth.schemas.subjects import StreamName
 
 EXAMPLES: Final = Path(__file__).parent / "examples"
 DEMO_CLUSTER: Final = EXAMPLES / "demo-cluster.yaml"

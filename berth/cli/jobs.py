@@ -11,11 +11,11 @@ from berth.cli.output import CommandError, age, emit, listed, near_names, new_ta
 from berth.cli.watching import Watch
 from berth.runtime.clock import SystemClock
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.intake import JobCancel
-from schemas.placement import Placement
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.intake import JobCancel
+from berth.schemas.placement import Placement
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 """Phases after which nothing more happens."""

@@ -31,7 +31,7 @@ from berth.formats.workloads import short_kind
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import Api, Change, RefusedError
-from schemas.intake import JobRequest
+from berth.schemas.intake import JobRequest
 
 NAMESPACE: Final = "berth-demo"
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from berth.cli.output import listed, moment
-from berth.core.leaf_words import counted
-from berth.core.refusals import sentence
-from schemas.columns import unpack, unpack_names
-from schemas.envelope import DecodeError, Envelope, body_of, open_envelope
-from schemas.facts import (
+from berth.core.explain.refusal_text import sentence
+from berth.core.explain.switch_text import counted
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
     MembersSeen,
@@ -23,10 +23,10 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from schemas.ledger import Epoch, Round
-from schemas.message import Message
-from schemas.placement import Placement
-from schemas.recording import Entry
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement
+from berth.schemas.recording import Entry
 
 _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from berth.cli.recording_errors import complaints_of
-from berth.core.course import Course
-from berth.core.course_log import course_of
-from berth.core.workload_log import LoggedWorkload, WorkloadReader
+from berth.core.simulation.recorded_timeline import course_of
+from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
+from berth.core.simulation.timeline import Course
 from berth.formats.recording import MAGIC, Reading
 from berth.runtime.recording import read_file
 

@@ -10,19 +10,19 @@ from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import emit, listed, new_table, results
-from berth.core.forms import choose_form
-from berth.core.packing import unpack_health
-from berth.core.picking import ids_of
-from berth.core.state import State
+from berth.core.chips.form_selection import choose_form
+from berth.core.chips.picking import ids_of
+from berth.core.cluster.node_packing import unpack_health
+from berth.core.state.cell import State
 from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode
-from schemas.facts import HealthSeen, NodeHealth
-from schemas.nodes import NodeCondition
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import HealthSeen, NodeHealth
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 
 _PLAIN: Final = {
     "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~",

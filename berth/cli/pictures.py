@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from berth.cli.output import WRONG_USE, CommandError
-from berth.core.course import Course, Frame
-from berth.core.figures import OUT
+from berth.core.simulation.statistics import OUT
+from berth.core.simulation.timeline import Course, Frame
 
 Format = Literal["svg", "png"]
 FORMATS: Final[tuple[Format, ...]] = ("svg", "png")

@@ -9,14 +9,14 @@ from berth.cli.nodes import NodeRow, rows_of
 from berth.cli.output import CommandError
 from berth.cli.stage import Sight, Stage, job_name, jobs_of
 from berth.cli.story import OVER, Story, Tale
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import decode
-from schemas.simulation import SimCounts
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.simulation import SimCounts
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 
 _REST_S: Final = 0.5
 _ASK_S: Final = 5.0

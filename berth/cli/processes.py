@@ -88,7 +88,7 @@ class Child:
         self.config_path.write_text(toml(self._settings), "utf-8")
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
-                [sys.executable, "-m", f"services.{self.service}", "--config", str(self.config_path)],
+                [sys.executable, "-m", f"berth.services.{self.service}", "--config", str(self.config_path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -16,14 +16,14 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.log_lines import Lines, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
 from berth.cli.recording_errors import complaints_of
-from berth.core.leaf_words import counted
+from berth.core.explain.switch_text import counted
 from berth.runtime.clock import SystemClock
 from berth.runtime.port import Bus, Gap, Stored
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
-from schemas.envelope import DecodeError
-from schemas.ledger import facts_known
-from schemas.recording import Entry
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError
+from berth.schemas.ledger import facts_known
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import StreamName
 
 _LINES: Final = 512
 """Lines that are printed at once."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.errors import HistoryError, InvariantError
 from berth.formats.recording import RecordingError
-from schemas.envelope import DecodeError
+from berth.schemas.envelope import DecodeError
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from berth.cli.cell import Form, run
 from berth.cli.log_lines import line_of, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
 from berth.cli.recording_errors import complaints_of
-from berth.core.difference import Difference, NodeTold
-from berth.core.leaf_words import ranges
-from berth.core.replay import Replay, Replayed, ReplayError
+from berth.core.explain.switch_text import ranges
+from berth.core.replay.divergence import Difference, NodeTold
+from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
-from schemas.recording import Entry
+from berth.schemas.recording import Entry
 
 _SHOW_EVERY: Final = 4096
 """Entries between two looks at how far it is."""
@@ -38,9 +38,9 @@ class ReplayTold(msgspec.Struct, frozen=True):
     """No decision differs, the file is whole, and nothing in it is impossible."""
     took_s: float
     replayed: dict[str, Any]
-    """See :class:`berth.core.replay.Replayed`; without the differences."""
+    """See :class:`berth.core.replay.replay.Replayed`; without the differences."""
     differences: list[dict[str, Any]]
-    """See :class:`berth.core.difference.Difference`."""
+    """See :class:`berth.core.replay.divergence.Difference`."""
     damage: str = ""
     impossible: str = ""
 

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from berth.cli.pictures import Film, Picture, drawn, filmed, has_map, write_file
-from berth.core.comparison import Row
-from berth.core.course import Course
+from berth.core.simulation.comparison import Row
+from berth.core.simulation.timeline import Course
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html")
 _FRAMES_MAX: Final = 240

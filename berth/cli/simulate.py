@@ -22,13 +22,13 @@ from berth.cli.log_workload import is_recording, workload_of
 from berth.cli.output import WRONG_USE, CommandError, talk
 from berth.cli.pictures import may_draw
 from berth.cli.recording import may_write
-from berth.core.cluster_facts import facts_of
-from berth.core.course import Course
-from berth.core.jobs import ValidJob, validate
-from berth.core.leaf_words import counted
-from berth.core.packing import RepeatedNodeError
-from berth.core.simulation import Simulation, SimulationPlan, TimedFact, TurnedAway
-from berth.core.simulation_rivals import RIVALS, Rival
+from berth.core.cluster.node_packing import RepeatedNodeError
+from berth.core.explain.switch_text import counted
+from berth.core.requests.job_validation import ValidJob, validate
+from berth.core.simulation.baselines import RIVALS, Rival
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
+from berth.core.simulation.timeline import Course
 from berth.formats.cluster_words import (
     PRODUCT,
     ClusterWordsError,
@@ -42,13 +42,13 @@ from berth.formats.topology_file import TopologyError
 from berth.formats.trace_jobs import Affinity
 from berth.formats.traces import TraceError, read_trace
 from berth.runtime.recording import replacing
-from schemas.envelope import encode
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.recording import BEGINNING, Entry, RecordingHead
-from schemas.subjects import Subjects
-from schemas.workload import ClusterPlan, Workload
-from services.dispatcher.config import DecisionConfig
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import BEGINNING, Entry, RecordingHead
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import ClusterPlan, Workload
+from berth.services.dispatcher.config import DecisionConfig
 
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"

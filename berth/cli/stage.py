@@ -11,8 +11,8 @@ from berth.cli.submit import stamped
 from berth.formats.manifests import parse_jobs
 from berth.runtime.clock import Clock
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.intake import JobCancel, JobRequest
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobCancel, JobRequest
 
 NAMESPACE: Final = "default"
 

@@ -5,12 +5,12 @@ from typing import Final
 import msgspec
 
 from berth.cli.jobs import RankRow, ranks_of
-from berth.core.ledger import Folded
-from berth.core.refusals import sentence
-from berth.core.state import State
-from schemas.facts import JobSeen, PodPhase
-from schemas.intake import JobRequest
-from schemas.refusal import Refusal
+from berth.core.explain.refusal_text import sentence
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.intake import JobRequest
+from berth.schemas.refusal import Refusal
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "vanished"})
 """Fates of requests that were accepted, and have ended."""

@@ -11,19 +11,19 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.jobs import OVER, JobRow, phase_words, row_of
 from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, say, tell
 from berth.cli.watching import Watch
-from berth.core.jobs import validate
+from berth.core.requests.job_validation import validate
 from berth.formats.manifests import ManifestError, read_jobs
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
 from berth.runtime.identity import new_uid
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
-from schemas.status import JobStatus
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
 _PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})

@@ -14,11 +14,11 @@ from rich.table import Table
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.cli.switches import kind_of
-from berth.core.block_account import SuperpodUser
-from berth.core.block_explanation import seats_of, superpods_of, takers_of, users
-from berth.core.leaf_words import counted
-from berth.core.state import State
-from berth.core.superpod_terms import Yard
+from berth.core.explain.superpod_explanation import seats_of, superpods_of, takers_of, users
+from berth.core.explain.superpod_layout import SuperpodUser
+from berth.core.explain.switch_text import counted
+from berth.core.state.cell import State
+from berth.core.superpods.model import Yard
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 

@@ -10,16 +10,16 @@ from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
-from berth.core.explanation import LeafUser
-from berth.core.leaf_book import CROSS, NOT_NORMAL, STATE, UNHEALTHY
-from berth.core.leaf_explanation import leaf_users
-from berth.core.leaf_words import STATES, UNKNOWN, bits_words, counted
-from berth.core.packing import SWITCHES
-from berth.core.state import State
-from berth.core.switches import rules_of
+from berth.core.cluster.node_packing import SWITCHES
+from berth.core.explain.model import LeafUser
+from berth.core.explain.switch_explanation import leaf_users
+from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words, counted
+from berth.core.state.cell import State
+from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL, STATE, UNHEALTHY
+from berth.core.switches.planner import rules_of
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 
 Kind = Literal["free", "part", "used", "unusable", "none"]
 _PLAIN: Final[dict[Kind, str]] = {"free": ".", "part": "+", "used": "#", "unusable": "x", "none": "_"}

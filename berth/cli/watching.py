@@ -7,10 +7,10 @@ from typing import Final, Self, TypeVar
 
 from berth.cli.output import CommandError
 from berth.runtime.port import Bus, Follower, Gap, Stored
-from schemas.envelope import DecodeError, decode
-from schemas.facts import JobSeen
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 
 T = TypeVar("T")
 JobKey = tuple[str, str]

@@ -15,11 +15,11 @@ from berth.cli.log_workload import recorded_course, workload_of
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names
 from berth.cli.pictures import may_draw
 from berth.cli.simulate import run_plan
-from berth.core.cluster_change import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
-from berth.core.course import Course
-from berth.core.figures import percentile
-from berth.core.simulation import SimulationPlan, TimedFact
-from berth.core.workload_log import LoggedWorkload
+from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
+from berth.core.simulation.recorded_workload import LoggedWorkload
+from berth.core.simulation.simulator import SimulationPlan, TimedFact
+from berth.core.simulation.statistics import percentile
+from berth.core.simulation.timeline import Course
 
 CONTROL: Final = "simulated as it was"
 _ADDED_MAX: Final = 100_000

@@ -23,10 +23,10 @@ from berth.formats.anonymous_rules import (
     Special,
     plan_of,
 )
-from schemas.columns import pack_names, unpack_names
-from schemas.constraints import Expression
-from schemas.envelope import DecodeError, body_of, encode, open_envelope
-from schemas.facts import (
+from berth.schemas.columns import pack_names, unpack_names
+from berth.schemas.constraints import Expression
+from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
     MembersSeen,
@@ -36,12 +36,12 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from schemas.ledger import Epoch, Round, Settings
-from schemas.message import Message
-from schemas.recording import Entry, RecordingHead
-from schemas.refusal import Refusal
-from schemas.status import KeptFact, SnapshotBody
-from schemas.subjects import token, untoken
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry, RecordingHead
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.subjects import token, untoken
 
 CELL: Final = "cell"
 MESSAGES: Final[Mapping[str, type[Message]]] = {

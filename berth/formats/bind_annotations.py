@@ -32,7 +32,7 @@ from berth.formats.pod_annotations import (
 )
 from berth.formats.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
 from berth.formats.whole_numbers import whole_number
-from schemas.placement import Share
+from berth.schemas.placement import Share
 
 LABEL_CHIP_NAME: Final = "node.kubernetes.io/npu.chip.name"
 """Label that names the model of a node's chips."""

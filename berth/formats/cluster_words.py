@@ -14,8 +14,8 @@ from berth.formats.topology_file import parse_cluster
 from berth.formats.tor_config import PLACES_MAX
 from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import is_dns_name, nearest
-from schemas.nodes import NodeDescription
-from schemas.workload import ClusterPlan, PlannedJob, Workload
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.workload import ClusterPlan, PlannedJob, Workload
 
 NODES_MAX: Final = 100_000
 """Most nodes of a cluster in words."""

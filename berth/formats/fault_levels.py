@@ -9,7 +9,7 @@ Source: specification, Kubernetes contracts, sections D.1, D.2 and A.3.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 
 _SUFFIXES: Final = ("fault", "npu")
 _LEVELS: Final = {

@@ -7,7 +7,7 @@ from typing import Final
 from berth.formats.pod_template import SYSTEM_CLASSES, PodTemplate
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
-from schemas.intake import JobRequest, Task
+from berth.schemas.intake import JobRequest, Task
 
 RUN_FOR: Final = "berth/run-for"
 """Annotation: how long the pods run in a simulated cluster, such as ``30s``."""

@@ -43,7 +43,7 @@ from berth.formats.pod_template import (
 )
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
 from berth.formats.yaml_tree import Tree, merged, shown
-from schemas.intake import JobRequest, Task
+from berth.schemas.intake import JobRequest, Task
 
 API_VERSION: Final = "berth/v1"
 KIND: Final = "Job"

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from schemas.units import UnixMs
+from berth.schemas.units import UnixMs
 
 COMPONENT: Final = "berth"
 DEFAULT_NAMESPACE: Final = "default"

@@ -19,8 +19,8 @@ from berth.formats.node_place import POSITION_MAX, NodePlace, told_place
 from berth.formats.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
 from berth.formats.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
-from schemas.constraints import Effect, Taint
-from schemas.nodes import NodeDescription
+from berth.schemas.constraints import Effect, Taint
+from berth.schemas.nodes import NodeDescription
 
 ALLOCATABLE_MAX: Final = (1 << 15) - 1
 """Most chips of a node that its column holds."""

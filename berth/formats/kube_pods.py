@@ -16,7 +16,7 @@ import msgspec
 from berth.formats.kube_objects import Container, PodSpec, PodToleration, SelectorRequirement, SelectorTerm
 from berth.formats.pod_annotations import RESOURCE_PREFIX
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
-from schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
 
 GATED: Final = "waits for scheduling gate"
 """Words between the name of a pod and that of the gate that it waits for."""

@@ -16,8 +16,8 @@ from berth.formats import ascend_job, batch_job, volcano_job
 from berth.formats.gang_request import LIFTED, MIN_AVAILABLE, PRIORITY_CLASS, RUN_FOR
 from berth.formats.pod_template import SYSTEM_CLASSES
 from berth.formats.yaml_tree import merged
-from schemas.constraints import Expression, Term, Toleration
-from schemas.intake import JobRequest, Task
+from berth.schemas.constraints import Expression, Term, Toleration
+from berth.schemas.intake import JobRequest, Task
 
 SCHEDULER: Final = "berth"
 IMAGE: Final = "registry.example/work:1"

@@ -10,7 +10,7 @@ from typing import Final
 from berth.formats import ascend_job, batch_job, job_file, volcano_job
 from berth.formats.gang_request import ManifestError
 from berth.formats.yaml_tree import Tree, nearest, read_documents
-from schemas.intake import JobRequest
+from berth.schemas.intake import JobRequest
 
 _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
     (volcano_job.API_VERSION, volcano_job.KIND): volcano_job.read_volcano_job,

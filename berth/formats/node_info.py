@@ -13,7 +13,7 @@ import msgspec
 from berth.formats.check_code import check_code
 from berth.formats.fault_levels import KNOWN_LEVELS, level_of
 from berth.formats.report_error import ReportError, decoded
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 
 NAMESPACE: Final = "mindx-dl"
 NAME_PREFIX: Final = "mindx-dl-nodeinfo-"

@@ -18,7 +18,7 @@ from berth.formats.pod_annotations import RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.quantities import NUMBER_MAX
 from berth.formats.report_error import ReportError, decoded
 from berth.formats.whole_numbers import whole_number
-from schemas.nodes import NodeDescription
+from berth.schemas.nodes import NodeDescription
 
 SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"
 """Label that names the SuperPoD of a node whose annotation does not."""

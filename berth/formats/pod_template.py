@@ -14,7 +14,7 @@ from typing import Final, get_args
 
 from berth.formats.quantities import QuantityError, pieces, quantity, rounded_up
 from berth.formats.yaml_tree import Tree
-from schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
 
 CHIP_PREFIX: Final = "huawei.com/"
 """Resources whose names start so are chips."""

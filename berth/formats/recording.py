@@ -2,8 +2,8 @@
 
 The file begins with ``BERTHREC`` and the number of its format. Frames follow: ``<u4`` length of the compressed bytes, ``<u4``
 their CRC-32, and the bytes, which are one zstd frame. Its content is one message in its envelope: a
-:class:`~schemas.recording.RecordingHead` first, then any number of :class:`~schemas.recording.RecordingPart`, then a
-:class:`~schemas.recording.RecordingEnd`, after which nothing may come. One frame at a time is in memory.
+:class:`~berth.schemas.recording.RecordingHead` first, then any number of :class:`~berth.schemas.recording.RecordingPart`, then a
+:class:`~berth.schemas.recording.RecordingEnd`, after which nothing may come. One frame at a time is in memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from berth.formats.recording_frames import FramePacker, FrameSource, RecordingError
-from schemas.envelope import DecodeError, body_of, encode, open_envelope
-from schemas.ledger import facts_known
-from schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.ledger import facts_known
+from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.status import SnapshotBody
 
 __all__ = [
     "FORMAT",

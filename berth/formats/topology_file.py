@@ -35,9 +35,9 @@ from berth.formats.pod_template import read_quantity
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
 from berth.formats.tor_config import DOUBLE_LAYER, PLACES_MAX, SINGLE_LAYER
 from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
-from schemas.constraints import Effect, Taint
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeDescription
+from berth.schemas.constraints import Effect, Taint
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeDescription
 
 NODES_MAX: Final = 200_000
 """Most nodes of a cluster."""

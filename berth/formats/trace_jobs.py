@@ -18,8 +18,8 @@ from berth.formats.pod_annotations import TOR_AFFINITY
 from berth.formats.quantities import RUN_MS_MAX
 from berth.formats.trace_rows import Row
 from berth.formats.yaml_tree import is_dns_name
-from schemas.intake import JobRequest, Task
-from schemas.workload import PlannedJob
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.workload import PlannedJob
 
 Affinity = Literal["all", "gangs", "none"]
 """Which jobs ask for switch affinity of themselves: all, those of two pods and more, none."""

@@ -20,7 +20,7 @@ from berth.formats.pod_template import PRIORITY_MAX
 from berth.formats.trace_jobs import TOR_VALUES, Affinity, Planner, Wish
 from berth.formats.trace_rows import Row, Table, TraceError, TraceFault
 from berth.formats.yaml_tree import nearest
-from schemas.workload import PlannedJob, Workload
+from berth.schemas.workload import PlannedJob, Workload
 
 Kind = Literal["auto", "csv", "kalos", "philly"]
 ITERATION: Final = Fraction(1, 2)

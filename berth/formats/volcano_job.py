@@ -8,7 +8,7 @@ from typing import Final
 from berth.formats.gang_request import PodGroup, gang_request, read_replicas
 from berth.formats.pod_template import read_template
 from berth.formats.yaml_tree import Tree
-from schemas.intake import JobRequest
+from berth.schemas.intake import JobRequest
 
 API_VERSION: Final = "batch.volcano.sh/v1alpha1"
 KIND: Final = "Job"

@@ -17,7 +17,7 @@ from berth.formats.ascend_job import REPLICA_TYPES
 from berth.formats.kube_objects import OwnerReference, Pod, PodGroup
 from berth.formats.kube_owners import OwnerKey, kind_of
 from berth.formats.pod_annotations import GROUP_NAME, RANK_INDEX
-from schemas.facts import Owner
+from berth.schemas.facts import Owner
 
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"

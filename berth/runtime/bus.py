@@ -30,7 +30,7 @@ from berth.runtime.bus_service import NatsServed
 from berth.runtime.bus_wire import Received, size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, ShellError, TransientError
 from berth.runtime.port import Gap, Gathered, Stored, StreamState
-from schemas.subjects import StreamName, Subjects, token
+from berth.schemas.subjects import StreamName, Subjects, token
 
 _log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ from berth.runtime.bus_api import PREFIX, Api, StreamInfo
 from berth.runtime.bus_wire import Received, Wire
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.port import Gap, GapReason, Stored
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 
 _BATCH_MAX: Final = 1000
 _BATCH_MIN: Final = 8  # of 8 MB each these stay below the server's limit of pending bytes

@@ -9,7 +9,7 @@ import structlog
 
 from berth.runtime.bus_api import Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
-from schemas.subjects import StreamName, StreamSpec, Subjects
+from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 
 _log = structlog.get_logger()
 

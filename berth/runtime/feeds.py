@@ -13,15 +13,15 @@ from typing import Final
 
 import structlog
 
-from berth.core.ledger import Folded
-from berth.core.state import State
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.port import Bus, Follower, Gap, Stored
-from schemas.envelope import DecodeError, decode, encode
-from schemas.ledger import facts_known
-from schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.ledger import facts_known
+from berth.schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName
 
 _LOG: Final = structlog.get_logger()
 _MIRROR_S: Final = 30.0

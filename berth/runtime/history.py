@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.explain import explain
-from berth.core.ledger import dump_of
-from berth.core.past import Life, Look, Point, Trail, View
-from berth.core.state import JobKey, State
+from berth.core.explain.explainer import explain
+from berth.core.replay.job_history import Life, Look, Point, Trail, View
+from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import dump_of
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored, StreamState
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
 from berth.runtime.stretches import NotKeptError, pieces
-from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
-from schemas.recording import BEGINNING, Entry
-from schemas.status import SnapshotBody, SnapshotEnd
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.status import SnapshotBody, SnapshotEnd
+from berth.schemas.subjects import StreamName
 
 _RECORDS_AT_ONCE: Final = 4096
 """Records that are read at once when a verdict is looked for."""

@@ -25,7 +25,7 @@ from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfi
 from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.identity import process_identity
 from berth.runtime.port import Bus
-from schemas.subjects import token
+from berth.schemas.subjects import token
 
 C = TypeVar("C", bound=ServiceConfig)
 Work = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -53,7 +53,7 @@ def main(
         serve: Gets the bus, a clock, the settings and the event that asks it to finish and return.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    parser = argparse.ArgumentParser(prog=f"python -m services.{name}", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=f"python -m berth.services.{name}", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; without it defaults hold")
     arguments = parser.parse_args()
     logs.configure(name, LogConfig())

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from berth.runtime.errors import FatalError
-from schemas.subjects import StreamName, Subjects
+from berth.schemas.subjects import StreamName, Subjects
 
 
 class Stored(NamedTuple):

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from berth.core.ledger import LedgerDump, dump_of
+from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.anonymous import Anonymiser
 from berth.formats.recording import Frames, Reading, frames_of, read
 from berth.runtime.clock import Clock
@@ -23,10 +23,10 @@ from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.feeds import read_snapshot, snapshot_ends
 from berth.runtime.port import Bus, Stored, StreamState
 from berth.runtime.stretches import NotKeptError, pieces
-from schemas.ledger import Settings, facts_known
-from schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
-from schemas.status import SnapshotBody, SnapshotEnd
-from schemas.subjects import StreamName
+from berth.schemas.ledger import Settings, facts_known
+from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
+from berth.schemas.status import SnapshotBody, SnapshotEnd
+from berth.schemas.subjects import StreamName
 
 _CHUNK_BYTES: Final = 1 << 20
 _LEDGER: Final = "ledger:"

@@ -6,7 +6,7 @@ from typing import Final
 
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.port import Bus, Gap, Stored, StreamState
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 
 _QUIET_S: Final = 10.0
 """How long a stream may say nothing while messages are known to be left."""

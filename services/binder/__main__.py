@@ -1,7 +1,7 @@
-"""``python -m services.binder --config FILE``."""
+"""``python -m berth.services.binder --config FILE``."""
 
 from berth.runtime.life import main
-from services.binder.app import serve
-from services.binder.config import BinderConfig
+from berth.services.binder.app import serve
+from berth.services.binder.config import BinderConfig
 
 main("binder", BinderConfig, serve)

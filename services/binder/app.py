@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from berth.core.errors import CoreError
-from berth.core.ledger import dump_of
+from berth.core.state.ledger import dump_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.faults import FaultPoints
@@ -15,17 +15,17 @@ from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Follower, Gap, Stored
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
-from schemas.envelope import DecodeError, body_of, decode, open_envelope
-from schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
-from services.binder.cluster import Cluster, SimCluster
-from services.binder.config import BinderConfig
-from services.binder.kube_cluster import KubeCluster
-from services.binder.loop import Loop, gang_of
-from services.binder.node_book import NodeLean
-from services.binder.notice_loop import NoticeLoop
-from services.binder.work import Work
+from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
+from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.binder.cluster import Cluster, SimCluster
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.loop import Loop, gang_of
+from berth.services.binder.node_book import NodeLean
+from berth.services.binder.notice_loop import NoticeLoop
+from berth.services.binder.work import Work
 
 _NODES: Final = "/api/v1/nodes"
 

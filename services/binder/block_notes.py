@@ -6,8 +6,8 @@ Source: specification, SuperPoD affinity, sections 5.4 and 11.
 from typing import Final
 
 from berth.formats.block_annotations import block_annotations
-from schemas.columns import unpack
-from schemas.placement import Placement
+from berth.schemas.columns import unpack
+from berth.schemas.placement import Placement
 
 _INDEX_BYTES: Final = 2
 

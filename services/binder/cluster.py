@@ -5,10 +5,10 @@ from typing import Final, Protocol, TypeVar
 
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.message import Message
-from schemas.placement import Placement
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement
+from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 
 _MS: Final = 1000
 M = TypeVar("M", bound=Message)

@@ -19,20 +19,20 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.kube_port import Api
-from schemas.facts import MembersSeen, PodsSeen, RankFailure
-from schemas.simulation import GangBound
-from services.binder import metrics
-from services.binder.block_notes import block_notes
-from services.binder.cluster import Gang, NotYetError
-from services.binder.config import BinderConfig
-from services.binder.kube_eviction import KubeEviction
-from services.binder.leaf_notes import leaf_notes
-from services.binder.members import Crew, Member, Members
-from services.binder.node_book import NodeBook
-from services.binder.pod_binding import PodBinding, PodLean, Verdict, Wish
-from services.binder.predicate_times import PredicateTimes
-from services.binder.turns import Slot, Turns
-from services.binder.work import AttemptKey
+from berth.schemas.facts import MembersSeen, PodsSeen, RankFailure
+from berth.schemas.simulation import GangBound
+from berth.services.binder import metrics
+from berth.services.binder.block_notes import block_notes
+from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.leaf_notes import leaf_notes
+from berth.services.binder.members import Crew, Member, Members
+from berth.services.binder.node_book import NodeBook
+from berth.services.binder.pod_binding import PodBinding, PodLean, Verdict, Wish
+from berth.services.binder.predicate_times import PredicateTimes
+from berth.services.binder.turns import Slot, Turns
+from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
 """Pods of a gang that get an Event of their own when they cannot be bound."""

@@ -13,9 +13,9 @@ from berth.formats.pod_annotations import RANK
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import Api, RefusedError
-from services.binder.cluster import Gang
-from services.binder.members import Member
-from services.binder.pod_binding import PodBinding, PodLean, pod_path
+from berth.services.binder.cluster import Gang
+from berth.services.binder.members import Member
+from berth.services.binder.pod_binding import PodBinding, PodLean, pod_path
 
 _NODES_ASKED_MAX: Final = 16
 """Up to so many nodes are asked one by one for pods; beyond, the whole namespace is."""

@@ -6,8 +6,8 @@ Source: specification, switch affinity, sections 7 and 14.
 from typing import Final
 
 from berth.formats.switch_annotations import switch_annotations
-from schemas.columns import unpack
-from schemas.placement import Placement
+from berth.schemas.columns import unpack
+from berth.schemas.placement import Placement
 
 _INDEX_BYTES: Final = 2
 

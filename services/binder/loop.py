@@ -8,14 +8,14 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.facts import JobSeen, OutcomeSeen, RankFailure
-from schemas.simulation import GangBound
-from schemas.subjects import StreamName
-from services.binder import metrics
-from services.binder.cluster import Cluster, Gang, NotYetError
-from services.binder.config import BinderConfig
-from services.binder.work import Attempt, AttemptKey, Step, Work
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
+from berth.schemas.simulation import GangBound
+from berth.schemas.subjects import StreamName
+from berth.services.binder import metrics
+from berth.services.binder.cluster import Cluster, Gang, NotYetError
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.work import Attempt, AttemptKey, Step, Work
 
 FAILURES_TOLD_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""

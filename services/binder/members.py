@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from schemas.columns import unpack
-from schemas.facts import MembersSeen
+from berth.schemas.columns import unpack
+from berth.schemas.facts import MembersSeen
 
 _RANK_BYTES: Final = 4
 

@@ -17,12 +17,12 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube_port import Api, RefusedError
 from berth.runtime.logs import logger
-from schemas.facts import MembersSeen
-from schemas.status import JobStatus
-from services.binder import metrics
-from services.binder.config import BinderConfig
-from services.binder.notices import Kind, Notices, Told
-from services.binder.pod_binding import pod_path
+from berth.schemas.facts import MembersSeen
+from berth.schemas.status import JobStatus
+from berth.services.binder import metrics
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.notices import Kind, Notices, Told
+from berth.services.binder.pod_binding import pod_path
 
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _EVENTS_MAX: Final = 10_000

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.core.refusals import sentence
-from schemas.columns import unpack_names
-from schemas.facts import MembersSeen
-from schemas.status import JobStatus, Phase
+from berth.core.explain.refusal_text import sentence
+from berth.schemas.columns import unpack_names
+from berth.schemas.facts import MembersSeen
+from berth.schemas.status import JobStatus, Phase
 
 JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""

@@ -10,7 +10,7 @@ Source: specification, node and chip, section 10; Kubernetes contracts, sections
 
 from typing import Final
 
-from schemas.units import UnixMs
+from berth.schemas.units import UnixMs
 
 _NS_PER_MS: Final = 1_000_000
 

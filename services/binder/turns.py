@@ -11,9 +11,9 @@ Source: specification, Kubernetes contracts, sections B.6 and H4.
 
 from typing import Final, NamedTuple, TypeAlias
 
-from berth.core.picking import ids_of
-from schemas.columns import unpack, unpack_names
-from schemas.facts import PodPhase, PodsSeen
+from berth.core.chips.picking import ids_of
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.facts import PodPhase, PodsSeen
 
 PodKey: TypeAlias = tuple[str, int, int]
 """(uid of the gang, attempt, rank)"""

@@ -8,10 +8,10 @@ business any more.
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from berth.core.ledger import Holding, LedgerDump, LedgerFold
-from schemas.envelope import open_envelope
-from schemas.facts import OutcomeSeen, OutcomeState
-from schemas.placement import Placement
+from berth.core.state.ledger import Holding, LedgerDump, LedgerFold
+from berth.schemas.envelope import open_envelope
+from berth.schemas.facts import OutcomeSeen, OutcomeState
+from berth.schemas.placement import Placement
 
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid, attempt)"""

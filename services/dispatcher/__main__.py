@@ -1,7 +1,7 @@
-"""``python -m services.dispatcher --config FILE``."""
+"""``python -m berth.services.dispatcher --config FILE``."""
 
 from berth.runtime.life import main
-from services.dispatcher.app import serve
-from services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.app import serve
+from berth.services.dispatcher.config import DispatcherConfig
 
 main("dispatcher", DispatcherConfig, serve)

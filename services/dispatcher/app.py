@@ -12,10 +12,10 @@ from berth.runtime.identity import process_identity
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.runtime.waits import pause
-from services.dispatcher import metrics
-from services.dispatcher.config import DispatcherConfig
-from services.dispatcher.lease import Lease
-from services.dispatcher.loop import DeposedError, Dispatcher
+from berth.services.dispatcher import metrics
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.lease import Lease
+from berth.services.dispatcher.loop import DeposedError, Dispatcher
 
 _LOG: Final = structlog.get_logger()
 _RENEWALS: Final = 3

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from berth.core.level_terms import LevelError, read_level_config
+from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
-from schemas.ledger import CORRECTIONS_OF_0_5, Settings
+from berth.schemas.ledger import CORRECTIONS_OF_0_5, Settings
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

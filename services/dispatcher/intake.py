@@ -11,19 +11,19 @@ from typing import Final
 import msgspec
 import structlog
 
-from berth.core.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.errors import brief
-from berth.core.state import JobKey, State
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
+from berth.core.state.cell import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import Feed, bury
 from berth.runtime.port import Bus, Stored
-from schemas.envelope import DecodeError, body_of, encode, open_envelope
-from schemas.facts import JobSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Settings
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.subjects import StreamName
 
 _LOG: Final = structlog.get_logger()
 

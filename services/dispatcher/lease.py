@@ -8,9 +8,9 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.status import LeaseHeld
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.status import LeaseHeld
+from berth.schemas.subjects import StreamName
 
 _LOG: Final = structlog.get_logger()
 

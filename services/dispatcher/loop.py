@@ -10,27 +10,27 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.decider import Decider, Opening, Silence
-from berth.core.ledger import Folded
-from berth.core.queue import Queue
-from berth.core.round import NeedMoreError
-from berth.core.setbacks import Setback
-from berth.core.state import State
+from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import Setback
+from berth.core.state.ledger import Folded
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.facts import TimerSeen
-from schemas.ledger import Epoch, Round, Settings
-from schemas.subjects import StreamName
-from services.dispatcher import metrics
-from services.dispatcher.config import DispatcherConfig
-from services.dispatcher.intake import Intake
-from services.dispatcher.scatter import Offers, Scatter
-from services.dispatcher.snapshots import Snapshots
-from services.dispatcher.views import Views
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher import metrics
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.intake import Intake
+from berth.services.dispatcher.scatter import Offers, Scatter
+from berth.services.dispatcher.snapshots import Snapshots
+from berth.services.dispatcher.views import Views
 
 _LOG: Final = structlog.get_logger()
 _ASKS_MAX: Final = 20

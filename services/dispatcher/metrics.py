@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from berth.runtime.metrics import counter, gauge, seconds
-from schemas.ledger import Verdict
+from berth.schemas.ledger import Verdict
 
 LEADS: Final = gauge("dispatcher_is_leader", "1 while this dispatcher decides, 0 while it stands by.")
 ROUNDS: Final = counter("dispatcher_rounds_total", "Rounds that were appended to the ledger.")

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.offers import OwnRows, candidates_of, merge
-from berth.core.scoring import Candidates, Scorer
-from berth.core.state import State, shard_of
+from berth.core.placement.offers import OwnRows, candidates_of, merge
+from berth.core.placement.scoring import Candidates, Scorer
+from berth.core.state.cell import State, shard_of
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 
 _LOG: Final = structlog.get_logger()
 _ANSWER_SHARE: Final = 0.8

@@ -6,16 +6,16 @@ from typing import Final
 
 import structlog
 
-from berth.core.decider import Decider
+from berth.core.scheduling.scheduler import Decider
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import snapshot_ends
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.status import SnapshotChunk, SnapshotEnd
-from schemas.subjects import StreamName
-from services.dispatcher.config import DispatcherConfig
+from berth.schemas.envelope import encode
+from berth.schemas.status import SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.config import DispatcherConfig
 
 _LOG: Final = structlog.get_logger()
 _NEWEST_KEPT: Final = 3

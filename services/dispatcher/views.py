@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from berth.core.state import JobKey, State
-from berth.core.statuses import digest, status_of
+from berth.core.explain.job_status import digest, status_of
+from berth.core.state.cell import JobKey, State
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.port import Bus
-from schemas.envelope import encode
+from berth.schemas.envelope import encode
 
 _LOG: Final = structlog.get_logger()
 _BATCH_MAX: Final = 2_000

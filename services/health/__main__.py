@@ -1,7 +1,7 @@
-"""``python -m services.health --config FILE``."""
+"""``python -m berth.services.health --config FILE``."""
 
 from berth.runtime.life import main
-from services.health.app import serve
-from services.health.config import HealthConfig
+from berth.services.health.app import serve
+from berth.services.health.config import HealthConfig
 
 main("health", HealthConfig, serve)

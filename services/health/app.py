@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from berth.core.packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
 from berth.runtime.kube import KubeApi
@@ -11,12 +11,12 @@ from berth.runtime.kube_port import Api, Reflection
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Gap
 from berth.runtime.probes import readiness
-from schemas.envelope import DecodeError, decode
-from schemas.facts import HealthSeen
-from schemas.subjects import StreamName
-from services.health.config import HealthConfig
-from services.health.loop import Loop
-from services.health.sources import Clusterd, Direct, Ears
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import HealthSeen
+from berth.schemas.subjects import StreamName
+from berth.services.health.config import HealthConfig
+from berth.services.health.loop import Loop
+from berth.services.health.sources import Clusterd, Direct, Ears
 
 
 async def serve(bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Event) -> None:

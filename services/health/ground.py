@@ -1,9 +1,9 @@
 """Ground: nodes by domain, and how many of their chips pods hold, as the facts say. Pure."""
 
-from berth.core.packing import unpack_nodes
-from schemas.columns import unpack, unpack_names
-from schemas.facts import NodesSeen, PodPhase, PodsSeen
-from schemas.nodes import NodeDescription
+from berth.core.cluster.node_packing import unpack_nodes
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
+from berth.schemas.nodes import NodeDescription
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
 

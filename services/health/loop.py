@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.packing import pack_health
+from berth.core.cluster.node_packing import pack_health
 from berth.formats.fault_levels import word_of
 from berth.formats.report_error import ReportError
 from berth.runtime.clock import Clock
@@ -18,15 +18,15 @@ from berth.runtime.errors import TransientError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Stored
 from berth.runtime.waits import pause
-from schemas.envelope import DecodeError, decode, encode, open_envelope
-from schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
-from schemas.nodes import NodeCondition
-from services.health import metrics
-from services.health.config import HealthConfig
-from services.health.ground import Ground
-from services.health.reports import answer, check_against, parse_report
-from services.health.verdicts import Rules, is_own_list, judge, turns_ms
-from services.health.words import Words
+from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
+from berth.schemas.nodes import NodeCondition
+from berth.services.health import metrics
+from berth.services.health.config import HealthConfig
+from berth.services.health.ground import Ground
+from berth.services.health.reports import answer, check_against, parse_report
+from berth.services.health.verdicts import Rules, is_own_list, judge, turns_ms
+from berth.services.health.words import Words
 
 AGENT: Final = "agent"
 _MS: Final = 1000

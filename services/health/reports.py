@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from berth.core.picking import ids_of
+from berth.core.chips.picking import ids_of
 from berth.formats.device_info import CHIP_ID_MAX
 from berth.formats.fault_levels import REPORT_LEVELS
 from berth.formats.report_error import ReportError, decoded
-from schemas.envelope import DecodeError, decode
-from schemas.nodes import NodeDescription
-from schemas.reports import HealthReport
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.reports import HealthReport
 
 _TEXT_MAX: Final = 500
 _CHIP_FIELDS: Final = ("unhealthy", "recovering", "network_unhealthy")

@@ -16,9 +16,9 @@ from berth.formats.report_error import ReportError
 from berth.runtime.clock import Clock
 from berth.runtime.kube_port import Api, Change, Reflection
 from berth.runtime.logs import logger
-from services.health import metrics
-from services.health.ground import Ground
-from services.health.words import Words
+from berth.services.health import metrics
+from berth.services.health.ground import Ground
+from berth.services.health.words import Words
 
 E = TypeVar("E")
 

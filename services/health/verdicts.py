@@ -17,10 +17,10 @@ from berth.formats.free_list import FreeView
 from berth.formats.node_info import judge_node
 from berth.formats.node_products import LABEL_SOFT_SHARE
 from berth.formats.report_error import SUSPECT
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.units import UnixMs
-from services.health.words import Word
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.units import UnixMs
+from berth.services.health.words import Word
 
 NETWORK_FAULT: Final = "CardNetworkUnhealthy"
 NODE_FAULT: Final = "NodeUnhealthy"

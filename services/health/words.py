@@ -10,9 +10,9 @@ import msgspec
 from berth.formats.device_info import ChipLists, DeviceReport, SwitchInfo
 from berth.formats.free_list import FreeList, FreeView, looked_again, with_report
 from berth.formats.node_info import NodeInfo
-from schemas.nodes import NodeCondition
-from schemas.reports import HealthReport
-from schemas.units import UnixMs
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.reports import HealthReport
+from berth.schemas.units import UnixMs
 
 _MS = 1000
 

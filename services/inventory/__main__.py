@@ -1,7 +1,7 @@
-"""``python -m services.inventory --config FILE``."""
+"""``python -m berth.services.inventory --config FILE``."""
 
 from berth.runtime.life import main
-from services.inventory.app import serve
-from services.inventory.config import InventoryConfig
+from berth.services.inventory.app import serve
+from berth.services.inventory.config import InventoryConfig
 
 main("inventory", InventoryConfig, serve)

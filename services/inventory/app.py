@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from berth.core.leaves import check_topology
-from berth.core.packing import SWITCHES
+from berth.core.cluster.node_packing import SWITCHES
+from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
@@ -16,14 +16,14 @@ from berth.runtime.logs import logger
 from berth.runtime.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
-from schemas.envelope import DecodeError, decode, open_envelope
-from schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
-from schemas.message import Message
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
-from services.inventory.config import InventoryConfig
-from services.inventory.loop import PODGROUPS, Loop
-from services.inventory.topology import PATH, SELECTOR
+from berth.schemas.envelope import DecodeError, decode, open_envelope
+from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
+from berth.schemas.message import Message
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.loop import PODGROUPS, Loop
+from berth.services.inventory.topology import PATH, SELECTOR
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)

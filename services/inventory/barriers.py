@@ -5,7 +5,7 @@ from typing import Final
 from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_owners import OwnerKey
 from berth.formats.workloads import GangKey
-from services.inventory.requests import unix_ms
+from berth.services.inventory.requests import unix_ms
 
 NOT_LET_IN: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that wait to be let in."""

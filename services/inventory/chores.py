@@ -7,8 +7,8 @@ from typing import Final
 
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.logs import logger
-from services.inventory import metrics
-from services.inventory.config import InventoryConfig
+from berth.services.inventory import metrics
+from berth.services.inventory.config import InventoryConfig
 
 _DOUBLINGS_MAX: Final = 20
 

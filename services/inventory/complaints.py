@@ -10,10 +10,10 @@ from berth.formats.kube_events import Involved, event_name, events_path, new_eve
 from berth.runtime.clock import Clock
 from berth.runtime.kube_port import Api, RefusedError
 from berth.runtime.logs import logger
-from schemas.units import UnixMs
-from services.inventory import metrics
-from services.inventory.chores import Chore, Chores
-from services.inventory.config import InventoryConfig
+from berth.schemas.units import UnixMs
+from berth.services.inventory import metrics
+from berth.services.inventory.chores import Chore, Chores
+from berth.services.inventory.config import InventoryConfig
 
 _MS: Final = 1000
 

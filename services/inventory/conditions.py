@@ -1,8 +1,8 @@
 """Nodes that are not well, as the facts of health tell: what of them takes no new work. Pure."""
 
-from berth.core.packing import unpack_health
-from schemas.facts import HealthSeen, NodeHealth
-from schemas.nodes import NodeCondition
+from berth.core.cluster.node_packing import unpack_health
+from berth.schemas.facts import HealthSeen, NodeHealth
+from berth.schemas.nodes import NodeCondition
 
 
 class Conditions:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from berth.formats.kube_nodes import NodeReading
 from berth.formats.node_place import NodePlace, homeless, needs_report, reported_place, said_place
 from berth.formats.report_error import ReportError
-from schemas.nodes import NodeDescription
+from berth.schemas.nodes import NodeDescription
 
 _UNTOLD = NodePlace()
 

@@ -13,8 +13,8 @@ from berth.formats.node_place import DeviceMap
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube_port import Api, Change
 from berth.runtime.logs import logger
-from services.inventory.config import InventoryConfig
-from services.inventory.nodes import Nodes
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.nodes import Nodes
 
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from berth.formats.kube_owners import OwnerKey
-from schemas.facts import MembersSeen
-from schemas.intake import JobCancel, JobRequest
+from berth.schemas.facts import MembersSeen
+from berth.schemas.intake import JobCancel, JobRequest
 
 
 @dataclass(frozen=True, slots=True)

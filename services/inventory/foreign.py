@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
-from schemas.facts import PodsSeen
-from schemas.units import UnixMs
-from services.inventory.pod_facts import Told, alike, pods_fact
-from services.inventory.rows import Row
+from berth.schemas.facts import PodsSeen
+from berth.schemas.units import UnixMs
+from berth.services.inventory.pod_facts import Told, alike, pods_fact
+from berth.services.inventory.rows import Row
 
 PREFIX: Final = "pod/"
 REST_MS: Final = 600_000

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.formats.node_products import LABEL_SOFT_SHARE
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.nodes import NodeCondition, NodeDescription
 
 _SHARES: Final = 100
 """Devices of Kubernetes that a chip is on a soft-share node. Source: specification, node and chip, section 4."""

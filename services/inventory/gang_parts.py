@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from services.inventory.barriers import TAKEN_BACK
-from services.inventory.gang_settings import GangSettings
-from services.inventory.parts import Gang, Member, Part, Slot
+from berth.services.inventory.barriers import TAKEN_BACK
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.parts import Gang, Member, Part, Slot
 
 
 def see_pods(gang: Gang) -> None:

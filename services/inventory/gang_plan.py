@@ -17,8 +17,8 @@ from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_pods import GATED
 from berth.formats.owner_facts import OwnerFacts
 from berth.formats.pod_annotations import NO_AFFINITY, TOR_AFFINITY
-from services.inventory.parts import Gang, Member
-from services.inventory.requests import gang_labels, wrong_annotation
+from berth.services.inventory.parts import Gang, Member
+from berth.services.inventory.requests import gang_labels, wrong_annotation
 
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 """Annotations of jobs whose pods are placed by one plan for all of them."""

@@ -9,19 +9,19 @@ from typing import Final
 from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_owners import OwnerKey
 from berth.formats.workloads import GangKey, base_name, digest, group_owner
-from schemas.facts import JobSeen, MembersSeen, Owner
-from schemas.intake import JobCancel, JobRequest
-from schemas.status import JobStatus
-from services.inventory.barriers import barrier_of_group, judged_by_ms, taken_back, unreadable
-from services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
-from services.inventory.gang_parts import dissolve, fill, see_pods, settle_parts, unassigned
-from services.inventory.gang_plan import Around, Plan, is_fresh, plan
-from services.inventory.gang_settings import GangSettings
-from services.inventory.lookups import Lookups
-from services.inventory.members import held, is_same, members_of, tombstone
-from services.inventory.parts import OVER, Gang, Member, Part
-from services.inventory.ranks import slots_of
-from services.inventory.requests import request_of
+from berth.schemas.facts import JobSeen, MembersSeen, Owner
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.status import JobStatus
+from berth.services.inventory.barriers import barrier_of_group, judged_by_ms, taken_back, unreadable
+from berth.services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
+from berth.services.inventory.gang_parts import dissolve, fill, see_pods, settle_parts, unassigned
+from berth.services.inventory.gang_plan import Around, Plan, is_fresh, plan
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.lookups import Lookups
+from berth.services.inventory.members import held, is_same, members_of, tombstone
+from berth.services.inventory.parts import OVER, Gang, Member, Part
+from berth.services.inventory.ranks import slots_of
+from berth.services.inventory.requests import request_of
 
 Name = tuple[str, str]
 """Namespace and name of a job request."""

@@ -15,15 +15,15 @@ from berth.formats.kube_pods import PodAsks
 from berth.formats.owner_facts import OwnerFacts
 from berth.formats.pod_annotations import GROUP_NAME
 from berth.formats.workloads import GangKey, base_name, group_owner
-from schemas.facts import JobSeen, MembersSeen, OutcomeSeen
-from schemas.status import JobStatus
-from services.inventory.effects import Effect, Look
-from services.inventory.gang_resolver import Name, Resolver
-from services.inventory.gang_settings import GangSettings
-from services.inventory.group_pods import GroupPods, group_pods
-from services.inventory.groups import Capacity, Groups
-from services.inventory.parts import Gang, member_of
-from services.inventory.restoring import part_from
+from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
+from berth.schemas.status import JobStatus
+from berth.services.inventory.effects import Effect, Look
+from berth.services.inventory.gang_resolver import Name, Resolver
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.group_pods import GroupPods, group_pods
+from berth.services.inventory.groups import Capacity, Groups
+from berth.services.inventory.parts import Gang, member_of
+from berth.services.inventory.restoring import part_from
 
 _LOST = "lost"
 """Kind of gangs of which only requests are left."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from berth.formats.kube_events import Involved
-from services.inventory.effects import SetGroup
+from berth.services.inventory.effects import SetGroup
 
 _API_VERSION = "scheduling.volcano.sh/v1beta1"
 

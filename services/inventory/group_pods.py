@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.facts import MembersSeen
-from services.inventory.group_status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
-from services.inventory.parts import Gang
+from berth.schemas.facts import MembersSeen
+from berth.services.inventory.group_status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
+from berth.services.inventory.parts import Gang
 
 
 @dataclass(frozen=True, slots=True)

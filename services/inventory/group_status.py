@@ -14,7 +14,7 @@ from berth.formats.pod_annotations import RESOURCE_PREFIX
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
 from berth.formats.workloads import digest
-from services.inventory.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
+from berth.services.inventory.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
 
 READY: Final = "tasks in gang are ready to be scheduled"
 """Reason of the condition Scheduled. Source: Volcano, PodGroupReady."""

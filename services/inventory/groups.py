@@ -15,11 +15,11 @@ from typing import Final
 
 from berth.formats.kube_objects import PodGroup
 from berth.formats.pod_template import SYSTEM_CLASSES
-from services.inventory.barriers import NOT_LET_IN
-from services.inventory.effects import SetGroup
-from services.inventory.gang_settings import GangSettings
-from services.inventory.group_pods import GroupPods
-from services.inventory.group_status import (
+from berth.services.inventory.barriers import NOT_LET_IN
+from berth.services.inventory.effects import SetGroup
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.group_pods import GroupPods
+from berth.services.inventory.group_status import (
     CPU,
     ENQUEUE_FAILED,
     MEMORY,
@@ -35,7 +35,7 @@ from services.inventory.group_status import (
     phase_after,
     status_patch,
 )
-from services.inventory.requests import unix_ms
+from berth.services.inventory.requests import unix_ms
 
 Name = tuple[str, str]
 """Namespace and name of a PodGroup."""

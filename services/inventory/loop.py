@@ -8,7 +8,7 @@ from collections import deque
 from functools import partial
 from typing import Final, assert_never
 
-from berth.core.packing import SWITCHES, unpack_health
+from berth.core.cluster.node_packing import SWITCHES, unpack_health
 from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kube_owners import OWNER_TYPES, OwnerKey, paths
@@ -22,23 +22,23 @@ from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.waits import pause
-from schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
-from schemas.status import JobStatus
-from services.inventory import metrics
-from services.inventory.chores import Chore, Chores
-from services.inventory.complaints import Complaints
-from services.inventory.config import InventoryConfig
-from services.inventory.device_reports import DeviceReports
-from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
-from services.inventory.gangs import Gangs
-from services.inventory.group_notes import GroupNotes
-from services.inventory.groups import Capacity
-from services.inventory.nodes import Nodes
-from services.inventory.outlet import Letter, Outlet
-from services.inventory.pods import Pods
-from services.inventory.remarks import Remarks
-from services.inventory.rows import read_row
-from services.inventory.topology import Switches
+from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
+from berth.schemas.status import JobStatus
+from berth.services.inventory import metrics
+from berth.services.inventory.chores import Chore, Chores
+from berth.services.inventory.complaints import Complaints
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.device_reports import DeviceReports
+from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from berth.services.inventory.gangs import Gangs
+from berth.services.inventory.group_notes import GroupNotes
+from berth.services.inventory.groups import Capacity
+from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.outlet import Letter, Outlet
+from berth.services.inventory.pods import Pods
+from berth.services.inventory.remarks import Remarks
+from berth.services.inventory.rows import read_row
+from berth.services.inventory.topology import Switches
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from schemas.columns import pack
-from schemas.facts import MembersSeen, Owner
-from services.inventory.parts import Member, Part
+from berth.schemas.columns import pack
+from berth.schemas.facts import MembersSeen, Owner
+from berth.services.inventory.parts import Member, Part
 
 
 def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> MembersSeen:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from schemas.nodes import NodeDescription
+from berth.schemas.nodes import NodeDescription
 
 
 class Moves:

@@ -8,21 +8,21 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from berth.core.domains import domains, leaving
-from berth.core.packing import pack_nodes, unpack_nodes
+from berth.core.cluster.domains import domains, leaving
+from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
 from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
 from berth.formats.kube_nodes import NodeReading, read_node
 from berth.formats.kube_objects import Node
 from berth.formats.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.tor_config import Slot
-from schemas.columns import unpack_names
-from schemas.facts import HealthSeen, NodeHealth, NodesSeen
-from schemas.nodes import NodeDescription
-from schemas.units import UnixMs
-from services.inventory.conditions import Conditions
-from services.inventory.device_places import DevicePlaces
-from services.inventory.free_chips import free_chips
-from services.inventory.moves import Moves
+from berth.schemas.columns import unpack_names
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.units import UnixMs
+from berth.services.inventory.conditions import Conditions
+from berth.services.inventory.device_places import DevicePlaces
+from berth.services.inventory.free_chips import free_chips
+from berth.services.inventory.moves import Moves
 
 _NOTHING: Final = (0, 0, 0)
 _Amounts: TypeAlias = tuple[int, int, int]

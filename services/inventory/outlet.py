@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
-from schemas.envelope import encode
-from schemas.message import Message
-from services.inventory import metrics
+from berth.schemas.envelope import encode
+from berth.schemas.message import Message
+from berth.services.inventory import metrics
 
 _AT_ONCE: Final = 256
 

@@ -7,9 +7,9 @@ from berth.formats.kube_objects import Pod
 from berth.formats.kube_pods import PodAsk, PodAsks
 from berth.formats.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.workloads import GangKey, Membership, membership, natural, task_order
-from schemas.facts import JobSeen, OutcomeSeen
-from schemas.intake import JobRequest
-from schemas.status import JobStatus
+from berth.schemas.facts import JobSeen, OutcomeSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "gone"})
 """Phases after which nothing more happens to a request; ``gone``: its name is forgotten."""

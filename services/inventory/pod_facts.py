@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from schemas.columns import pack, pack_names, unpack, unpack_names
-from schemas.facts import PodPhase, PodsSeen
-from schemas.units import UnixMs
-from services.inventory.rows import ENDED, Row
+from berth.schemas.columns import pack, pack_names, unpack, unpack_names
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.units import UnixMs
+from berth.services.inventory.rows import ENDED, Row
 
 
 class Told(NamedTuple):

@@ -11,13 +11,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from schemas.facts import JobSeen, PodPhase, PodsSeen
-from schemas.status import JobStatus
-from schemas.units import UnixMs
-from services.inventory.foreign import Foreign
-from services.inventory.nodes import Nodes, Use
-from services.inventory.pod_facts import Told, alike, pods_fact, told_of
-from services.inventory.rows import ENDED, Claim, Row
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
+from berth.schemas.status import JobStatus
+from berth.schemas.units import UnixMs
+from berth.services.inventory.foreign import Foreign
+from berth.services.inventory.nodes import Nodes, Use
+from berth.services.inventory.pod_facts import Told, alike, pods_fact, told_of
+from berth.services.inventory.rows import ENDED, Claim, Row
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""

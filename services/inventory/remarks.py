@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from berth.core.forms import FormChoice
-from berth.core.jobs import requested_form
+from berth.core.chips.form_selection import FormChoice
+from berth.core.requests.job_validation import requested_form
 from berth.formats.kube_events import Involved
-from schemas.facts import MembersSeen
-from schemas.intake import JobRequest
+from berth.schemas.facts import MembersSeen
+from berth.schemas.intake import JobRequest
 
 _PODGROUPS = "scheduling.volcano.sh/v1beta1"
 

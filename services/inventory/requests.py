@@ -25,8 +25,8 @@ from berth.formats.workloads import (
     GangKey,
 )
 from berth.formats.yaml_tree import merged
-from schemas.intake import JobRequest, Task
-from services.inventory.parts import Member
+from berth.schemas.intake import JobRequest, Task
+from berth.services.inventory.parts import Member
 
 GANG_PODS: Final = "berth/gang-pods"
 """Annotation of a request: how many pods with chips its whole gang has."""

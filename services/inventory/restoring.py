@@ -1,11 +1,11 @@
 """Requests as they were told before a restart."""
 
 from berth.formats.whole_numbers import whole_number
-from schemas.columns import unpack
-from schemas.facts import JobSeen, MembersSeen
-from schemas.intake import JobRequest, Task
-from services.inventory.parts import Gang, Part, Slot, tells_rank
-from services.inventory.requests import GANG_PODS, as_pod_ask
+from berth.schemas.columns import unpack
+from berth.schemas.facts import JobSeen, MembersSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.services.inventory.parts import Gang, Part, Slot, tells_rank
+from berth.services.inventory.requests import GANG_PODS, as_pod_ask
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:

@@ -14,7 +14,7 @@ from berth.formats.kube_objects import Pod
 from berth.formats.kube_pods import PodAsks
 from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
 from berth.formats.switch_annotations import state_of
-from schemas.facts import PodPhase
+from berth.schemas.facts import PodPhase
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 RANK_MAX: Final = (1 << 31) - 1

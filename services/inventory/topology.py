@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.packing import SWITCHES, unpack_nodes
+from berth.core.cluster.node_packing import SWITCHES, unpack_nodes
 from berth.formats.kube_objects import ConfigMap
 from berth.formats.tor_config import (
     CONFIG_MAP,
@@ -23,10 +23,10 @@ from berth.formats.tor_config import (
     TorLeaf,
     read_tor_config,
 )
-from schemas.facts import Leaf, NodesSeen, TopologySeen
-from schemas.units import UnixMs
-from services.inventory.nodes import Nodes
-from services.inventory.rows import Row
+from berth.schemas.facts import Leaf, NodesSeen, TopologySeen
+from berth.schemas.units import UnixMs
+from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.rows import Row
 
 PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SELECTOR: Final = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}

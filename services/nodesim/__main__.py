@@ -1,7 +1,7 @@
-"""``python -m services.nodesim --config FILE``."""
+"""``python -m berth.services.nodesim --config FILE``."""
 
 from berth.runtime.life import main
-from services.nodesim.app import serve
-from services.nodesim.config import NodesimConfig
+from berth.services.nodesim.app import serve
+from berth.services.nodesim.config import NodesimConfig
 
 main("nodesim", NodesimConfig, serve)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from berth.formats.node_products import LABEL_CHIP_MEMORY
-from schemas.nodes import NodeDescription
-from schemas.placement import Share
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.placement import Share
 
 _CORES: Final = 100
 _GIB_MIB: Final = 1024

@@ -8,9 +8,9 @@ from berth.formats.job_file import SHARE_LABEL
 from berth.formats.kube_objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
 from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
-from schemas.placement import Share
-from schemas.units import UnixMs
-from services.nodesim.stamps import moment_ms
+from berth.schemas.placement import Share
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.stamps import moment_ms
 
 FOR_EVER: Final = "forever"
 """Value of the annotation ``berth/run-for`` of a pod that never ends."""

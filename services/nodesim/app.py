@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 
-from berth.core.domains import leaving
-from berth.core.packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
+from berth.core.cluster.domains import leaving
+from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
 from berth.formats.job_file import SHARE_LABEL
 from berth.formats.topology_file import Cluster, TopologyError, parse_cluster
 from berth.runtime.clock import Clock
@@ -14,14 +14,14 @@ from berth.runtime.kube import KubeApi
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
-from schemas.envelope import DecodeError, body_of, decode, open_envelope
-from schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
-from schemas.placement import Share
-from schemas.subjects import StreamName
-from services.nodesim.config import NodesimConfig
-from services.nodesim.ground import Ground
-from services.nodesim.kube_app import play
-from services.nodesim.loop import Loop
+from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
+from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.placement import Share
+from berth.schemas.subjects import StreamName
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.ground import Ground
+from berth.services.nodesim.kube_app import play
+from berth.services.nodesim.loop import Loop
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
 

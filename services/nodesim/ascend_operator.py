@@ -10,8 +10,8 @@ import msgspec
 from berth.formats.ascend_job import API_VERSION, KIND, REPLICA_TYPES
 from berth.formats.kube_objects import Lean, Meta, Pod
 from berth.formats.pod_annotations import OPERATOR_NAME, RANK_INDEX, RESOURCE_PREFIX
-from schemas.units import UnixMs
-from services.nodesim.gang_children import (
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.gang_children import (
     TASK_SPEC,
     Action,
     Children,
@@ -33,7 +33,7 @@ from services.nodesim.gang_children import (
     pod_body,
     strangers,
 )
-from services.nodesim.stamps import stamp
+from berth.services.nodesim.stamps import stamp
 
 JOB_NAME: Final = "training.kubeflow.org/job-name"
 REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"

@@ -12,10 +12,10 @@ from typing import Final
 
 from berth.formats.node_products import RESOURCE_910
 from berth.formats.topology_file import Fault
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeDescription
-from schemas.simulation import BreakNode
-from schemas.units import UnixMs
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.simulation import BreakNode
+from berth.schemas.units import UnixMs
 
 CHIP_LEVELS: Final = (
     "NotHandleFault", "SubHealthFault", "RestartRequest", "RestartBusiness", "FreeRestartNPU", "RestartNPU",

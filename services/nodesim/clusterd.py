@@ -15,7 +15,7 @@ from berth.formats.device_info import DeviceInfo, parse_switch_info
 from berth.formats.kube_objects import ConfigMap
 from berth.formats.node_info import NodeInfo, parse_node_info
 from berth.formats.report_error import ReportError, decoded
-from schemas.units import UnixMs
+from berth.schemas.units import UnixMs
 
 CHUNK_BYTES_MAX: Final = 800 * 1024
 FOR_SCHEDULERS: Final = {"mx-consumer-volcano": "true"}

@@ -14,10 +14,10 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
-from schemas.units import UnixMs
-from services.nodesim.ascend_operator import AscendRules
-from services.nodesim.config import NodesimConfig
-from services.nodesim.gang_children import (
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.ascend_operator import AscendRules
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.gang_children import (
     GROUP_VERSION,
     GROUPS,
     Action,
@@ -28,9 +28,9 @@ from services.nodesim.gang_children import (
     MakePods,
     SetJobStatus,
 )
-from services.nodesim.kube_writes import KubeWrites, make_object
-from services.nodesim.podgroups import PodGroupController
-from services.nodesim.volcano import VolcanoRules
+from berth.services.nodesim.kube_writes import KubeWrites, make_object
+from berth.services.nodesim.podgroups import PodGroupController
+from berth.services.nodesim.volcano import VolcanoRules
 
 _FORBIDDEN: Final = 403
 _PODS_AT_ONCE: Final = 16

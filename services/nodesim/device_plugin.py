@@ -13,9 +13,9 @@ from typing import Final
 from berth.formats.check_code import GoValue, go_json
 from berth.formats.node_products import LABEL_SOFT_SHARE
 from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names, configuration_key
-from schemas.nodes import NodeDescription
-from services.nodesim.agent_pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
-from services.nodesim.device_report import Place
+from berth.schemas.nodes import NodeDescription
+from berth.services.nodesim.agent_pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
+from berth.services.nodesim.device_report import Place
 
 SHARES: Final = 100
 

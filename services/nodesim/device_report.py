@@ -13,9 +13,9 @@ from berth.formats.check_code import GoValue, check_code, go_json
 from berth.formats.device_info import DeviceInfo
 from berth.formats.node_info import FaultDevice, NodeInfo
 from berth.formats.pod_annotations import RESOURCE_PREFIX, chip_names
-from schemas.nodes import NodeDescription
-from schemas.units import UnixMs
-from services.nodesim.breakage import (
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.breakage import (
     CHIP_LEVELS,
     NODE_LEVELS,
     SWITCH_LEVELS,
@@ -23,7 +23,7 @@ from services.nodesim.breakage import (
     Broken,
     has_switch_reports,
 )
-from services.nodesim.stamps import stamp
+from berth.services.nodesim.stamps import stamp
 
 FOR_CLUSTERD: Final = {"mx-consumer-cim": "true"}
 """Label of ConfigMaps that ClusterD reads."""

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from schemas.columns import pack, pack_names, unpack, unpack_names
-from schemas.facts import PodPhase, PodsSeen
-from schemas.placement import Placement, Share
-from schemas.simulation import GangBound
-from schemas.units import UnixMs
-from services.nodesim.accounts import Claim
+from berth.schemas.columns import pack, pack_names, unpack, unpack_names
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.placement import Placement, Share
+from berth.schemas.simulation import GangBound
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.accounts import Claim
 
 LIVE: Final = frozenset({PodPhase.RUNNING, PodPhase.TERMINATING})
 """Phases in which a pod holds what it claimed."""

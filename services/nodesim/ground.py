@@ -5,15 +5,15 @@ from typing import Final
 
 import msgspec
 
-from berth.core.domains import domains
-from berth.core.packing import pack_health, pack_nodes, pack_switches
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health, pack_nodes, pack_switches
 from berth.formats.fault_levels import level_of
 from berth.formats.topology_file import Cluster, Fault
-from schemas.facts import HealthSeen, NodesSeen, TopologySeen
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.simulation import BreakNode
-from schemas.units import UnixMs
-from services.nodesim.breakage import HARMLESS, Breakages, WrongBreakError, breakage_of
+from berth.schemas.facts import HealthSeen, NodesSeen, TopologySeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.simulation import BreakNode
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.breakage import HARMLESS, Breakages, WrongBreakError, breakage_of
 
 SOURCE: Final = "nodesim"
 _FIELDS: Final = {"unhealthy": "unhealthy", "network-unhealthy": "network_unhealthy", "recovering": "recovering"}

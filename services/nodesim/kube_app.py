@@ -14,14 +14,21 @@ from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
-from services.nodesim.agent_pods import AgentPod
-from services.nodesim.clusterd import FOR_SCHEDULERS, ClusterD
-from services.nodesim.config import NodesimConfig
-from services.nodesim.controllers import controllers_of
-from services.nodesim.kube_loop import KubeLoop
-from services.nodesim.kube_writes import Write, insist, make_object, put_object
-from services.nodesim.metrics import show
-from services.nodesim.registration import LEASE_NAMESPACE, config_map, lease_body, leaves_body, leaves_data, node_body
+from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.clusterd import FOR_SCHEDULERS, ClusterD
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.controllers import controllers_of
+from berth.services.nodesim.kube_loop import KubeLoop
+from berth.services.nodesim.kube_writes import Write, insist, make_object, put_object
+from berth.services.nodesim.metrics import show
+from berth.services.nodesim.registration import (
+    LEASE_NAMESPACE,
+    config_map,
+    lease_body,
+    leaves_body,
+    leaves_data,
+    node_body,
+)
 
 CLUSTERD_APART_S: Final = 0.2
 """ClusterD writes at most so often. Source: specification, Kubernetes contracts, section A.0."""

@@ -9,11 +9,11 @@ from berth.formats.topology_file import Cluster
 from berth.runtime.clock import Clock
 from berth.runtime.kube_port import Api, Change
 from berth.runtime.logs import logger
-from schemas.envelope import DecodeError, decode, encode
-from schemas.simulation import BreakNode, NodeBroken, SimCounts
-from schemas.units import UnixMs
-from services.nodesim.accounts import Accounts
-from services.nodesim.agent_effects import (
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.accounts import Accounts
+from berth.services.nodesim.agent_effects import (
     AgentRules,
     Alarm,
     Annotate,
@@ -24,14 +24,14 @@ from services.nodesim.agent_effects import (
     SetStatus,
     Tally,
 )
-from services.nodesim.agent_pods import AgentPod
-from services.nodesim.breakage import WrongBreakError, breakage_of, breakages_of_file
-from services.nodesim.config import NodesimConfig
-from services.nodesim.device_report import FOR_CLUSTERD
-from services.nodesim.kube_writes import KubeWrites, put_object
-from services.nodesim.kubelet import NodeAgents
-from services.nodesim.pod_statuses import PodAddresses
-from services.nodesim.registration import config_map, places_of
+from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.breakage import WrongBreakError, breakage_of, breakages_of_file
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.device_report import FOR_CLUSTERD
+from berth.services.nodesim.kube_writes import KubeWrites, put_object
+from berth.services.nodesim.kubelet import NodeAgents
+from berth.services.nodesim.pod_statuses import PodAddresses
+from berth.services.nodesim.registration import config_map, places_of
 
 _MS: Final = 1000
 

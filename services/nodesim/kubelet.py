@@ -14,10 +14,10 @@ from typing import Final
 
 from berth.formats import device_info, node_info
 from berth.formats.pod_annotations import ASCEND_REAL, KLT_DEV
-from schemas.nodes import NodeDescription
-from schemas.units import UnixMs
-from services.nodesim.accounts import Accounts, Claim
-from services.nodesim.agent_effects import (
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.accounts import Accounts, Claim
+from berth.services.nodesim.agent_effects import (
     AgentRules,
     Alarm,
     Annotate,
@@ -28,7 +28,7 @@ from services.nodesim.agent_effects import (
     SetStatus,
     Tally,
 )
-from services.nodesim.agent_pods import (
+from berth.services.nodesim.agent_pods import (
     AgentPod,
     chip_ids,
     chips_asked,
@@ -39,11 +39,11 @@ from services.nodesim.agent_pods import (
     share_of,
     started_ms,
 )
-from services.nodesim.breakage import OF_CHIPS, Breakages, Broken
-from services.nodesim.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
-from services.nodesim.device_report import Place, device_data, device_list, node_data
-from services.nodesim.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
-from services.nodesim.registration import base_device_infos, node_status
+from berth.services.nodesim.breakage import OF_CHIPS, Breakages, Broken
+from berth.services.nodesim.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
+from berth.services.nodesim.device_report import Place, device_data, device_list, node_data
+from berth.services.nodesim.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
+from berth.services.nodesim.registration import base_device_infos, node_status
 
 _NEVER: Final = 1 << 62
 _OF_PLUGIN: Final = OF_CHIPS | {"switch"}

@@ -15,16 +15,16 @@ from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.waits import pause
-from schemas.envelope import DecodeError, decode, encode
-from schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
-from schemas.message import Message
-from schemas.placement import Share
-from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
-from services.nodesim import metrics
-from services.nodesim.config import NodesimConfig
-from services.nodesim.gangs import Restored
-from services.nodesim.ground import Ground
-from services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
+from berth.schemas.message import Message
+from berth.schemas.placement import Share
+from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
+from berth.services.nodesim import metrics
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.gangs import Restored
+from berth.services.nodesim.ground import Ground
+from berth.services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
 
 _MS: Final = 1000
 

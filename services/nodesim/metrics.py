@@ -3,7 +3,7 @@
 from typing import Final
 
 from berth.runtime.metrics import gauge
-from schemas.simulation import SimCounts
+from berth.schemas.simulation import SimCounts
 
 _NODES: Final = gauge("nodesim_nodes", "Nodes of the simulated cluster.")
 _PODS: Final = gauge("nodesim_live_pods", "Pods that have not ended.")

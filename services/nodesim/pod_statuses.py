@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from schemas.units import UnixMs
-from services.nodesim.agent_pods import AgentPod
-from services.nodesim.stamps import stamp
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.stamps import stamp
 
 UNEXPECTED_ADMISSION: Final = "UnexpectedAdmissionError"
 """Reason of a pod for which the device plug-in found no chips."""

@@ -18,11 +18,11 @@ from berth.formats.pod_annotations import (
 )
 from berth.formats.topology_file import Cluster
 from berth.formats.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR_LEVEL
-from schemas.nodes import NodeDescription
-from schemas.units import UnixMs
-from services.nodesim.device_plugin import shares_of
-from services.nodesim.device_report import Place
-from services.nodesim.stamps import micro_stamp, stamp
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.device_plugin import shares_of
+from berth.services.nodesim.device_report import Place
+from berth.services.nodesim.stamps import micro_stamp, stamp
 
 SERVER_TYPE: Final = "serverType"
 PODS_MAX: Final = 250

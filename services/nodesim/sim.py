@@ -8,12 +8,12 @@ import heapq
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from schemas.facts import PodPhase, PodsSeen, RankFailure
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
-from schemas.units import UnixMs
-from services.nodesim.accounts import Accounts
-from services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, told
-from services.nodesim.ground import Ground
+from berth.schemas.facts import PodPhase, PodsSeen, RankFailure
+from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.accounts import Accounts
+from berth.services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, told
+from berth.services.nodesim.ground import Ground
 
 ENDED_KEPT_MAX: Final = 10_000
 """Ended gangs that are remembered, so that a repeated request gets the same answer."""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from schemas.units import UnixMs
+from berth.schemas.units import UnixMs
 
 _MS: Final = 1000
 

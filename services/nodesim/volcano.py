@@ -9,8 +9,8 @@ import msgspec
 
 from berth.formats.kube_objects import Lean, Meta, Pod
 from berth.formats.volcano_job import API_VERSION, KIND
-from schemas.units import UnixMs
-from services.nodesim.gang_children import (
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.gang_children import (
     DEFAULT_QUEUE,
     TASK_SPEC,
     Action,
@@ -33,7 +33,7 @@ from services.nodesim.gang_children import (
     pod_body,
     strangers,
 )
-from services.nodesim.stamps import stamp
+from berth.services.nodesim.stamps import stamp
 
 JOB_NAME: Final = "volcano.sh/job-name"
 MAX_RETRY_DEFAULT: Final = 3

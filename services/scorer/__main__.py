@@ -1,7 +1,7 @@
-"""``python -m services.scorer --config FILE``."""
+"""``python -m berth.services.scorer --config FILE``."""
 
 from berth.runtime.life import main
-from services.scorer.app import serve
-from services.scorer.config import ScorerConfig
+from berth.services.scorer.app import serve
+from berth.services.scorer.config import ScorerConfig
 
 main("scorer", ScorerConfig, serve)

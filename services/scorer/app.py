@@ -7,8 +7,8 @@ import structlog
 from berth.runtime.clock import Clock
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
-from services.scorer.config import ScorerConfig
-from services.scorer.loop import Shard
+from berth.services.scorer.config import ScorerConfig
+from berth.services.scorer.loop import Shard
 
 
 async def serve(bus: Bus, clock: Clock, config: ScorerConfig, stop: asyncio.Event) -> None:

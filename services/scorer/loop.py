@@ -5,17 +5,17 @@ from typing import Final
 
 import structlog
 
-from berth.core.masks import mask_of
-from berth.core.offers import OwnRows, offer_of
-from berth.core.scoring import Scorer
-from berth.core.state import State, shard_of
+from berth.core.cluster.bitmaps import mask_of
+from berth.core.placement.offers import OwnRows, offer_of
+from berth.core.placement.scoring import Scorer
+from berth.core.state.cell import State, shard_of
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
-from services.scorer import metrics
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
+from berth.services.scorer import metrics
 
 _LOG: Final = structlog.get_logger()
 _WAIT_MS_DEFAULT: Final = 250

@@ -1,7 +1,7 @@
-"""``python -m services.summary --config FILE``."""
+"""``python -m berth.services.summary --config FILE``."""
 
 from berth.runtime.life import main
-from services.summary.app import serve
-from services.summary.config import SummaryConfig
+from berth.services.summary.app import serve
+from berth.services.summary.config import SummaryConfig
 
 main("summary", SummaryConfig, serve)

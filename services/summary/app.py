@@ -13,13 +13,13 @@ from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
-from services.summary.book import Book
-from services.summary.config import SummaryConfig
-from services.summary.leaf_map import NodeJobs
-from services.summary.leaf_share import LeafShare
-from services.summary.loop import Loop
-from services.summary.store import Store
-from services.summary.views import LABEL
+from berth.services.summary.book import Book
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.leaf_map import NodeJobs
+from berth.services.summary.leaf_share import LeafShare
+from berth.services.summary.loop import Loop
+from berth.services.summary.store import Store
+from berth.services.summary.views import LABEL
 
 T = TypeVar("T")
 

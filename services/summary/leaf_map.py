@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from berth.core.leaf_book import STATE, UNHEALTHY, LeafBook
-from berth.core.packing import SWITCHES
-from berth.core.state import State
+from berth.core.cluster.node_packing import SWITCHES
+from berth.core.state.cell import State
+from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook
 from berth.formats.kube_objects import Pod
-from services.summary.views import resource_of
+from berth.services.summary.views import resource_of
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _TWO: Final = "2.0"

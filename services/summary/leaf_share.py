@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from berth.core.errors import CoreError
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.kube_objects import ConfigMap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
@@ -19,10 +19,10 @@ from berth.runtime.kube_port import Api, Change, Reflection, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
 from berth.runtime.waits import pause
-from schemas.envelope import DecodeError
-from services.summary import metrics
-from services.summary.config import SummaryConfig
-from services.summary.leaf_map import NodeJobs, leaf_map
+from berth.schemas.envelope import DecodeError
+from berth.services.summary import metrics
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.leaf_map import NodeJobs, leaf_map
 
 NAME: Final = "tor-share-cm"
 KEY: Final = "global-tor-info"

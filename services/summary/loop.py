@@ -7,11 +7,11 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.logs import logger
 from berth.runtime.waits import pause
-from services.summary import metrics
-from services.summary.book import Book
-from services.summary.config import SummaryConfig
-from services.summary.store import Store
-from services.summary.views import JobName
+from berth.services.summary import metrics
+from berth.services.summary.book import Book
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.store import Store
+from berth.services.summary.views import JobName
 
 _IDLE_S: Final = 3_600.0
 _TRIES_QUIET: Final = 2

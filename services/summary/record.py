@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from berth.formats.rank_table import INITIALIZING, RankedPod, Server, rank_tables, servers_of
-from services.summary.views import (
+from berth.services.summary.views import (
     APP,
     CUSTOM_ID,
     CUSTOM_KEY,

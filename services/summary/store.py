@@ -12,12 +12,12 @@ from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.port import Bus
-from schemas.envelope import DecodeError, decode, encode
-from schemas.subjects import StreamName
-from schemas.summary import JobSummary
-from services.summary.book import Place
-from services.summary.record import Chunk
-from services.summary.views import JobName, is_summary
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.subjects import StreamName
+from berth.schemas.summary import JobSummary
+from berth.services.summary.book import Place
+from berth.services.summary.record import Chunk
+from berth.services.summary.views import JobName, is_summary
 
 _FORBIDDEN: Final = 403
 _DIGEST_BYTES: Final = 16

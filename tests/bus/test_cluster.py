@@ -7,7 +7,7 @@ import pytest
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.server import EmbeddedCluster, EmbeddedServer
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.waiting import pause
 
 pytestmark = pytest.mark.timeout(90)

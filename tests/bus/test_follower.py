@@ -11,7 +11,7 @@ from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.port import Gap, GapReason, Stored
 from berth.runtime.server import EmbeddedServer
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.waiting import block, until, until_true
 
 pytestmark = pytest.mark.timeout(50)

@@ -15,7 +15,7 @@ import asyncio
 from berth.runtime import life, logs
 from berth.runtime.config import ServiceConfig
 from berth.runtime.errors import FatalError
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 
 async def until_asked(bus, clock, config, stop):
     await bus.ensure_streams(replicas=config.bus.replicas)

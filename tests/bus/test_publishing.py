@@ -12,7 +12,7 @@ from berth.runtime.bus import NatsBus
 from berth.runtime.bus_publisher import OUTSTANDING_MAX
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, TransientError
 from berth.runtime.server import EmbeddedServer
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(50)

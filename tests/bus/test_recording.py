@@ -9,16 +9,16 @@ import pytest
 from berth.cli.app import call
 from berth.cli.log_lines import Lines
 from berth.cli.recording import Live
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.formats.recording import interleaved
 from berth.runtime.bus import NatsBus
 from berth.runtime.recording import NoHistoryError, Recorded, When, read_file, record
-from schemas.envelope import encode
-from schemas.facts import TimerSeen
-from schemas.ledger import Epoch, Round, Settings
-from schemas.recording import Entry
-from schemas.status import SnapshotChunk, SnapshotEnd
-from schemas.subjects import StreamName
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName
 from tests.support.clock import ManualClock
 from tests.support.waiting import until, until_true
 

@@ -10,7 +10,7 @@ import pytest
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import FatalError
 from berth.runtime.server import EmbeddedServer, server_binary
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(30)

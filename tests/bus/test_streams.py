@@ -7,7 +7,7 @@ import pytest
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from schemas.columns import pack, pack_names
-from schemas.constraints import Expression, Taint, Term, Toleration
-from schemas.envelope import encode
-from schemas.facts import (
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.envelope import encode
+from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
     Leaf,
@@ -30,17 +30,17 @@ from schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from schemas.intake import JobCancel, JobRequest, Task
-from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
-from schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
-from schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
-from schemas.reports import HealthReport
-from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
-from schemas.summary import JobSummary
+from berth.schemas.intake import JobCancel, JobRequest, Task
+from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
+from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.schemas.reports import HealthReport
+from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
+from berth.schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
 RELEASE: Final = "v0.5"

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from schemas.catalogue import MESSAGES, json_schema
+from berth.schemas.catalogue import MESSAGES, json_schema
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "json"
 

@@ -11,7 +11,7 @@ import pytest
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, PoisonError, TransientError
 from berth.runtime.port import Bus, Gap, GapReason, Stored
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.waiting import until
 

@@ -56,20 +56,20 @@ def settings_type(module: str) -> type[ServiceConfig] | None:
 
 @each_of_ours
 def test_a_service_of_compose_is_a_service_of_the_tree(name: str) -> None:
-    package, service = module_of(name).split(".")
-    assert package == "services"
-    assert (ROOT / package / service / "__init__.py").is_file()
+    *package, service = module_of(name).split(".")
+    assert package == ["berth", "services"]
+    assert (ROOT / "services" / service / "__init__.py").is_file()
     assert name.split("-", maxsplit=1)[0] == service
 
 
 def test_every_service_of_the_tree_is_in_compose() -> None:
     present = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")}
-    assert {module_of(name).split(".")[1] for name in OURS} == present
+    assert {module_of(name).split(".")[-1] for name in OURS} == present
 
 
 def test_the_simulated_cluster_is_started_by_default_and_a_kubernetes_cluster_when_its_profile_is_asked_for() -> None:
     assert {module_of(name) for name in ON_KUBERNETES} == {
-        f"services.{service}" for service in ("inventory", "health", "summary", "binder")
+        f"berth.services.{service}" for service in ("inventory", "health", "summary", "binder")
     }
     assert {"binder", "nodesim"} <= set(BY_DEFAULT)
     assert [OURS[name]["profiles"] for name in sorted(ON_KUBERNETES)] == [["kubernetes"]] * len(ON_KUBERNETES)
@@ -215,7 +215,7 @@ def test_what_is_started_without_containers_reaches_the_ports_of_the_others(tmp_
 
 
 def test_the_shards_of_compose_are_all_there_once() -> None:
-    scorers = [tomllib.loads(settings_text(name)) for name in OURS if module_of(name) == "services.scorer"]
+    scorers = [tomllib.loads(settings_text(name)) for name in OURS if module_of(name) == "berth.services.scorer"]
     shards = tomllib.loads(settings_text("dispatcher"))["shards"]
     assert sorted(scorer["shard"] for scorer in scorers) == list(range(shards))
     assert {scorer["shards"] for scorer in scorers} == {shards}

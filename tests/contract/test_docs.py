@@ -11,7 +11,7 @@ import pytest
 
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube_config import KubeConfig
-from schemas.subjects import StreamName, Subjects
+from berth.schemas.subjects import StreamName, Subjects
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -61,7 +61,7 @@ def test_files_of_the_tree_that_are_named_exist(page: Path) -> None:
 
 
 def settings_of(service: str) -> type[ServiceConfig]:
-    module = importlib.import_module(f"services.{service}.config")
+    module = importlib.import_module(f"berth.services.{service}.config")
     (found,) = [
         value
         for value in vars(module).values()

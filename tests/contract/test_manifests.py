@@ -16,9 +16,9 @@ import yaml
 from berth.formats.topology_file import parse_cluster
 from berth.runtime.config import load
 from berth.runtime.server import server_binary
-from services.dispatcher.config import DispatcherConfig
-from services.nodesim.config import NodesimConfig
-from services.scorer.config import ScorerConfig
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.scorer.config import ScorerConfig
 from tests.contract.test_compose import settings_type
 from tests.support.kustomize import Tree, identity, pod_spec, read, render
 from tests.support.nats_rights import PEOPLE, access_conf
@@ -66,7 +66,7 @@ def files_in(pod: Pod, folder: Path) -> dict[str, Path]:
 
 
 def settings(pod: Pod, folder: Path) -> Any:  # noqa: ANN401 - of whatever service
-    struct = settings_type(f"services.{pod.workload}")
+    struct = settings_type(f"berth.services.{pod.workload}")
     assert struct is not None
     return load(struct, files_in(pod, folder)[pod.command[-1]], pod.environment)
 
@@ -182,7 +182,7 @@ def test_more_than_one_pod_means_a_budget_and_more_than_one_node(form: str, name
 @each_service
 def test_the_settings_of_a_service_are_what_it_reads(form: str, name: str, tmp_path: Path) -> None:
     for pod in pods(form, name):
-        assert pod.command[:4] == ("python", "-m", f"services.{name}", "--config")
+        assert pod.command[:4] == ("python", "-m", f"berth.services.{name}", "--config")
         config = settings(pod, tmp_path)
         nats = workloads(OBJECTS[form])["nats"]
         servers = [f"nats://{node.name}.{nats['spec']['serviceName']}:4222" for node in pods(form, "nats")]
@@ -196,7 +196,7 @@ def test_the_settings_of_a_service_are_what_it_reads(form: str, name: str, tmp_p
 
 def variables() -> set[str]:
     """Beginnings of variables that some service reads."""
-    structs = [settings_type(f"services.{service}") for service in SERVICES]
+    structs = [settings_type(f"berth.services.{service}") for service in SERVICES]
     return {f"BERTH_{field.upper()}" for struct in structs if struct is not None for field in struct.__struct_fields__}
 
 

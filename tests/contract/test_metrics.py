@@ -34,7 +34,7 @@ BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
 
 
 def declared() -> dict[str, str]:
-    for module in ("berth.runtime.probes", *(f"services.{service}.metrics" for service in SERVICES)):
+    for module in ("berth.runtime.probes", *(f"berth.services.{service}.metrics" for service in SERVICES)):
         importlib.import_module(module)
     found = {}
     for family in REGISTRY.collect():

@@ -7,10 +7,10 @@ such a release with its own expectation here, and leave the files alone.
 import msgspec
 import pytest
 
-from schemas.catalogue import MESSAGES
-from schemas.envelope import DecodeError, Envelope, body_of, decode, encode, open_envelope
-from schemas.facts import TimerSeen
-from schemas.message import Message
+from berth.schemas.catalogue import MESSAGES
+from berth.schemas.envelope import DecodeError, Envelope, body_of, decode, encode, open_envelope
+from berth.schemas.facts import TimerSeen
+from berth.schemas.message import Message
 from tests.contract.sample_messages import FOLDER, RELEASE, expected, samples, stored
 
 BY_KIND = {message.KIND: message for message in MESSAGES}

@@ -6,14 +6,16 @@ import pkgutil
 import msgspec
 import pytest
 
-import schemas
-from schemas.catalogue import MESSAGES, json_schema
-from schemas.message import Message
+from berth import schemas
+from berth.schemas.catalogue import MESSAGES, json_schema
+from berth.schemas.message import Message
 from tests.contract.schema_files import present, wanted
 
 
 def test_the_catalogue_holds_every_message_in_order_of_kind() -> None:
-    modules = [importlib.import_module(f"schemas.{module.name}") for module in pkgutil.iter_modules(schemas.__path__)]
+    modules = [
+        importlib.import_module(f"berth.schemas.{module.name}") for module in pkgutil.iter_modules(schemas.__path__)
+    ]
     defined = {
         value
         for module in modules

@@ -141,7 +141,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree's packages and settings."""
     folder = tmp_path_factory.mktemp("tree")
     for name in ("berth", "services", "schemas"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "json"))
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "json"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 
@@ -153,8 +153,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("berth/formats/planted.py", "import time", "core and formats are pure"),
         ("berth/core/planted.py", "import berth.runtime.errors", "layers"),
         ("berth/core/planted.py", "import berth.formats", "layers"),
-        ("berth/runtime/planted.py", "import services.scorer", "layers"),
-        ("services/scorer/planted.py", "import services.binder", "services are strangers to each other"),
+        ("berth/runtime/planted.py", "import berth.services.scorer", "layers"),
+        ("services/scorer/planted.py", "import berth.services.binder", "services are strangers to each other"),
         ("services/scorer/planted.py", "import nats", "one door to NATS"),
         ("berth/runtime/planted.py", "from nats.js import api", "one door to NATS"),
         ("berth/runtime/planted.py", "import kubernetes_asyncio", "one door to Kubernetes"),

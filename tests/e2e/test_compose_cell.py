@@ -16,10 +16,10 @@ from nats.aio.msg import Msg
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.port import StreamState
-from schemas.envelope import decode
-from schemas.intake import JobRequest
-from schemas.simulation import SimCounts
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.intake import JobRequest
+from berth.schemas.simulation import SimCounts
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.compose import ROOT, Composed, composed
 from tests.support.load import give_jobs, status
@@ -82,7 +82,7 @@ async def ledger_state(bus: NatsBus) -> StreamState:
 def services_of(running: Composed) -> Counter[str]:
     """How many processes of each service the file wants, by the name under which they answer."""
     ours = [process.planned for process in running.processes.values() if process.planned.is_ours]
-    return Counter(one.command[2].replace("services.", "berth-") for one in ours)
+    return Counter(one.command[2].replace("berth.services.", "berth-") for one in ours)
 
 
 @pytest.mark.timeout(150)

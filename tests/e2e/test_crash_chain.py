@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
-from schemas.envelope import decode, encode, open_envelope
-from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.simulation import SimCounts
+from berth.schemas.envelope import decode, encode, open_envelope
+from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.simulation import SimCounts
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, stored
 from tests.support.processes import Service, services

@@ -5,20 +5,20 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from berth.core.state import State
+from berth.core.state.cell import State
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Stored
-from schemas.envelope import decode
-from schemas.facts import JobSeen, PodPhase
-from schemas.simulation import GangBound
-from schemas.subjects import StreamName
-from services.binder.app import bind_on
-from services.binder.cluster import Gang
-from services.binder.config import BinderConfig
-from services.dispatcher.app import serve
-from services.dispatcher.config import DispatcherConfig
+from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.simulation import GangBound
+from berth.schemas.subjects import StreamName
+from berth.services.binder.app import bind_on
+from berth.services.binder.cluster import Gang
+from berth.services.binder.config import BinderConfig
+from berth.services.dispatcher.app import serve
+from berth.services.dispatcher.config import DispatcherConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.waiting import until

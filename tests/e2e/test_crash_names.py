@@ -7,12 +7,12 @@ import pytest
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.server import EmbeddedServer
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, PodPhase
-from schemas.intake import JobCancel
-from schemas.subjects import StreamName
-from services.dispatcher.config import DecisionConfig, DispatcherConfig
-from services.dispatcher.loop import Dispatcher
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.intake import JobCancel
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.loop import Dispatcher
 from tests.support.cells import a_job, a_node
 from tests.support.load import give_jobs, give_nodes, pods_of, stored
 from tests.support.reigns import Reigns, turns

@@ -7,15 +7,15 @@ from typing import Final
 
 import pytest
 
-from berth.core.invariants import check
+from berth.core.state.invariants import check
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import ConflictError
-from schemas.envelope import encode
-from schemas.ledger import Round, Verdict
-from schemas.subjects import StreamName
-from services.binder.work import Work
-from services.dispatcher.config import DecisionConfig, DispatcherConfig
-from services.dispatcher.loop import DeposedError, Dispatcher
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.subjects import StreamName
+from berth.services.binder.work import Work
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.loop import DeposedError, Dispatcher
 from tests.support.cells import a_job, a_node
 from tests.support.load import Load, give_jobs, give_nodes
 from tests.support.processes import services

@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from berth.core.state import shard_of
+from berth.core.state.cell import shard_of
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.faults import FaultPoints
-from schemas.intake import JobRequest
-from schemas.refusal import NodeReason
-from schemas.status import JobStatus
-from services.dispatcher.config import DecisionConfig, DispatcherConfig
-from services.dispatcher.loop import Dispatcher
-from services.scorer.loop import Shard
+from berth.schemas.intake import JobRequest
+from berth.schemas.refusal import NodeReason
+from berth.schemas.status import JobStatus
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.loop import Dispatcher
+from berth.services.scorer.loop import Shard
 from tests.support.cells import a_job, a_node
 from tests.support.load import give_jobs, give_nodes, status
 from tests.support.processes import services

@@ -13,7 +13,7 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.faults import POINTS
 from berth.runtime.recording import record
 from berth.runtime.server import EmbeddedServer
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.load import Load
 from tests.support.processes import Service, Services, services
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ import pytest
 from berth.runtime.bus import NatsBus
 from berth.runtime.bus_access import Access
 from berth.runtime.errors import FatalError, TransientError
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.compose import Composed, at_work
 from tests.support.kustomize import render

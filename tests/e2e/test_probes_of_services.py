@@ -10,7 +10,7 @@ import pytest
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.server import EmbeddedServer, free_ports
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.probes import answer, samples

@@ -7,11 +7,11 @@ import pytest
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.server import EmbeddedServer
-from schemas.columns import unpack
-from schemas.envelope import encode
-from schemas.intake import JobCancel, JobRequest
-from schemas.placement import BlockPart
-from schemas.status import JobStatus
+from berth.schemas.columns import unpack
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.placement import BlockPart
+from berth.schemas.status import JobStatus
 from tests.support.cells import a_job
 from tests.support.chains import chain_of, until_is
 from tests.support.load import give_jobs, stored

@@ -5,18 +5,18 @@ from typing import Final
 
 import pytest
 
-from berth.core.leaf_book import EXCLUSIVE, SHARED, STATE
-from berth.core.refusals import sentence
+from berth.core.explain.refusal_text import sentence
+from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
 from berth.runtime.server import EmbeddedServer
-from schemas.envelope import encode
-from schemas.intake import JobCancel, JobRequest
-from schemas.placement import SwitchPart
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.placement import SwitchPart
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.chains import chain_of, until_is
 from tests.support.load import give_jobs, stored

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from berth.core.shares import memory_of
-from berth.core.superpod_jobs import SOFT, SUPER_POD_AFFINITY
+from berth.core.chips.soft_share_table import memory_of
+from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
 from berth.formats.node_products import LABEL_CHIP_MEMORY
-from schemas.columns import unpack
-from schemas.facts import JobSeen, NodeHealth
-from schemas.ledger import Round, Verdict
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.placement import Placement, Share
+from berth.schemas.columns import unpack
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.placement import Placement, Share
 from tests.fuzz.failure import Failure
 
 _PERCENT = 100

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from berth.core import decider, round, scoring  # noqa: A004  # the module of that name
+from berth.core.placement import gang_placement, scoring
+from berth.core.scheduling import scheduler
 
 MARK: Final = "breaks"
 """Node selector of a request that breaks something, and its value: what."""
@@ -36,11 +37,11 @@ def breakable() -> Iterator[None]:
 
     patch(scoring, "class_reason", lambda shape, _: (MARK, "scoring") in shape.selector)
     patch(
-        round.Chooser,
+        gang_placement.Chooser,
         "_plan",
         lambda _, gang, __: any((MARK, "planning") in shape.selector for shape, ___ in gang.klass),
     )
-    patch(decider, "gang_of", lambda _, request: request.node_selector.get(MARK) == "reading")
+    patch(scheduler, "gang_of", lambda _, request: request.node_selector.get(MARK) == "reading")
     try:
         yield
     finally:

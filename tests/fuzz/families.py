@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from berth.formats.node_products import LABEL_CHIP_MEMORY, LABEL_SOFT_SHARE, NODE_PRODUCTS
-from schemas.constraints import Taint
-from schemas.nodes import NodeDescription
+from berth.schemas.constraints import Taint
+from berth.schemas.nodes import NodeDescription
 from tests.support.cells import a_node
 
 LEVELS: Final = (

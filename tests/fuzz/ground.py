@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from berth.core.domains import domains, leaving
-from berth.core.packing import SWITCHES, pack_health, pack_nodes, pack_switches
-from schemas.facts import Leaf, NodeHealth, TopologySeen
-from schemas.message import Message
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.core.cluster.domains import domains, leaving
+from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, pack_switches
+from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.fuzz.families import base_node, changed_node
 from tests.fuzz.steps import Way
 

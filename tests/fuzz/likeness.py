@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from berth.core.decider import Decider
-from berth.core.ledger import LedgerDump, WaitingDump
-from berth.core.lifecycle import Due, due
-from berth.core.state import State
-from schemas.envelope import decode
-from schemas.status import SnapshotBody
+from berth.core.scheduling.scheduler import Decider
+from berth.core.state.cell import State
+from berth.core.state.ledger import LedgerDump, WaitingDump
+from berth.core.state.lifecycle import Due, due
+from berth.schemas.envelope import decode
+from berth.schemas.status import SnapshotBody
 from tests.fuzz.failure import Failure
 from tests.fuzz.seat import Seat
 

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.ledger import Holding
-from schemas.columns import pack, pack_names
-from schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure
+from berth.core.state.ledger import Holding
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 _PATTERNS: Final[tuple[tuple[PodPhase, ...], ...]] = (

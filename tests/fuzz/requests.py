@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.constraints import Expression, Term, Toleration
-from schemas.intake import JobRequest, Task
+from berth.schemas.constraints import Expression, Term, Toleration
+from berth.schemas.intake import JobRequest, Task
 from tests.fuzz.breakage import MARK, POINTS
 from tests.fuzz.families import ZONES
 from tests.support.cells import a_job

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 from berth.cli.replay import lines_of
-from berth.core.decider import Opening, Silence
 from berth.core.errors import CoreError
-from berth.core.invariants import check
-from berth.core.replay import Replay
-from schemas.envelope import decode, encode
-from schemas.ledger import Round
-from schemas.recording import BEGINNING, Entry
-from schemas.status import SnapshotBody
+from berth.core.replay.replay import Replay
+from berth.core.scheduling.scheduler import Opening, Silence
+from berth.core.state.invariants import check
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.status import SnapshotBody
 from tests.fuzz.accounts import Accounts
 from tests.fuzz.breakage import BrokenError, breakable
 from tests.fuzz.failure import Failure

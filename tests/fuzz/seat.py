@@ -1,11 +1,11 @@
 """Whoever decides on a history: the one that writes it, and readers beside it."""
 
-from berth.core.decider import Decider, Opening, Silence
-from berth.core.ledger import Folded
-from berth.core.state import State
-from schemas.envelope import decode, encode
-from schemas.ledger import Round
-from schemas.status import SnapshotBody
+from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round
+from berth.schemas.status import SnapshotBody
 
 
 class Seat:

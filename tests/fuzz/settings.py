@@ -3,8 +3,8 @@
 import random
 from typing import Any, Final
 
-from schemas.ledger import Settings
-from services.dispatcher.config import DecisionConfig
+from berth.schemas.ledger import Settings
+from berth.services.dispatcher.config import DecisionConfig
 
 CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "strict_job_shape": (False,),

@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 
-from berth.core.decider import Opening, Silence
-from berth.core.round import NeedMoreError
+from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.scheduling.scheduler import Opening, Silence
 from berth.runtime.port import Gathered
-from schemas.envelope import decode, encode
-from schemas.ledger import Round
-from schemas.offers import Offer, ScoreRequest
-from schemas.recording import Entry
-from schemas.subjects import Subjects
-from services.dispatcher.scatter import Scatter
-from services.scorer.loop import Shard
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round
+from berth.schemas.offers import Offer, ScoreRequest
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import Subjects
+from berth.services.dispatcher.scatter import Scatter
+from berth.services.scorer.loop import Shard
 from tests.fuzz.failure import Failure
 from tests.fuzz.seat import Seat
 from tests.support.clock import ManualClock

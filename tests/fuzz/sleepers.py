@@ -2,10 +2,10 @@
 
 import msgspec
 
-from berth.core.decider import Silence
-from schemas.envelope import encode
-from schemas.facts import TimerSeen
-from schemas.ledger import Epoch
+from berth.core.scheduling.scheduler import Silence
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.ledger import Epoch
 from tests.fuzz.failure import Failure
 from tests.fuzz.seat import ROUNDS_MAX, Seat
 

@@ -3,17 +3,17 @@
 from collections import Counter
 from typing import Final, get_args
 
-from berth.core.jobs import ValidJob, validate
-from berth.core.ledger import Folded, Holding
-from berth.core.products import FORMS
-from berth.core.state import State
-from schemas.columns import unpack
-from schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
-from schemas.intake import JobRequest
-from schemas.ledger import ReleaseReason, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.refusal import Code, NodeReason, Refusal
-from services.dispatcher.config import DecisionConfig
+from berth.core.chips.products import FORMS
+from berth.core.requests.job_validation import ValidJob, validate
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded, Holding
+from berth.schemas.columns import unpack
+from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.refusal import Code, NodeReason, Refusal
+from berth.services.dispatcher.config import DecisionConfig
 
 CHECKS: Final = (
     "check: invariants",

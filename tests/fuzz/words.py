@@ -1,14 +1,14 @@
 """What happened in a history, one line a fact or record."""
 
-from berth.core.packing import unpack_health, unpack_nodes
+from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.columns import unpack, unpack_names
-from schemas.envelope import DecodeError, Envelope, body_of, open_envelope
-from schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
-from schemas.ledger import Epoch, Round
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.placement import Placement
-from schemas.recording import Entry
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.placement import Placement
+from berth.schemas.recording import Entry
 
 
 def words_of(entry: Entry) -> str:

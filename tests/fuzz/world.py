@@ -7,17 +7,17 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.core.admission import Holder, Receipt, admit, cancel, holder_of
-from berth.core.decider import Opening, Silence
-from berth.core.ledger import Holding
-from schemas.envelope import encode
-from schemas.facts import JobSeen, TimerSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Epoch, Round
-from schemas.message import Message
-from schemas.recording import Entry
-from schemas.subjects import token
-from services.inventory.foreign import PREFIX
+from berth.core.scheduling.scheduler import Opening, Silence
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
+from berth.core.state.ledger import Holding
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, TimerSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import token
+from berth.services.inventory.foreign import PREFIX
 from tests.fuzz import tally
 from tests.fuzz.ground import Ground, Told
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods

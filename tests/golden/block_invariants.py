@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from berth.core.superpod_held import Setback, Stay
-from berth.core.superpod_rack import DOMAIN_RACKS, RACK_NODES, Take
-from berth.core.superpod_terms import BlockPlan, Grant, Rules, Want, Yard
+from berth.core.rescheduling.block_history import Setback, Stay
+from berth.core.superpods.model import BlockPlan, Grant, Rules, Want, Yard
+from berth.core.superpods.racks import DOMAIN_RACKS, RACK_NODES, Take
 from tests.golden.harness import Differences, differ
 
 PIECES = ("pieces", "multi-superpod-pieces")

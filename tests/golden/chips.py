@@ -5,14 +5,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.forms import FormChoice, choose_form
-from berth.core.jobs import validate
-from berth.core.picking import ids_of, mask_of
-from berth.core.products import FORMS, Form
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
+from berth.core.chips.form_selection import FormChoice, choose_form
+from berth.core.chips.picking import ids_of, mask_of
+from berth.core.chips.products import FORMS, Form
+from berth.core.requests.job_validation import validate
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Differences, Line, differ
 
 STOP_SCORE: Final = 512

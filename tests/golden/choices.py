@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth.core.forms import ACCELERATOR_TYPE, SCHEDULE_POLICY, SP_BLOCK, FormChoice, choose_form
-from berth.core.jobs import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
-from berth.core.picking import mask_of
-from berth.core.products import FORMS
-from berth.core.shares import memory_of
-from berth.core.softshare import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.form_selection import ACCELERATOR_TYPE, SCHEDULE_POLICY, SP_BLOCK, FormChoice, choose_form
+from berth.core.chips.picking import mask_of
+from berth.core.chips.products import FORMS
+from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share_table import memory_of
+from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
 from berth.formats.device_list import PodChips, available
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Line, differ
 
 CORE: Final = 100

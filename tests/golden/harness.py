@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 
 Line = dict[str, Any]
 Differences = tuple[tuple[str, str], ...]

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.superpod_jobs import BlockShape, check_blocks
-from berth.core.superpod_rack import Racks, Take, all_of, decisions_of, place
-from berth.core.superpod_rack_service import place_service
-from berth.core.superpod_terms import Grant, NoBlocks, Rules, Want, Yard
-from berth.core.superpods import candidates
-from schemas.ledger import Settings
+from berth.core.superpods.model import Grant, NoBlocks, Rules, Want, Yard
+from berth.core.superpods.planner import candidates
+from berth.core.superpods.rack_inference import place_service
+from berth.core.superpods.racks import Racks, Take, all_of, decisions_of, place
+from berth.core.superpods.validation import BlockShape, check_blocks
+from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_racks, pods_of, rack_faults
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.golden.superpods import by_phys_of, by_vid_of, canonical, request_of, yard_of_line

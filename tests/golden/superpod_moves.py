@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from berth.core.superpod_held import Setback, Stay, Word, is_pod_level, restored
-from berth.core.superpod_infer import (
+from berth.core.rescheduling.block_history import Setback, Stay, Word, is_pod_level, restored
+from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
+from berth.core.superpods.inference import (
     IDLEST,
     SERVICE_LABEL,
     SP_FIT,
@@ -14,11 +15,10 @@ from berth.core.superpod_infer import (
     plan_mindie,
     plan_service,
 )
-from berth.core.superpod_jobs import SOFT
-from berth.core.superpod_resched import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
-from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Want, Yard
-from berth.core.superpods import candidates, drawn
-from schemas.ledger import Settings
+from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rules, Want, Yard
+from berth.core.superpods.planner import candidates, drawn
+from berth.core.superpods.validation import SOFT
+from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
 from tests.golden.superpods import VARIANTS, differences_of, yard_of_line

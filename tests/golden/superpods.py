@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth.core import superpods
-from berth.core.superpod_jobs import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
-from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Variant, Want, Yard, yard_of
-from schemas.ledger import Settings
+from berth.core.superpods import planner
+from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rules, Variant, Want, Yard, yard_of
+from berth.core.superpods.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
+from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, piece_faults, plan_faults
 from tests.golden.harness import Answer, Differences, Line, differ
 
@@ -37,16 +37,16 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
     yard = yard_of_line(line)
     want = Want(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
     rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
-    found = superpods.plan_blocks(yard, want, rules)
+    found = planner.plan_blocks(yard, want, rules)
     faults = faults_of(yard, want, rules, found)
-    active = () if rules.parity else superpods.decisions_of(yard, want, rules)
+    active = () if rules.parity else planner.decisions_of(yard, want, rules)
     if "D-1" in active and not expected["ok"]:
         return Answer(faults, decided=("D-1",))
     differences = differences_of(line, yard, found)
     if (
         differences
         and not active
-        and any(not differences_of(line, other, superpods.plan_blocks(other, want, rules)) for other in reordered(yard))
+        and any(not differences_of(line, other, planner.plan_blocks(other, want, rules)) for other in reordered(yard))
     ):
         return Answer(faults, skipped=("tie",))
     if active and isinstance(found, BlockPlan):
@@ -56,7 +56,7 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
 
 def faults_of(yard: Yard, want: Want, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
     """What the specification forbids, whatever the reference answers; with decisions also whether there is a plan."""
-    ground = superpods.candidates(yard, want)
+    ground = planner.candidates(yard, want)
     faults = plan_faults(ground, want, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.parity:
         return faults

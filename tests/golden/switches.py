@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.forms import SCHEDULE_POLICY
-from berth.core.jobs import validate
-from berth.core.leaf_book import STATE, UNHEALTHY, LeafBook, LeafJob, Stage
-from berth.core.leaves import LeafTable, check_topology, leaf_table
-from berth.core.switches import (
+from berth.core.chips.form_selection import SCHEDULE_POLICY
+from berth.core.requests.job_validation import validate
+from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook, LeafJob, Stage
+from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.core.switches.planner import (
     TOR_AFFINITY,
     Board,
     Demand,
@@ -23,10 +23,10 @@ from berth.core.switches import (
     rules_of,
 )
 from berth.formats.switch_annotations import state_of, switch_annotations
-from schemas.facts import Leaf, TopologySeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.facts import Leaf, TopologySeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (
     Said,

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from schemas.ledger import Settings
+from berth.schemas.ledger import Settings
 from tests.golden.__main__ import main
 from tests.golden.alterations import Alter, added, altered, bared, less, more, swapped, turned
 from tests.golden.families import COMPARED, FAMILIES

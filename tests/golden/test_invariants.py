@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from berth.core.level_terms import Sizes
-from berth.core.superpod_held import Held, Setback, Stay
-from berth.core.superpod_rack import Take
-from berth.core.superpod_terms import BlockPlan, Grant, Phase, Rules, Want, Yard, yard_of
+from berth.core.levels.model import Sizes
+from berth.core.rescheduling.block_history import Held, Setback, Stay
+from berth.core.superpods.model import BlockPlan, Grant, Phase, Rules, Want, Yard, yard_of
+from berth.core.superpods.racks import Take
 from tests.golden import leaf_invariants, levels
 from tests.golden.block_invariants import (
     holds_gang,

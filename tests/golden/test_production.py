@@ -10,21 +10,21 @@ from typing import Final
 
 import pytest
 
-from berth.core.gangs import gang_of
-from berth.core.level_ground import LevelMap
-from berth.core.nodes import NodeTable
-from berth.core.packing import pack_health, pack_nodes
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
-from berth.core.shares import ShareBook
-from berth.core.superpod_ground import BlockGround, Company, SuperpodMap
+from berth.core.chips.soft_share_table import ShareBook
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.cluster.node_table import NodeTable
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import gang_of
+from berth.core.state.level_index import LevelMap
+from berth.core.state.superpod_index import BlockGround, Company, SuperpodMap
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.columns import unpack
-from schemas.facts import JobSeen, NodeHealth
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
-from schemas.nodes import NodeCondition
-from schemas.placement import Placement
+from berth.schemas.columns import unpack
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.placement import Placement
 from tests.golden.families import FAMILIES
 from tests.golden.folder import DATA, vectors_folder
 from tests.golden.harness import DEFAULTS, Line, family_of, judge, read_lines, vector_files

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.packing import unpack_nodes
+from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
-from schemas.envelope import decode
-from schemas.facts import NodeHealth, NodesSeen
-from schemas.nodes import NodeDescription
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.facts import NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.subjects import StreamName
 from tests.support.bad_yard import Yard
 from tests.support.device_texts import device_cfg, device_chunk, device_list, fault_row
 from tests.support.kube_api import KubeApi

@@ -14,14 +14,14 @@ from berth.runtime.kube import KubeApi as Client
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_port import Body, RefusedError
 from berth.runtime.kube_server import KubeServer
-from schemas.facts import PodPhase
-from schemas.simulation import GangBound
-from schemas.status import JobStatus
-from services.binder.cluster import NotYetError
-from services.binder.config import BinderConfig
-from services.binder.kube_cluster import KubeCluster
-from services.binder.node_book import NodeLean
-from services.binder.notice_loop import NoticeLoop
+from berth.schemas.facts import PodPhase
+from berth.schemas.simulation import GangBound
+from berth.schemas.status import JobStatus
+from berth.services.binder.cluster import NotYetError
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.node_book import NodeLean
+from berth.services.binder.notice_loop import NoticeLoop
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import RESOURCE, a_pod, members_of, pods_of

@@ -12,11 +12,11 @@ from berth.runtime.faults import BINDER_POINTS
 from berth.runtime.kube import KubeApi as Client
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
-from schemas.envelope import decode, encode
-from schemas.facts import OutcomeSeen
-from schemas.ledger import Epoch, Round, Settings, Verdict
-from schemas.subjects import StreamName
-from services.binder.cluster import Gang
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import OutcomeSeen
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.subjects import StreamName
+from berth.services.binder.cluster import Gang
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_gang, a_pod, members_of

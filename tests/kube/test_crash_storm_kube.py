@@ -14,10 +14,10 @@ from berth.cli.fleet import EXAMPLES
 from berth.runtime.bus import NatsBus
 from berth.runtime.kube_server import KubeServer
 from berth.runtime.server import EmbeddedServer
-from schemas.envelope import body_of, decode, open_envelope
-from schemas.facts import MembersSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.subjects import StreamName
+from berth.schemas.envelope import body_of, decode, open_envelope
+from berth.schemas.facts import MembersSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_cells import ORDER, KubeCell
 from tests.support.kube_history import History, recording

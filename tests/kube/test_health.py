@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.packing import pack_nodes, unpack_health
+from berth.core.cluster.node_packing import pack_nodes, unpack_health
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
-from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, NodeHealth
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.subjects import StreamName
-from services.health.app import serve
-from services.health.config import HealthConfig
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen, NodeHealth
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.subjects import StreamName
+from berth.services.health.app import serve
+from berth.services.health.config import HealthConfig
 from tests.support.device_texts import RES, device_cfg, device_chunk, device_list, fault_row, node_cfg, switch_entry
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import until_true

@@ -11,13 +11,13 @@ from berth.cli.fleet import EXAMPLES
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube_server import KubeServer
-from schemas.columns import unpack
-from schemas.envelope import decode
-from schemas.facts import JobSeen, MembersSeen, PodsSeen, TopologySeen
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
-from services.dispatcher.app import serve as dispatch
-from services.dispatcher.config import DispatcherConfig
+from berth.schemas.columns import unpack
+from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen, MembersSeen, PodsSeen, TopologySeen
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.app import serve as dispatch
+from berth.services.dispatcher.config import DispatcherConfig
 from tests.support.inventories import (
     DEADLINE_S,
     Heard,

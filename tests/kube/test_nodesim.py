@@ -19,7 +19,7 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi as Client
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
-from schemas.simulation import BreakNode
+from berth.schemas.simulation import BreakNode
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
 from tests.support.kube_api import KubeApi
 from tests.support.played_cluster import QUICK, played

@@ -13,8 +13,8 @@ from berth.runtime.kube import KubeApi as Client
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
 from berth.runtime.server import EmbeddedServer
-from schemas.envelope import decode
-from schemas.simulation import SimCounts
+from berth.schemas.envelope import decode
+from berth.schemas.simulation import SimCounts
 from tests.support.bound_pods import bound
 from tests.support.kube_api import KubeApi
 from tests.support.processes import Service

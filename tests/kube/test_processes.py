@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from berth.core.packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.formats.check_code import check_code
 from berth.formats.kube_objects import Pod
 from berth.formats.pod_annotations import ASCEND_REAL, CONFIGURATION_910, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.runtime.bus import NatsBus
 from berth.runtime.kube_server import ADMIN
-from schemas.envelope import decode
-from schemas.facts import HealthSeen
-from schemas.nodes import NodeCondition
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.facts import HealthSeen
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import ORDER, KubeCell, Tree, a_volcano_job, chips_of
 from tests.support.kube_history import History, recording

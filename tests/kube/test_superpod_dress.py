@@ -16,14 +16,14 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi as Client
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
-from schemas.columns import pack
-from schemas.envelope import decode, encode, open_envelope
-from schemas.facts import PodsSeen
-from schemas.ledger import Adoption, Round
-from schemas.placement import BlockPart
-from schemas.subjects import StreamName
-from services.dispatcher.app import serve as dispatch
-from services.dispatcher.config import DispatcherConfig
+from berth.schemas.columns import pack
+from berth.schemas.envelope import decode, encode, open_envelope
+from berth.schemas.facts import PodsSeen
+from berth.schemas.ledger import Adoption, Round
+from berth.schemas.placement import BlockPart
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.app import serve as dispatch
+from berth.services.dispatcher.config import DispatcherConfig
 from tests.support.binder_cluster import USER, World
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, inventory, make_node, pod_of
 from tests.support.kube_api import MERGE_PATCH, KubeApi

@@ -12,9 +12,9 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi as Client
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_server import KubeServer
-from schemas.envelope import encode
-from services.binder.cluster import Gang
-from services.summary.leaf_share import KEY, MANAGED, NAME
+from berth.schemas.envelope import encode
+from berth.services.binder.cluster import Gang
+from berth.services.summary.leaf_share import KEY, MANAGED, NAME
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import a_pod, members_of

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from berth.core.leaf_book import EXCLUSIVE, SHARED, STATE
+from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_cells import ORDER, KubeCell, a_volcano_job
 from tests.support.processes import services

@@ -8,7 +8,7 @@ import pytest
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.kube_server import KubeServer
-from schemas.facts import TopologySeen
+from berth.schemas.facts import TopologySeen
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, inventory, make_node, pod_of, set_phase
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant

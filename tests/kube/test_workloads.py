@@ -7,10 +7,10 @@ import pytest
 
 from berth.formats.pod_annotations import RANK, RANK_INDEX
 from berth.runtime.bus import NatsBus
-from schemas.envelope import decode
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, Tree, a_spec, a_volcano_job
 from tests.support.processes import services

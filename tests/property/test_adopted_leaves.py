@@ -6,14 +6,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.invariants import check
-from berth.core.leaf_book import EXCLUSIVE, SHARED, STATE, UNHEALTHY
-from berth.core.packing import SWITCHES
-from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode
-from schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen
-from schemas.status import SnapshotBody
+from berth.core.cluster.node_packing import SWITCHES
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE, UNHEALTHY
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode
+from berth.schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.status import SnapshotBody
 from tests.support.lives import Life
 
 LEAVES: Final = 3

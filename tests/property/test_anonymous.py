@@ -5,17 +5,17 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.ledger import LedgerDump
-from berth.core.superpod_terms import superpod_key
+from berth.core.state.ledger import LedgerDump
+from berth.core.superpods.model import superpod_key
 from berth.formats.anonymous import Anonymiser
 from berth.formats.anonymous_rules import Kind
-from schemas.columns import pack, pack_names, unpack_names
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, NodeClass, NodesSeen, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Round
-from schemas.recording import Entry
-from schemas.subjects import Subjects
+from berth.schemas.columns import pack, pack_names, unpack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, NodeClass, NodesSeen, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Round
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import Subjects
 from tests.support.anonymous import anonymised, left_of
 from tests.support.recordings import head_at
 

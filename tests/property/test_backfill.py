@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.course import Course
-from berth.core.decider import Decider
-from berth.core.replay import replayed
-from berth.core.state import State
-from schemas.envelope import body_of, decode, open_envelope
-from schemas.ledger import Round, Settings
-from schemas.recording import Entry
-from schemas.status import SnapshotBody
-from schemas.workload import PlannedJob
+from berth.core.replay.replay import replayed
+from berth.core.scheduling.scheduler import Decider
+from berth.core.simulation.timeline import Course
+from berth.core.state.cell import State
+from berth.schemas.envelope import body_of, decode, open_envelope
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotBody
+from berth.schemas.workload import PlannedJob
 from tests.support.cells import Cell
 from tests.support.simulations import a_plan, jobs_of, planned, run_of
 from tests.support.worlds import STEPS, Step, World, nodes_of_a_small_cell

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.chips import ChipColumns, ChipRow, compile_rule
-from berth.core.picking import ids_of, mask_of
-from berth.core.products import FORMS, Form
-from schemas.ledger import Settings
+from berth.core.chips.chip_rules import ChipColumns, ChipRow, compile_rule
+from berth.core.chips.picking import ids_of, mask_of
+from berth.core.chips.products import FORMS, Form
+from berth.schemas.ledger import Settings
 
 PLACED = [form for form in FORMS.values() if form.rule != "share"]
 

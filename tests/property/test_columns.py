@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.columns import NAME_BYTES_MAX, offsets, pack, pack_names, unpack, unpack_names
+from berth.schemas.columns import NAME_BYTES_MAX, offsets, pack, pack_names, unpack, unpack_names
 
 WIDTHS = (1, 2, 4, 8)
 COLUMNS = st.sampled_from(WIDTHS).flatmap(

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from berth.core.errors import InvariantError
-from berth.core.ledger import pods_of
-from berth.core.replay import Replay, ReplayError
-from berth.core.state import State
+from berth.core.replay.replay import Replay, ReplayError
+from berth.core.state.cell import State
+from berth.core.state.ledger import pods_of
 from berth.formats.recording import read
-from schemas.envelope import DecodeError, body_of, open_envelope
-from schemas.ledger import Round
-from schemas.placement import Placement
-from schemas.recording import Entry
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import DecodeError, body_of, open_envelope
+from berth.schemas.ledger import Round
+from berth.schemas.placement import Placement
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotBody
 from tests.support.damage import damaged
 
 STORED = Path(__file__).parents[1] / "replay" / "v0.4"

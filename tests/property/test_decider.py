@@ -7,9 +7,9 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.decider import Silence
-from berth.core.packing import pack_nodes
-from schemas.facts import NodeHealth, TimerSeen
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.scheduling.scheduler import Silence
+from berth.schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
 from tests.unit.test_decider import Seat, restarted
 from tests.unit.test_decider_policies import foreign

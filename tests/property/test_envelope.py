@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.catalogue import MESSAGES
-from schemas.envelope import DecodeError, body_of, decode, encode, open_envelope
-from schemas.intake import JobCancel
-from schemas.message import Message
+from berth.schemas.catalogue import MESSAGES
+from berth.schemas.envelope import DecodeError, body_of, decode, encode, open_envelope
+from berth.schemas.intake import JobCancel
+from berth.schemas.message import Message
 from tests.contract.sample_messages import samples
 
 SAMPLES = samples()

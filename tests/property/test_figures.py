@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.comparison import rows_of
-from berth.core.course import Course, JobCourse, Moment
-from berth.core.figures import Times, figures_of, percentile
+from berth.core.simulation.comparison import rows_of
+from berth.core.simulation.statistics import Times, figures_of, percentile
+from berth.core.simulation.timeline import Course, JobCourse, Moment
 from tests.support.courses import a_course, a_job, a_moment
 
 END_MS = 1000

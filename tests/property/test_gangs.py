@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.formats.kube_objects import Pod
-from schemas.facts import JobSeen, MembersSeen, OutcomeSeen
-from schemas.intake import JobRequest
-from schemas.status import JobStatus, Phase
-from services.inventory.effects import Effect, Publish, Tell, Withdraw
-from services.inventory.gang_settings import GangSettings
-from services.inventory.gangs import Gangs
+from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.status import JobStatus, Phase
+from berth.services.inventory.effects import Effect, Publish, Tell, Withdraw
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.gangs import Gangs
 from tests.support.gang_world import a_group, a_pod
 
 OVER = {"succeeded", "failed", "cancelled", "rejected"}

@@ -6,15 +6,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.packing import unpack_nodes
+from berth.core.cluster.node_packing import unpack_nodes
 from berth.formats.kube_objects import Node
 from berth.formats.tor_config import Slot
-from schemas.columns import unpack, unpack_names
-from schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from services.inventory.nodes import Nodes
-from services.inventory.pods import Pods
-from services.inventory.rows import ENDED, Claim, Row
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.pods import Pods
+from berth.services.inventory.rows import ENDED, Claim, Row
 
 NAMES = [f"n{index}" for index in range(8)]
 LIVE = [PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING]

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.packing import SWITCHES
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import Leaf, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.offers import Advance
-from services.scorer.loop import Shard
+from berth.core.cluster.node_packing import SWITCHES
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import Leaf, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.offers import Advance
+from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.level_moves import Mended, mend
-from berth.core.level_terms import LevelPlan, NoLevels, Sizes, Tree, tree_of
-from berth.core.levels import plan_levels
+from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
+from berth.core.levels.planner import plan_levels
+from berth.core.rescheduling.levels import Mended, mend
 
 
 @st.composite

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.ledger import pods_of
-from schemas.columns import pack, pack_names, unpack_names
-from schemas.envelope import DecodeError, decode, encode
-from schemas.ledger import Adoption, Round, Verdict
-from schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.core.state.ledger import pods_of
+from berth.schemas.columns import pack, pack_names, unpack_names
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.ledger import Adoption, Round, Verdict
+from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
 
 NAMES = st.from_regex(r"\Anode-[0-9]{1,2}\Z")
 names_tables = st.lists(NAMES, max_size=4).map(pack_names)

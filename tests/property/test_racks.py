@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.superpod_rack import RACK_NODES, plan_racks
-from berth.core.superpod_rack_moves import RackMended, Stage, Standing, mend_racks, parts_of
-from berth.core.superpod_rack_service import plan_rack_service
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rows, Rules, Want, Yard, yard_of
+from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, parts_of
+from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Want, Yard, yard_of
+from berth.core.superpods.rack_inference import plan_rack_service
+from berth.core.superpods.racks import RACK_NODES, plan_racks
 
 RULES = st.integers(1, 40).map(lambda size: Rules(0, size))
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from berth.formats.recording import FORMAT, MAGIC, RecordingError
 from berth.formats.recording_frames import FramePacker
-from schemas.envelope import encode, open_envelope
-from schemas.recording import Entry, RecordingPart
+from berth.schemas.envelope import encode, open_envelope
+from berth.schemas.recording import Entry, RecordingPart
 from tests.support.damage import damaged
 from tests.support.recordings import file_of, head_at, history, reading_of
 

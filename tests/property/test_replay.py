@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.envelope import encode
-from schemas.facts import TimerSeen
-from schemas.status import SnapshotBody
-from schemas.subjects import StreamName
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.status import SnapshotBody
+from berth.schemas.subjects import StreamName
 from tests.support import superpod_worlds, switch_worlds
 from tests.support.harsh_cells import FAULTS, HarshCell
 from tests.support.replays import entries_of, see_same

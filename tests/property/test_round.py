@@ -6,26 +6,26 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.gangs import Gang
-from berth.core.invariants import check
-from berth.core.ledger import pods_of
-from berth.core.offers import candidates_of, merge, offer_of
-from berth.core.packing import pack_health, pack_nodes
-from berth.core.round import Chooser, asks_of
-from berth.core.scoring import Scorer
-from berth.core.shares import SharedNode
-from berth.core.sharing import pick_chip, share_row
-from berth.core.state import State
+from berth.core.chips.soft_share_scoring import pick_chip, share_row
+from berth.core.chips.soft_share_table import SharedNode
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import Gang
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.ledger import pods_of
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.constraints import Expression, Taint, Term, Toleration
-from schemas.envelope import encode
-from schemas.facts import NodeHealth
-from schemas.ledger import Epoch, Round, Settings
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.offers import Shape
-from schemas.placement import Run, Share
-from schemas.refusal import NodeReason
-from schemas.subjects import Subjects
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Run, Share
+from berth.schemas.refusal import NodeReason
+from berth.schemas.subjects import Subjects
 from tests.support.cells import a_node
 
 SUBJECTS = Subjects("cell")

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.course import Course
-from berth.core.figures import OUT, figures_of
-from berth.core.replay import replayed
-from berth.core.simulation_rivals import RIVALS, Rival
-from schemas.envelope import body_of, open_envelope
-from schemas.ledger import Round, Settings
-from schemas.placement import Placement
-from schemas.recording import BEGINNING, Entry
-from schemas.workload import PlannedJob
+from berth.core.replay.replay import replayed
+from berth.core.simulation.baselines import RIVALS, Rival
+from berth.core.simulation.statistics import OUT, figures_of
+from berth.core.simulation.timeline import Course
+from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.placement import Placement
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.workload import PlannedJob
 from tests.support.simulations import a_plan, planned, run_of
 
 CLUSTERS = ("nodes=1", "nodes=4,leaf=2", "nodes=6,leaf=3,superpod=6", "nodes=5,leaf=4")

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.invariants import check
-from berth.core.nodes import NodeTable
-from berth.core.state import State
+from berth.core.cluster.node_table import NodeTable
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
 from berth.runtime.port import Stored
-from schemas.envelope import decode, encode
-from schemas.facts import TimerSeen
-from schemas.placement import Placement
-from schemas.status import SnapshotBody
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.placement import Placement
+from berth.schemas.status import SnapshotBody
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.worlds import STEPS, Step, World, nodes_of_a_small_cell
 

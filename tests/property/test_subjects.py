@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.subjects import StreamName, Subjects, name_parts, token, untoken
+from berth.schemas.subjects import StreamName, Subjects, name_parts, token, untoken
 
 ALLOWED = set(string.ascii_letters + string.digits + "-_=")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]))

@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from berth.core.superpod_held import Held, Setback, Stay
-from berth.core.superpod_infer import Taste, mindie_grants, plan_service, service_grants
-from berth.core.superpod_resched import Stuck, decisions_after, plan_again
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.rescheduling.block_history import Held, Setback, Stay
+from berth.core.rescheduling.superpods import Stuck, decisions_after, plan_again
+from berth.core.superpods.inference import Taste, mindie_grants, plan_service, service_grants
+from berth.core.superpods.model import BlockPlan, NoBlocks, Rules, Want, Yard, yard_of
 
 STAYS = [Stay.RUNS] * 5 + [Stay.RETURNS, Stay.LOST]
 

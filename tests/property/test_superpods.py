@@ -7,9 +7,9 @@ import numpy.typing as npt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from berth.core.superpod_select import select
-from berth.core.superpod_terms import BlockPlan, Grant, NoBlocks, Rules, Want, Yard, yard_of
-from berth.core.superpods import ask_of, decisions_of, plan_blocks
+from berth.core.superpods.block_selection import select
+from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.superpods.planner import ask_of, decisions_of, plan_blocks
 
 
 @st.composite

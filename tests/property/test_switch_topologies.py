@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.leaf_book import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
-from berth.core.leaves import LeafTable, check_topology, leaf_table
-from berth.core.switch_partial import Torn, open_places, plan_partial
-from berth.core.switches import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
-from schemas.envelope import DecodeError
-from schemas.facts import Leaf, TopologySeen
+from berth.core.rescheduling.switches import Torn, open_places, plan_partial
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
+from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.core.switches.planner import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import Leaf, TopologySeen
 
 _LIST_MAX = 4
 _POSITION_MAX = 9

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.leaf_book import (
+from berth.core.rescheduling.switches import Torn, open_places, plan_partial
+from berth.core.switches.occupancy.leaf_states import (
     CROSS,
     EXCLUSIVE,
     LARGE_CROSS,
@@ -20,10 +21,9 @@ from berth.core.leaf_book import (
     LeafBook,
     LeafJob,
 )
-from berth.core.leaves import LeafTable
-from berth.core.switch_partial import Torn, open_places, plan_partial
-from berth.core.switches import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
-from schemas.facts import Leaf
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.switches.planner import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
+from berth.schemas.facts import Leaf
 
 STATES = (0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY)
 MARKS = (0, CROSS, CROSS | NOT_NORMAL, CROSS | NOT_NORMAL | LARGE_CROSS, NOT_NORMAL)

@@ -5,12 +5,12 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.jobs import ValidJob, validate
+from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.trace_jobs import kubernetes_name
 from berth.formats.traces import TraceError, read_trace
 from berth.formats.yaml_tree import is_dns_name
-from schemas.intake import JobRequest
-from schemas.ledger import Settings
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
 
 ROWS = st.lists(
     st.tuples(st.decimals(0, 10_000, places=4, allow_nan=False), st.integers(0, 100_000), st.integers(1, 2_000)),

@@ -6,11 +6,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.grounds import Event
-from berth.core.packing import pack_switches
-from schemas.facts import NodeHealth
-from schemas.intake import JobRequest
-from schemas.nodes import NodeCondition
+from berth.core.cluster.node_packing import pack_switches
+from berth.core.explain.evidence import Event
+from berth.schemas.facts import NodeHealth
+from berth.schemas.intake import JobRequest
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.ground import SUBJECTS, Ground, asked, on
 from tests.unit.test_block_explanation import on as filling

@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.core.ledger import LedgerDump
+from berth.core.state.ledger import LedgerDump
 from berth.formats.recording import frames_of
 from berth.runtime.config import LogConfig
 from berth.runtime.logs import configure
-from schemas.envelope import encode
-from schemas.facts import NodeHealth, PodPhase, TimerSeen
-from schemas.ledger import Settings
-from schemas.nodes import NodeCondition
-from schemas.recording import BEGINNING, RecordingHead
-from schemas.status import SnapshotBody
-from schemas.subjects import StreamName
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth, PodPhase, TimerSeen
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.recording import BEGINNING, RecordingHead
+from berth.schemas.status import SnapshotBody
+from berth.schemas.subjects import StreamName
 from tests.support import superpod_worlds, switch_worlds
 from tests.support.cells import a_job, a_node
 from tests.support.harsh_cells import FAULTS, HarshCell

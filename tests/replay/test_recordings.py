@@ -5,15 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth.core.ledger import LedgerDump
-from berth.core.replay import Replay, Replayed
+from berth.core.replay.replay import Replay, Replayed
+from berth.core.state.ledger import LedgerDump
 from berth.formats.anonymous import Anonymiser
 from berth.formats.recording import RecordingError, frames_of, read
-from schemas.columns import pack_names, unpack_names
-from schemas.envelope import decode, encode, open_envelope
-from schemas.ledger import Round
-from schemas.placement import Placement
-from schemas.recording import Entry, RecordingHead
+from berth.schemas.columns import pack_names, unpack_names
+from berth.schemas.envelope import decode, encode, open_envelope
+from berth.schemas.ledger import Round
+from berth.schemas.placement import Placement
+from berth.schemas.recording import Entry, RecordingHead
 from tests.replay.histories import HISTORIES, RELEASE
 from tests.support.recordings import reading_of
 

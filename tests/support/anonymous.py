@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from berth.core.decider import Decider, Silence
-from berth.core.ledger import LedgerDump
-from berth.core.state import State
+from berth.core.scheduling.scheduler import Decider, Silence
+from berth.core.state.cell import State
+from berth.core.state.ledger import LedgerDump
 from berth.formats.anonymous import Anonymiser
 from berth.formats.anonymous_rules import Kind
-from schemas.columns import unpack_names
-from schemas.envelope import body_of, open_envelope
-from schemas.ledger import Epoch, Round
-from schemas.recording import Entry, RecordingHead
+from berth.schemas.columns import unpack_names
+from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.recording import Entry, RecordingHead
 
 Log = tuple[RecordingHead, list[Entry]]
 

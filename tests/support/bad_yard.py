@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import aiohttp
 
-from berth.core.packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.bus import NatsBus
 from berth.runtime.server import free_ports
-from schemas.envelope import decode
-from schemas.facts import HealthSeen, MembersSeen
-from schemas.nodes import NodeCondition
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.facts import HealthSeen, MembersSeen
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell
 from tests.support.processes import Services

@@ -6,10 +6,10 @@ from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import Listed
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube import KubeApi as Client
-from services.binder.cluster import Gang
-from services.binder.config import BinderConfig
-from services.binder.kube_cluster import KubeCluster
-from services.binder.node_book import NodeLean
+from berth.services.binder.cluster import Gang
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.node_book import NodeLean
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_gang, a_node, a_pod, members_of
 

@@ -4,13 +4,13 @@ from typing import Any
 
 from berth.formats.kube_events import Involved
 from berth.formats.kube_objects import Listed
-from schemas.facts import RankFailure
-from schemas.simulation import GangBound
-from services.binder.cluster import Gang
-from services.binder.config import BinderConfig
-from services.binder.kube_cluster import KubeCluster
-from services.binder.node_book import NodeLean
-from services.binder.work import AttemptKey
+from berth.schemas.facts import RankFailure
+from berth.schemas.simulation import GangBound
+from berth.services.binder.cluster import Gang
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.node_book import NodeLean
+from berth.services.binder.work import AttemptKey
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_binder import a_node, a_pod, members_of

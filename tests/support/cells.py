@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import Sequence
 
-from berth.core.domains import domains
-from berth.core.invariants import check
-from berth.core.packing import pack_health, pack_nodes
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.state.invariants import check
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.runtime.faults import FaultPoints
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, PodsSeen
-from schemas.intake import JobCancel, JobRequest, Task
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
-from services.dispatcher.config import DecisionConfig, DispatcherConfig
-from services.dispatcher.loop import Dispatcher
-from services.scorer.loop import Shard
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.intake import JobCancel, JobRequest, Task
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.loop import Dispatcher
+from berth.services.scorer.loop import Shard
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 

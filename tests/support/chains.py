@@ -7,9 +7,9 @@ from typing import Final
 
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
-from schemas.envelope import decode
-from schemas.status import JobStatus, Phase
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode
+from berth.schemas.status import JobStatus, Phase
+from berth.schemas.subjects import StreamName
 from tests.support.processes import Service, services
 from tests.support.waiting import until_true
 

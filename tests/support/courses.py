@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from berth.core.course import Course, Frame, JobCourse, Moment
+from berth.core.simulation.timeline import Course, Frame, JobCourse, Moment
 
 HOUR_MS: Final = 3_600_000
 _NODE_CHIPS: Final = 8

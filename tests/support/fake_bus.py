@@ -12,7 +12,7 @@ from typing import Self
 from berth.runtime.bus_streams import is_pruned, refuse_purge
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.runtime.port import Gap, GapReason, Gathered, Stored, StreamState
-from schemas.subjects import StreamName, StreamSpec, Subjects
+from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
 
 __all__ = ["FakeBus", "FakeFollower", "FakeServed", "FakeServer"]

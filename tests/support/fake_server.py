@@ -7,7 +7,7 @@ from typing import Protocol
 
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
 from berth.runtime.port import Stored
-from schemas.subjects import StreamSpec
+from berth.schemas.subjects import StreamSpec
 from tests.support.clock import ManualClock
 
 

@@ -8,14 +8,14 @@ import msgspec
 from berth.formats.kube_objects import Pod, PodGroup
 from berth.formats.kube_owners import OWNER_TYPES, OwnerKey
 from berth.formats.owner_facts import OwnerFacts, owner_facts
-from schemas.columns import unpack
-from schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, OutcomeState, RankFailure
-from schemas.intake import JobRequest
-from schemas.refusal import Code, Refusal
-from schemas.status import JobStatus, Phase
-from services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
-from services.inventory.gang_settings import GangSettings
-from services.inventory.gangs import Gangs
+from berth.schemas.columns import unpack
+from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, OutcomeState, RankFailure
+from berth.schemas.intake import JobRequest
+from berth.schemas.refusal import Code, Refusal
+from berth.schemas.status import JobStatus, Phase
+from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.gangs import Gangs
 
 CHIPS = "huawei.com/Ascend910"
 CREATED = "2026-11-20T10:00:00Z"

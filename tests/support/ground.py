@@ -4,20 +4,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from berth.core.decider import Decider
-from berth.core.gangs import gang_of
-from berth.core.grounds import Event, Unblocking
-from berth.core.packing import pack_health, pack_nodes
-from berth.core.state import State
-from berth.core.unblocking import Waiting, unblocking
-from schemas.envelope import encode
-from schemas.facts import JobSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Epoch, Release, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.refusal import Refusal
-from schemas.subjects import Subjects
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.explain.evidence import Event, Unblocking
+from berth.core.explain.unblocking import Waiting, unblocking
+from berth.core.requests.gangs import gang_of
+from berth.core.scheduling.scheduler import Decider
+from berth.core.state.cell import State
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import Subjects
 from tests.support.cells import a_node
 
 SUBJECTS = Subjects("cell")

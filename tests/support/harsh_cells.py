@@ -7,13 +7,13 @@ import msgspec
 
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.faults import FaultPoints
-from schemas.envelope import decode, encode
-from schemas.ledger import Round
-from schemas.offers import Offer
-from schemas.status import SnapshotBody
-from services.dispatcher.config import DecisionConfig, DispatcherConfig
-from services.dispatcher.loop import Dispatcher
-from services.scorer.loop import Shard
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round
+from berth.schemas.offers import Offer
+from berth.schemas.status import SnapshotBody
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.loop import Dispatcher
+from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell
 from tests.support.fake_bus import FakeBus, FakeServed
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from berth.core.packing import pack_nodes, unpack_health
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, PodPhase, PodsSeen
-from schemas.message import Message
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.subjects import StreamName
-from services.health.app import serve_on
-from services.health.config import HealthConfig
+from berth.core.cluster.node_packing import pack_nodes, unpack_health
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen, PodPhase, PodsSeen
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.subjects import StreamName
+from berth.services.health.app import serve_on
+from berth.services.health.config import HealthConfig
 from tests.support.clock import ManualClock
 from tests.support.device_texts import RES, device_cfg, device_list
 from tests.support.fake_bus import FakeBus

@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from berth.core.packing import unpack_nodes
+from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube_config import KubeConfig
-from schemas.envelope import decode
-from schemas.facts import NodesSeen, PodPhase, PodsSeen
-from schemas.intake import JobRequest
-from schemas.message import Message
-from schemas.nodes import NodeDescription
-from schemas.subjects import StreamName
-from services.inventory.app import serve
-from services.inventory.config import InventoryConfig
-from services.inventory.gang_settings import GangSettings
+from berth.schemas.envelope import decode
+from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.subjects import StreamName
+from berth.services.inventory.app import serve
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.gang_settings import GangSettings
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import pause, until_true
 

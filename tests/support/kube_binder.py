@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.columns import pack, pack_names
-from schemas.facts import MembersSeen, PodPhase, PodsSeen
-from schemas.placement import Placement, Run, placement_of
-from services.binder.cluster import Gang
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import MembersSeen, PodPhase, PodsSeen
+from berth.schemas.placement import Placement, Run, placement_of
+from berth.services.binder.cluster import Gang
 
 RESOURCE = "huawei.com/Ascend910"
 

@@ -9,12 +9,12 @@ from berth.formats.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_server import ADMIN, KubeServer
-from schemas.columns import unpack_names
-from schemas.envelope import decode
-from schemas.facts import HealthSeen, NodesSeen
-from schemas.simulation import SimCounts
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.columns import unpack_names
+from berth.schemas.envelope import decode
+from berth.schemas.facts import HealthSeen, NodesSeen
+from berth.schemas.simulation import SimCounts
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant
 from tests.support.processes import Service, Services

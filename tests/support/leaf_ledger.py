@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from berth.core.packing import SWITCHES
+from berth.core.cluster.node_packing import SWITCHES
 from berth.runtime.port import Bus
-from schemas.columns import pack
-from schemas.envelope import encode
-from schemas.facts import Leaf, TopologySeen
-from schemas.ledger import Epoch, Release, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.placement import Placement, Run, SwitchPart, placement_of
-from schemas.subjects import StreamName
+from berth.schemas.columns import pack
+from berth.schemas.envelope import encode
+from berth.schemas.facts import Leaf, TopologySeen
+from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement, Run, SwitchPart, placement_of
+from berth.schemas.subjects import StreamName
 
 RESOURCE = "huawei.com/Ascend910"
 

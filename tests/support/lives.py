@@ -1,13 +1,13 @@
 """The life of one gang: facts and records that a test feeds to a state, and what is due then."""
 
-from berth.core.lifecycle import Due, due
-from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
-from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.placement import Run, placement_of
+from berth.core.state.cell import State
+from berth.core.state.lifecycle import Due, due
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.placement import Run, placement_of
 from tests.support.cells import a_job
 
 P = PodPhase

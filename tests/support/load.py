@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from berth.core.domains import domains
-from berth.core.ledger import Holding
-from berth.core.packing import pack_health, pack_nodes
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.state.ledger import Holding
 from berth.runtime.bus import NatsBus
 from berth.runtime.errors import TransientError
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, PodsSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.message import Message
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.waiting import pause, until
 from tests.support.watch import RETRY_S, RUBBISH, Watch, at_rest

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from schemas.subjects import Subjects
+from berth.schemas.subjects import Subjects
 
 PEOPLE: Final = "berth"
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "operators.md"

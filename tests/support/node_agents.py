@@ -9,9 +9,9 @@ from berth.formats.device_info import ChipLists, parse_device_info
 from berth.formats.kube_objects import Condition, Container, Meta, OwnerReference, PodSpec, Requirements
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.formats.pod_annotations import PREDICATE_TIME, chip_names
-from schemas.nodes import NodeDescription
-from services.nodesim.accounts import Accounts
-from services.nodesim.agent_effects import (
+from berth.schemas.nodes import NodeDescription
+from berth.services.nodesim.accounts import Accounts
+from berth.services.nodesim.agent_effects import (
     AgentRules,
     Annotate,
     Effect,
@@ -19,10 +19,10 @@ from services.nodesim.agent_effects import (
     SetStatus,
     Tally,
 )
-from services.nodesim.agent_pods import AgentPod, AgentPodStatus
-from services.nodesim.device_report import Place
-from services.nodesim.kubelet import NodeAgents
-from services.nodesim.pod_statuses import PodAddresses
+from berth.services.nodesim.agent_pods import AgentPod, AgentPodStatus
+from berth.services.nodesim.device_report import Place
+from berth.services.nodesim.kubelet import NodeAgents
+from berth.services.nodesim.pod_statuses import PodAddresses
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000

@@ -9,10 +9,10 @@ from berth.formats.topology_file import parse_cluster
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.kube_config import KubeConfig
 from berth.runtime.kube_port import Api
-from schemas.envelope import decode, encode
-from schemas.simulation import BreakNode, NodeBroken, SimCounts
-from services.nodesim.config import AgentsConfig, NodesimConfig
-from services.nodesim.kube_app import play
+from berth.schemas.envelope import decode, encode
+from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
+from berth.services.nodesim.config import AgentsConfig, NodesimConfig
+from berth.services.nodesim.kube_app import play
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.waiting import until

@@ -52,7 +52,7 @@ class Service:
             log.write(f"--- start {self.starts} {fault_point}\n".encode())
             log.flush()
             self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and words
-                [sys.executable, "-m", f"services.{self.name}", "--config", str(self._file)],
+                [sys.executable, "-m", f"berth.services.{self.name}", "--config", str(self._file)],
                 cwd=ROOT,
                 env={"BERTH_BUS__URL": self._url, "BERTH_FAULT_POINT": fault_point, "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,

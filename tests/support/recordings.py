@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from berth.formats.recording import Reading, frames_of, read
-from schemas.envelope import encode
-from schemas.facts import TimerSeen
-from schemas.ledger import Epoch, Round, Settings
-from schemas.recording import Entry, RecordingHead
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.recording import Entry, RecordingHead
+from berth.schemas.status import SnapshotBody
 
 
 def head_at(ledger_seq: int = 0, facts_seq: int = 0) -> RecordingHead:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.faults import FaultPoints
-from services.dispatcher.config import DispatcherConfig
-from services.dispatcher.loop import DeposedError, Dispatcher
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.loop import DeposedError, Dispatcher
 
 
 class Reigns:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from berth.cli.replay import lines_of
-from berth.core.replay import Replay, Replayed
+from berth.core.replay.replay import Replay, Replayed
 from berth.formats.recording import interleaved
 from berth.runtime.port import Stored
-from schemas.recording import BEGINNING, Entry
-from schemas.status import SnapshotBody
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.status import SnapshotBody
 
 
 def entries_of(facts: Iterable[Stored], records: Iterable[Stored]) -> list[Entry]:

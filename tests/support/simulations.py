@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from berth.core.cluster_facts import facts_of
-from berth.core.course import Course, JobCourse
-from berth.core.simulation import Simulation, SimulationPlan, TimedFact
-from berth.core.simulation_rivals import Rival
+from berth.core.simulation.baselines import Rival
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
+from berth.core.simulation.timeline import Course, JobCourse
 from berth.formats.cluster_words import read_cluster
 from berth.formats.trace_jobs import LARGE_PODS_MIN
 from berth.formats.traces import read_trace
-from schemas.envelope import encode
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.recording import Entry
-from schemas.subjects import Subjects
-from schemas.workload import PlannedJob, Workload
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import PlannedJob, Workload
 
 CELL = "simulation"
 SECOND_MS = 1000

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.facts import NodeHealth, PodPhase
-from schemas.intake import JobRequest
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.intake import JobRequest
+from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
 PODS: Final = 6

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from berth.core.superpod_held import NOWHERE, Held, Stay
-from berth.core.superpod_terms import BlockPlan, Yard, yard_of
+from berth.core.rescheduling.block_history import NOWHERE, Held, Stay
+from berth.core.superpods.model import BlockPlan, Yard, yard_of
 
 STAYS = {"": Stay.RUNS, "r": Stay.RETURNS, "x": Stay.LOST}
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 from hypothesis import strategies as st
 
-from berth.core.packing import SWITCHES
-from schemas.envelope import encode
-from schemas.facts import Leaf, PodPhase, TopologySeen
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.core.cluster.node_packing import SWITCHES
+from berth.schemas.envelope import encode
+from berth.schemas.facts import Leaf, PodPhase, TopologySeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
 LEAVES: Final = 5

@@ -1,8 +1,8 @@
 """What a cell in memory tells of a job: status, placement, refusal; a test that asks for one knows that it is there."""
 
-from schemas.placement import Placement
-from schemas.refusal import Refusal
-from schemas.status import JobStatus
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import JobStatus
 from tests.support.cells import Cell
 
 

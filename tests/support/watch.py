@@ -5,22 +5,22 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.invariants import check
-from berth.core.ledger import Holding, LedgerFold
-from berth.core.replay import Replayed
-from berth.core.state import State
-from berth.core.statuses import digest, status_of
+from berth.core.explain.job_status import digest, status_of
+from berth.core.replay.replay import Replayed
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.ledger import Holding, LedgerFold
 from berth.runtime.bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.port import Follower, Gap, Stored
-from schemas.envelope import DecodeError, body_of, decode, open_envelope
-from schemas.facts import JobSeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.ledger import Epoch, Round
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
+from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.support.replays import entries_of, see_same
 from tests.support.waiting import pause, until
 

@@ -10,15 +10,15 @@ from typing import Final
 import msgspec
 from hypothesis import strategies as st
 
-from berth.core.domains import domains
-from berth.core.packing import pack_nodes
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_nodes
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.columns import pack, pack_names
-from schemas.constraints import Expression, Taint, Term, Toleration
-from schemas.envelope import encode
-from schemas.facts import NodeHealth, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
 LEAVES: Final = 6

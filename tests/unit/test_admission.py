@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from berth.core.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel
-from schemas.facts import JobSeen
-from schemas.intake import JobCancel, JobRequest, Task
-from schemas.ledger import Settings
+from berth.core.state.admission import RECORD_BYTES_MAX, Holder, Receipt, admit, cancel
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobCancel, JobRequest, Task
+from berth.schemas.ledger import Settings
 from tests.support.cells import a_job
 
 SETTINGS = Settings()

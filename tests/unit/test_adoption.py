@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from berth.core.invariants import check
-from berth.core.lifecycle import Due, due
-from berth.core.packing import pack_nodes
-from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, PodsSeen
-from schemas.ledger import Release, Round
-from schemas.nodes import NodeDescription
-from schemas.placement import BlockPart, SwitchPart
-from schemas.status import SnapshotBody
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.lifecycle import Due, due
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.ledger import Release, Round
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.placement import BlockPart, SwitchPart
+from berth.schemas.status import SnapshotBody
 from tests.support.lives import Life
 
 P = PodPhase
@@ -162,7 +162,7 @@ def test_pods_that_have_ended_are_adopted_without_chips_or_not_at_all() -> None:
 
 
 def test_what_is_more_than_a_record_should_hold_is_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.core.lifecycle._SIZE_MAX", 2)
+    monkeypatch.setattr("berth.core.state.lifecycle._SIZE_MAX", 2)
     life = Life()
     life.fact(foreign("one", ("c", 0b1, P.RUNNING), ("c", 0b10, P.RUNNING)), "pod.other.one")
     life.fact(foreign("two", ("c", 0b100, P.RUNNING)), "pod.other.two")

@@ -8,30 +8,24 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from berth.core import (
-    block_jobs,
-    constraints,
-    forms,
-    jobs,
-    level_terms,
-    products,
-    shares,
-    superpod_infer,
-    superpod_jobs,
-)
-from berth.core.ledger import LedgerDump
+from berth.core.chips import form_selection, products, soft_share_table
+from berth.core.cluster import node_classes
+from berth.core.levels import model
+from berth.core.requests import block_requests, job_validation
+from berth.core.state.ledger import LedgerDump
+from berth.core.superpods import inference, validation
 from berth.formats.anonymous import MESSAGES
 from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.runtime.recording import read_file, record
-from schemas.constraints import Expression, Term
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, Leaf, NodesSeen, PodPhase, TopologySeen
-from schemas.ledger import Round
-from schemas.message import Message
-from schemas.recording import Entry
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.schemas.constraints import Expression, Term
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, Leaf, NodesSeen, PodPhase, TopologySeen
+from berth.schemas.ledger import Round
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 from tests.contract.sample_messages import samples
 from tests.support.anonymous import Log, anonymised, decided, left_of, texts_in
 from tests.support.cells import Cell, a_job, a_node
@@ -94,11 +88,11 @@ def test_every_text_of_every_message_has_a_rule() -> None:
 
 def test_labels_that_decide_by_their_value_are_kept() -> None:
     read = {
-        jobs.MIN_AVAILABLE, jobs.SKIP_PLUGIN, jobs.SUB_HEALTHY, jobs.GANG_PODS, jobs.SHARE_AICORE, jobs.SHARE_HBM,
-        jobs.SHARE_POLICY, *jobs.LABEL_VALUES, forms.SCHEDULE_POLICY, forms.SP_BLOCK, forms.ACCELERATOR_TYPE,
-        forms.STRATEGY_310, forms.DUO, forms.DISTRIBUTED, shares.ENABLE_LABEL, shares.MEMORY_LABEL, superpod_jobs.RA_BLOCK,
-        superpod_jobs.SUPER_POD_AFFINITY, superpod_jobs.UB_MEMORY, superpod_infer.SP_FIT, level_terms.AFFINITY_CONFIG,
-        level_terms.TOPOTREE, block_jobs.SKIP_PLUGIN, "framework",
+        job_validation.MIN_AVAILABLE, job_validation.SKIP_PLUGIN, job_validation.SUB_HEALTHY, job_validation.GANG_PODS, job_validation.SHARE_AICORE, job_validation.SHARE_HBM,
+        job_validation.SHARE_POLICY, *job_validation.LABEL_VALUES, form_selection.SCHEDULE_POLICY, form_selection.SP_BLOCK, form_selection.ACCELERATOR_TYPE,
+        form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, validation.RA_BLOCK,
+        validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, inference.SP_FIT, model.AFFINITY_CONFIG,
+        model.TOPOTREE, block_requests.SKIP_PLUGIN, "framework",
     }  # fmt: skip
     for product in NODE_PRODUCTS.values():
         read.update(product.labels, product.selector, product.job_labels)
@@ -106,8 +100,8 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
         if form.one_pod_label is not None:
             read.add(form.one_pod_label[0])
     assert read <= KEPT_KEYS
-    assert NAME_KEYS == constraints.NAME_KEYS
-    assert SERVICE_KEY == superpod_infer.SERVICE_LABEL
+    assert NAME_KEYS == node_classes.NAME_KEYS
+    assert SERVICE_KEY == inference.SERVICE_LABEL
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 import pytest
 
 from berth.core.errors import InvariantError
-from berth.core.invariants import check
-from berth.core.lifecycle import Due
-from schemas.columns import pack, pack_names
-from schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, RankFailure, TimerSeen
-from schemas.ledger import Adoption, Eviction, Release
-from schemas.placement import Run, placement_of
+from berth.core.state.invariants import check
+from berth.core.state.lifecycle import Due
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, RankFailure, TimerSeen
+from berth.schemas.ledger import Adoption, Eviction, Release
+from berth.schemas.placement import Run, placement_of
 from tests.support.cells import a_job
 from tests.support.lives import Life
 from tests.unit.test_adoption import foreign

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from berth.core.queue import Queue
-from berth.core.refusals import sentence
-from schemas.envelope import body_of, open_envelope
-from schemas.ledger import Round, Settings
-from schemas.recording import Entry
-from schemas.refusal import Refusal
-from schemas.workload import PlannedJob
+from berth.core.explain.refusal_text import sentence
+from berth.core.scheduling.queue import Queue
+from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import Refusal
+from berth.schemas.workload import PlannedJob
 from tests.support.simulations import a_plan, planned, run_of, times_s
 from tests.unit.test_queue import a_gang, a_queue, taken
 

@@ -9,7 +9,7 @@ import pytest
 from berth.formats.bind_annotations import STALE, BoundPod, NodeCard, annotations, physical_ids
 from berth.formats.block_annotations import block_annotations
 from berth.formats.switch_annotations import switch_annotations
-from schemas.placement import Share
+from berth.schemas.placement import Share
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "node_chip.jsonl.gz"
 BASE_910 = json.dumps(

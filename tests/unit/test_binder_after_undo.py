@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.binder.cluster import NotYetError
+from berth.services.binder.cluster import NotYetError
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import a_gang, a_pod, members_of
 

@@ -8,8 +8,8 @@ import pytest
 from berth.formats.kube_objects import Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
-from services.binder.cluster import Gang, NotYetError
-from services.binder.pod_binding import PodLean, PodSpecLean, Verdict, Wish, judge
+from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.pod_binding import PodLean, PodSpecLean, Verdict, Wish, judge
 from tests.support.binder_world import World, bound, made, replace, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 

@@ -9,11 +9,11 @@ import pytest
 from berth.formats.kube_objects import Listed, ListMeta, Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.faults import FaultPoints
-from schemas.facts import PodPhase
-from services.binder.cluster import Gang, NotYetError
-from services.binder.kube_eviction import KubeEviction
-from services.binder.node_book import NodeLean
-from services.binder.pod_binding import PodBinding
+from berth.schemas.facts import PodPhase
+from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.node_book import NodeLean
+from berth.services.binder.pod_binding import PodBinding
 from tests.support.binder_world import World, made, replace
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube

@@ -4,8 +4,8 @@ import pytest
 
 from berth.formats.pod_annotations import CONSUMED
 from berth.runtime.errors import TransientError
-from schemas.facts import PodPhase
-from services.binder.cluster import NotYetError
+from berth.schemas.facts import PodPhase
+from berth.services.binder.cluster import NotYetError
 from tests.support.binder_world import World, bound, made, uid_of
 from tests.support.clock import ManualClock
 from tests.support.kube_binder import a_gang, members_of, pods_of

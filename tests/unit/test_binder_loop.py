@@ -6,16 +6,16 @@ from collections.abc import Sequence
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from schemas.envelope import decode, encode
-from schemas.facts import OutcomeSeen, RankFailure
-from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
-from schemas.simulation import GangBound
-from schemas.subjects import StreamName
-from services.binder.cluster import Gang, NotYetError
-from services.binder.config import BinderConfig
-from services.binder.loop import FAILURES_TOLD_MAX, Loop
-from services.binder.work import AttemptKey, Work
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import OutcomeSeen, RankFailure
+from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
+from berth.schemas.simulation import GangBound
+from berth.schemas.subjects import StreamName
+from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.loop import FAILURES_TOLD_MAX, Loop
+from berth.services.binder.work import AttemptKey, Work
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.waiting import until

@@ -7,12 +7,12 @@ import pytest
 from berth.formats.kube_events import Involved
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import RefusedError
-from schemas.facts import MembersSeen, Owner, Rejection
-from schemas.refusal import Refusal
-from schemas.status import JobStatus, Phase
-from services.binder.config import BinderConfig
-from services.binder.notice_loop import NoticeLoop
-from services.binder.notices import Notices, Told, Word
+from berth.schemas.facts import MembersSeen, Owner, Rejection
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import JobStatus, Phase
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.notice_loop import NoticeLoop
+from berth.services.binder.notices import Notices, Told, Word
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of

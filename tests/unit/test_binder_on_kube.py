@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
-from schemas.columns import pack
-from schemas.envelope import decode, encode
-from schemas.facts import OutcomeSeen, PodPhase
-from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.placement import Placement
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
-from services.binder.app import bind_in_kubernetes
-from services.binder.cluster import Gang
-from services.binder.config import BinderConfig
+from berth.schemas.columns import pack
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import OutcomeSeen, PodPhase
+from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.placement import Placement
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.binder.app import bind_in_kubernetes
+from berth.services.binder.cluster import Gang
+from berth.services.binder.config import BinderConfig
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from berth.runtime.errors import FatalError, PoisonError, TransientError
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, OutcomeSeen, RankFailure
-from schemas.intake import JobRequest
-from schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
-from schemas.simulation import GangBound
-from schemas.subjects import StreamName
-from services.binder.app import bind_on
-from services.binder.cluster import Gang, NotYetError
-from services.binder.config import BinderConfig
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
+from berth.schemas.simulation import GangBound
+from berth.schemas.subjects import StreamName
+from berth.services.binder.app import bind_on
+from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.config import BinderConfig
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from schemas.envelope import decode
-from schemas.facts import OutcomeSeen
-from schemas.simulation import GangBound
-from schemas.subjects import StreamName
-from services.binder.app import bind_on
-from services.binder.cluster import Gang
-from services.binder.config import BinderConfig
+from berth.schemas.envelope import decode
+from berth.schemas.facts import OutcomeSeen
+from berth.schemas.simulation import GangBound
+from berth.schemas.subjects import StreamName
+from berth.services.binder.app import bind_on
+from berth.services.binder.cluster import Gang
+from berth.services.binder.config import BinderConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 from tests.support.waiting import until

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.columns import pack
-from schemas.facts import PodPhase
-from services.binder.predicate_times import PredicateTimes
-from services.binder.turns import Slot, Turns
+from berth.schemas.columns import pack
+from berth.schemas.facts import PodPhase
+from berth.services.binder.predicate_times import PredicateTimes
+from berth.services.binder.turns import Slot, Turns
 from tests.support.kube_binder import RESOURCE, a_gang, pods_of
 
 SLOT = Slot("n0", RESOURCE, 2)

@@ -1,12 +1,12 @@
 import pytest
 
 from berth.core.errors import HistoryError, InvariantError
-from schemas.envelope import DecodeError, encode
-from schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
-from schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
-from schemas.refusal import Refusal
-from services.binder.work import Work
+from berth.schemas.envelope import DecodeError, encode
+from berth.schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
+from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
+from berth.schemas.refusal import Refusal
+from berth.services.binder.work import Work
 
 PLACEMENT = placement_of(["n0", "n1"], [(0,), (1,)], [Run(2, 1)], resource="huawei.com/Ascend910")
 EPOCH = 3

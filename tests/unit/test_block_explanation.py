@@ -7,20 +7,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from berth.core.block_account import SuperpodUser
-from berth.core.block_round import BlockRound
-from berth.core.block_words import lack_words
-from berth.core.explain import explain, explain_now
-from berth.core.explanation import Explanation, sentences
-from berth.core.gangs import gang_of
-from berth.core.scoring import Scorer
+from berth.core.explain.explainer import explain, explain_now
+from berth.core.explain.model import Explanation, sentences
+from berth.core.explain.superpod_layout import SuperpodUser
+from berth.core.explain.superpod_text import lack_words
+from berth.core.placement.scoring import Scorer
+from berth.core.placement.superpod_placement import BlockRound
+from berth.core.requests.gangs import gang_of
 from berth.runtime.history import state_at, verdict_on
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import NodeHealth, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.nodes import NodeCondition
-from schemas.refusal import BlockLack
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import BlockLack
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_dispatcher_superpods import A3, a_cell, in_blocks, nodes_of
 from tests.unit.test_explain import told

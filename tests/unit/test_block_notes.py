@@ -8,10 +8,10 @@ import pytest
 
 from berth.formats.block_annotations import block_annotations, block_of
 from berth.runtime.errors import PoisonError
-from schemas.columns import pack
-from schemas.placement import BlockPart, Run, SwitchPart, placement_of
-from services.binder.block_notes import block_notes
-from services.binder.cluster import Gang
+from berth.schemas.columns import pack
+from berth.schemas.placement import BlockPart, Run, SwitchPart, placement_of
+from berth.services.binder.block_notes import block_notes
+from berth.services.binder.cluster import Gang
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 

@@ -5,9 +5,16 @@ from typing import get_args
 
 import pytest
 
-from berth.core.block_words import blocks_words, group_words, lack_words, missing_blocks, phase_words, product_words
-from berth.core.superpod_terms import Lack, Phase, Variant
-from schemas.refusal import BlockLack
+from berth.core.explain.superpod_text import (
+    blocks_words,
+    group_words,
+    lack_words,
+    missing_blocks,
+    phase_words,
+    product_words,
+)
+from berth.core.superpods.model import Lack, Phase, Variant
+from berth.schemas.refusal import BlockLack
 
 PAGE = (Path(__file__).parents[2] / "docs" / "superpods.md").read_text("utf-8")
 

@@ -4,10 +4,10 @@ import pytest
 
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.formats.topology_file import Fault
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeDescription
-from schemas.simulation import BreakNode
-from services.nodesim.breakage import Breakage, Breakages, WrongBreakError, breakage_of, breakages_of_file
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.simulation import BreakNode
+from berth.services.nodesim.breakage import Breakage, Breakages, WrongBreakError, breakage_of, breakages_of_file
 
 
 def a_node(product: str = "module910bx8") -> NodeDescription:

@@ -9,7 +9,7 @@ from berth.runtime.bus_api import Api
 from berth.runtime.bus_follower import NatsFollower, Wanted
 from berth.runtime.bus_inbox import Inbox
 from berth.runtime.port import Gap, GapReason
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.fake_wire import STREAM, FakeWire
 from tests.support.waiting import until
 

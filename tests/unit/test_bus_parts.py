@@ -11,7 +11,7 @@ from berth.runtime.bus_publisher import Publisher
 from berth.runtime.bus_service import NatsServed
 from berth.runtime.bus_streams import refuse_purge
 from berth.runtime.errors import AmbiguousError, FatalError, TransientError
-from schemas.subjects import StreamName, Subjects
+from berth.schemas.subjects import StreamName, Subjects
 from tests.support.fake_wire import Arrived, FakeWire
 from tests.support.waiting import until
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from berth.core.affinity import class_of, classes_of
-from berth.core.chips import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.picking import ids_of, mask_of
-from berth.core.products import FORMS
-from schemas.ledger import Settings
-from schemas.refusal import NodeReason
+from berth.core.chips.affinity import class_of, classes_of
+from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
+from berth.core.chips.picking import ids_of, mask_of
+from berth.core.chips.products import FORMS
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import NodeReason
 
 ALL_8 = 0xFF
 ALL_16 = 0xFFFF

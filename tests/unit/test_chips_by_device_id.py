@@ -11,20 +11,20 @@ import pytest
 from berth.formats.kube_objects import Node, Pod
 from berth.formats.kube_pods import PodAsks
 from berth.runtime.clock import SystemClock
-from schemas.columns import pack, unpack
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, MembersSeen, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
-from schemas.subjects import StreamName
-from services.binder.app import bind_in_kubernetes
-from services.binder.config import BinderConfig
-from services.inventory.app import serve_on
-from services.inventory.config import InventoryConfig
-from services.inventory.nodes import Named, Nodes
-from services.inventory.pods import Pods
-from services.inventory.rows import read_row
+from berth.schemas.columns import pack, unpack
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, MembersSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
+from berth.schemas.subjects import StreamName
+from berth.services.binder.app import bind_in_kubernetes
+from berth.services.binder.config import BinderConfig
+from berth.services.inventory.app import serve_on
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.nodes import Named, Nodes
+from berth.services.inventory.pods import Pods
+from berth.services.inventory.rows import read_row
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer

@@ -2,12 +2,12 @@
 
 import pytest
 
-from berth.core.packing import pack_nodes
-from berth.core.round import Chooser, NeedMoreError
-from schemas.facts import JobSeen, NodeHealth
-from schemas.intake import JobRequest
-from schemas.ledger import Round
-from schemas.nodes import NodeDescription
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.placement.gang_placement import Chooser, NeedMoreError
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Round
+from berth.schemas.nodes import NodeDescription
 from tests.support.cells import a_job, a_node
 from tests.unit.test_decider import Seat
 from tests.unit.test_decider_policies import told

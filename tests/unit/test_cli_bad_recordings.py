@@ -13,9 +13,9 @@ import pytest
 from berth.cli.app import call
 from berth.formats.recording import FORMAT, MAGIC, frames_of, read
 from berth.formats.recording_frames import FramePacker
-from schemas.envelope import encode
-from schemas.ledger import Round
-from schemas.recording import Entry, RecordingHead, RecordingPart
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Round
+from berth.schemas.recording import Entry, RecordingHead, RecordingPart
 
 STORED = (Path(__file__).parents[1] / "replay" / "v0.4" / "refusals.berthlog").read_bytes()
 _FRAME_MAX = 1 << 20

@@ -7,7 +7,7 @@ import pytest
 from berth.cli.explaining import Told, show, told_of
 from berth.cli.jobs import find_job, row_of
 from berth.cli.output import CommandError
-from schemas.subjects import StreamName
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 
 

@@ -12,10 +12,10 @@ from berth.cli.kube_stage import ASCEND, BATCH, NAMESPACE, POD, VOLCANO, KubeSta
 from berth.cli.output import CommandError
 from berth.cli.stage import jobs_of
 from berth.cli.story import Story
-from berth.core.ledger import Folded, GangRecord
+from berth.core.state.ledger import Folded, GangRecord
 from berth.runtime.errors import AmbiguousError, TransientError
-from schemas.intake import JobRequest, Task
-from schemas.refusal import Refusal
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.refusal import Refusal
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.waiting import until

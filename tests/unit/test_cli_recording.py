@@ -12,10 +12,10 @@ from berth.cli.app import call
 from berth.cli.log_lines import Lines, line_of, tree_of
 from berth.formats.anonymous import MESSAGES
 from berth.runtime.recording import When, when_of
-from schemas.envelope import encode
-from schemas.facts import JobSeen, TimerSeen
-from schemas.ledger import Release, Round
-from schemas.recording import Entry
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, TimerSeen
+from berth.schemas.ledger import Release, Round
+from berth.schemas.recording import Entry
 from tests.contract.sample_messages import samples
 from tests.support.recordings import decision, file_of, history, tick
 

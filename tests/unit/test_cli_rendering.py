@@ -16,10 +16,10 @@ from berth.cli.story import Tale
 from berth.cli.submit import Fault, Submitted, stamped
 from berth.cli.superpods import SuperpodRow
 from berth.cli.switches import LeafRow
-from berth.core.explanation import Explanation
-from berth.core.leaf_words import ranges
+from berth.core.explain.model import Explanation
+from berth.core.explain.switch_text import ranges
 from berth.runtime.history import settings_now, state_now
-from schemas.nodes import NodeCondition
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
@@ -171,7 +171,7 @@ async def test_a_child_that_ends_again_and_again_is_given_up_with_the_end_of_its
     assert len(lines) == RESTARTS_MAX + 1
     assert lines[0] == "it ended with code 1; it is started again in 0.25 s"
     assert "6 times in a row" in lines[-1]
-    assert "No module named services.nobody" in lines[-1]
+    assert "No module named berth.services.nobody" in lines[-1]
 
 
 async def test_a_child_with_wrong_settings_is_not_started_again(tmp_path: Path) -> None:

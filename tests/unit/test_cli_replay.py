@@ -8,9 +8,9 @@ import pytest
 
 from berth.cli.app import call
 from berth.formats.recording import frames_of, read
-from schemas.envelope import decode, encode
-from schemas.ledger import Release, Round
-from schemas.recording import Entry
+from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Release, Round
+from berth.schemas.recording import Entry
 from tests.support.recordings import decision, file_of, history, tick
 
 STORED = Path(__file__).parents[1] / "replay" / "v0.4" / "refusals.berthlog"

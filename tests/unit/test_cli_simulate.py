@@ -8,7 +8,7 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.output import FAILED, OK, WRONG_USE
-from berth.core.replay import replayed
+from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
 
 TRACE = """\

@@ -5,11 +5,11 @@ import pytest
 
 from berth.cli.output import CommandError
 from berth.cli.superpods import SuperpodsShown, drawing, heading, job_words, letters_of, only, show, shown_of
-from berth.core.block_account import SuperpodUser
-from berth.core.state import State
+from berth.core.explain.superpod_layout import SuperpodUser
+from berth.core.state.cell import State
 from berth.runtime.history import state_now
-from schemas.facts import NodeHealth, PodPhase
-from schemas.nodes import NodeCondition
+from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_block_explanation import on
 from tests.unit.test_dispatcher_superpods import A3, a_cell, in_blocks, nodes_of

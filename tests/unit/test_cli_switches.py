@@ -5,11 +5,11 @@ import pytest
 
 from berth.cli.output import CommandError
 from berth.cli.switches import SwitchesShown, drawing, heading, only, show, switches_of
-from berth.core.explanation import LeafUser
-from berth.core.state import State
+from berth.core.explain.model import LeafUser
+from berth.core.state.cell import State
 from berth.runtime.history import state_now
-from schemas.facts import Leaf, NodeHealth
-from schemas.nodes import NodeCondition
+from berth.schemas.facts import Leaf, NodeHealth
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_dispatcher_switches import NORMAL, a_cell, a_topology, by_leaf, say
 from tests.unit.test_explain import on

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from berth.core.cluster_facts import facts_of
-from berth.core.packing import RepeatedNodeError
-from berth.core.state import State
+from berth.core.cluster.node_packing import RepeatedNodeError
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.state.cell import State
 from berth.formats.cluster_words import (
     ClusterWordsError,
     default_cluster,
@@ -17,9 +17,9 @@ from berth.formats.cluster_words import (
 )
 from berth.formats.topology_file import TopologyError
 from berth.formats.traces import read_trace
-from schemas.envelope import encode
-from schemas.subjects import Subjects
-from schemas.workload import ClusterPlan, Workload
+from berth.schemas.envelope import encode
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import ClusterPlan, Workload
 from tests.support.cells import a_node
 from tests.support.traces import trace_lines
 

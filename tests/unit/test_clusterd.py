@@ -8,10 +8,10 @@ from berth.formats.cluster_info import Chunks, read_devices, read_nodes, read_sw
 from berth.formats.device_info import DeviceReport
 from berth.formats.kube_objects import ConfigMap, Meta
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.nodes import NodeDescription
-from services.nodesim.breakage import Breakage, Broken
-from services.nodesim.clusterd import CHUNK_BYTES_MAX, ClusterD
-from services.nodesim.device_report import Place, device_data, device_list, node_data
+from berth.schemas.nodes import NodeDescription
+from berth.services.nodesim.breakage import Breakage, Broken
+from berth.services.nodesim.clusterd import CHUNK_BYTES_MAX, ClusterD
+from berth.services.nodesim.device_report import Place, device_data, device_list, node_data
 
 T0 = 1_763_640_000_000
 FAULT = Broken((Breakage("node", level="PreSeparateFault", code="AB", from_ms=T0),))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from berth.core.constraints import asks_name, class_reason, key_of, name_fits
-from schemas.constraints import Effect, Expression, Operator, Taint, Term, Toleration
-from schemas.facts import NodeClass
-from schemas.offers import Shape
-from schemas.refusal import NodeReason
+from berth.core.cluster.node_classes import asks_name, class_reason, key_of, name_fits
+from berth.schemas.constraints import Effect, Expression, Operator, Taint, Term, Toleration
+from berth.schemas.facts import NodeClass
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
 
 LABELS = {"zone": "red", "size": "7", "odd": "1_000"}
 

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from berth.core.decider import Decider, Silence
-from berth.core.packing import pack_health, pack_nodes
-from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, JobState, NodeHealth, PodPhase, PodsSeen, TimerSeen
-from schemas.intake import JobRequest
-from schemas.ledger import Epoch, Round, Settings
-from schemas.message import Message
-from schemas.nodes import NodeCondition
-from schemas.status import SnapshotBody
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.scheduling.scheduler import Decider, Silence
+from berth.core.state.cell import State
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, JobState, NodeHealth, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job, a_node
 
 

@@ -4,13 +4,13 @@ held for longer than there is a reason.
 
 import pytest
 
-from berth.core.decider import Silence
-from berth.core.packing import pack_nodes
-from berth.core.state import shard_of
-from schemas.columns import pack, pack_names
-from schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
-from schemas.intake import Task
-from schemas.ledger import Round
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.scheduling.scheduler import Silence
+from berth.core.state.cell import shard_of
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Round
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat, restarted
 

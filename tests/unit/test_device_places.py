@@ -6,14 +6,14 @@ from typing import Final
 import msgspec
 import pytest
 
-from berth.core.packing import pack_nodes, unpack_nodes
+from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
 from berth.formats.kube_nodes import read_node
 from berth.formats.kube_objects import Node
 from berth.formats.node_place import DeviceMap, NodePlace, needs_report, reported_place
 from berth.formats.report_error import ReportError
-from schemas.facts import NodesSeen
-from schemas.nodes import NodeDescription
-from services.inventory.nodes import Nodes
+from berth.schemas.facts import NodesSeen
+from berth.schemas.nodes import NodeDescription
+from berth.services.inventory.nodes import Nodes
 
 A3: Final = {"accelerator-type": "module-a3-16-super-pod", "accelerator": "huawei-Ascend910"}
 NPU: Final = {"accelerator": "huawei-npu"}

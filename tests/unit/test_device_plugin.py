@@ -7,11 +7,11 @@ import pytest
 from berth.formats.kube_objects import Container, Meta, PodSpec, Requirements
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
-from schemas.nodes import NodeDescription
-from services.nodesim.agent_pods import AgentPod, AgentPodStatus
-from services.nodesim.device_plugin import AllocateError, DevicePlugin
-from services.nodesim.device_report import Place
-from services.nodesim.registration import base_device_infos
+from berth.schemas.nodes import NodeDescription
+from berth.services.nodesim.agent_pods import AgentPod, AgentPodStatus
+from berth.services.nodesim.device_plugin import AllocateError, DevicePlugin
+from berth.services.nodesim.device_report import Place
+from berth.services.nodesim.registration import base_device_infos
 
 RESOURCE = "huawei.com/Ascend910"
 

@@ -5,18 +5,18 @@ Longer than 400 lines because every test is a story of one cell, and the stories
 
 import pytest
 
-from berth.core.refusals import sentence
-from berth.core.state import State
+from berth.core.explain.refusal_text import sentence
+from berth.core.state.cell import State
 from berth.runtime.port import Stored
-from schemas.columns import pack, pack_names
-from schemas.envelope import body_of, decode, encode, open_envelope
-from schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Round, Settings, Verdict
-from schemas.nodes import NodeCondition
-from schemas.status import DeadLetter, JobStatus
-from schemas.subjects import StreamName
-from services.dispatcher.config import DecisionConfig
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import body_of, decode, encode, open_envelope
+from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.status import DeadLetter, JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
 
 CLASSES = 50

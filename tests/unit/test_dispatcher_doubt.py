@@ -9,12 +9,12 @@ import pytest
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.faults import FaultPoints
 from berth.runtime.feeds import snapshot_ends
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, PodPhase, TimerSeen
-from schemas.subjects import StreamName
-from services.dispatcher.config import DecisionConfig
-from services.dispatcher.loop import DeposedError
-from services.dispatcher.views import Views
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, PodPhase, TimerSeen
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.config import DecisionConfig
+from berth.services.dispatcher.loop import DeposedError
+from berth.services.dispatcher.views import Views
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import PickyServer

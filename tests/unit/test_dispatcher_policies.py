@@ -2,10 +2,10 @@
 
 import pytest
 
-from berth.core.refusals import sentence
-from schemas.facts import PodPhase
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.core.explain.refusal_text import sentence
+from berth.schemas.facts import PodPhase
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 
 NODES = 2

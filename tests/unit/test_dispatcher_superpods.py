@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from schemas.columns import unpack
-from schemas.facts import PodPhase
-from schemas.intake import JobRequest, Task
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.placement import BlockPart
-from schemas.refusal import NodeReason
-from services.dispatcher.config import DecisionConfig
+from berth.schemas.columns import unpack
+from berth.schemas.facts import PodPhase
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.placement import BlockPart
+from berth.schemas.refusal import NodeReason
+from berth.services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.told import placement, refusal, told
 

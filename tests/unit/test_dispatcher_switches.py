@@ -2,15 +2,15 @@
 
 import pytest
 
-from berth.core.decider import Silence
-from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, LeafJob
-from berth.core.packing import SWITCHES, pack_nodes
-from schemas.columns import unpack
-from schemas.envelope import encode
-from schemas.facts import Leaf, PodPhase, TopologySeen
-from schemas.intake import JobRequest, Task
-from schemas.nodes import NodeCondition
-from schemas.placement import SwitchPart
+from berth.core.cluster.node_packing import SWITCHES, pack_nodes
+from berth.core.scheduling.scheduler import Silence
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, LeafJob
+from berth.schemas.columns import unpack
+from berth.schemas.envelope import encode
+from berth.schemas.facts import Leaf, PodPhase, TopologySeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.told import placement, refusal, told
 from tests.unit.test_decider import Seat

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.domains import BUCKET_NODES_MAX, domains, leaving
-from berth.core.state import shard_of
-from schemas.nodes import NodeDescription
+from berth.core.cluster.domains import BUCKET_NODES_MAX, domains, leaving
+from berth.core.state.cell import shard_of
+from berth.schemas.nodes import NodeDescription
 
 
 def loose(count: int, *, prefix: str = "node-") -> list[NodeDescription]:

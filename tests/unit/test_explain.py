@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from berth.core.asked import QueuePlace
-from berth.core.explain import explain, explain_now, explain_rejection
-from berth.core.explanation import Basis, Explanation, all_sentences, sentences
-from berth.core.jobs import validate
+from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.model import Basis, Explanation, all_sentences, sentences
+from berth.core.explain.request import QueuePlace
+from berth.core.requests.job_validation import validate
 from berth.runtime.history import state_at, state_now, verdict_on
-from schemas.envelope import body_of, open_envelope
-from schemas.facts import PodPhase
-from schemas.intake import Task
-from schemas.ledger import Round, Settings
-from schemas.nodes import NodeCondition
-from schemas.refusal import Refusal
-from schemas.subjects import StreamName
+from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.facts import PodPhase
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 
 

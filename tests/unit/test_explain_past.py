@@ -11,11 +11,11 @@ from berth.cli.app import call
 from berth.cli.explaining import NOT_ASKED, Told
 from berth.cli.explanations import Recorded, Where, point_of, told_of_cell
 from berth.cli.output import CommandError, moment
-from berth.core.past import Point, Trail
+from berth.core.replay.job_history import Point, Trail
 from berth.runtime.recording import When, record
-from schemas.envelope import encode
-from schemas.facts import JobSeen, JobState, PodPhase
-from schemas.recording import Entry
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, JobState, PodPhase
+from berth.schemas.recording import Entry
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.recordings import decision, head_at
 from tests.unit.test_explain import on

@@ -1,7 +1,7 @@
 import pytest
 
 from berth.formats.fault_levels import REPORT_LEVELS, level_of, word_of, worst
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 
 OK, SUB, NO_NEW, EVICT = NodeHealth
 

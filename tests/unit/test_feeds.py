@@ -6,10 +6,10 @@ import pytest
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import bury, newest_snapshot
 from berth.runtime.history import state_at, verdict_on
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase
-from schemas.status import SnapshotChunk
-from schemas.subjects import StreamName
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase
+from berth.schemas.status import SnapshotChunk
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_server import PickyServer
 

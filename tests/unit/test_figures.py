@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth.core.comparison import Row, compared, markdown_of, rows_of
-from berth.core.course import Course, Frame
-from berth.core.figures import SIZE_CLASSES, Blocked, Figures, figures_of, percentile, size_class
+from berth.core.simulation.comparison import Row, compared, markdown_of, rows_of
+from berth.core.simulation.statistics import SIZE_CLASSES, Blocked, Figures, figures_of, percentile, size_class
+from berth.core.simulation.timeline import Course, Frame
 from tests.support.courses import ODD, a_course, a_job, a_moment, made_up
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth.core.forms import ACCELERATORS, POLICIES, FormChoice, choose_form
-from berth.core.products import FORMS
-from schemas.refusal import Refusal
+from berth.core.chips.form_selection import ACCELERATORS, POLICIES, FormChoice, choose_form
+from berth.core.chips.products import FORMS
+from berth.schemas.refusal import Refusal
 
 A910 = "huawei.com/Ascend910"
 NPU = "huawei.com/npu"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from berth.core import nodes
-from berth.core.state import State
+from berth.core.cluster import node_table
+from berth.core.state.cell import State
 from tests.fuzz import tally
 from tests.fuzz.batch import command, hush, run_batch
 from tests.fuzz.failure import Failure
@@ -72,12 +72,12 @@ def test_a_count_tells_what_was_never_there() -> None:
 
 
 def test_a_chip_that_is_given_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = nodes.NodeTable.hold
+    whole = node_table.NodeTable.hold
 
-    def gives_no_chips(table: nodes.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
+    def gives_no_chips(table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
         whole(table, row, mask & 0, cpu_milli=cpu_milli, memory_mib=memory_mib)
 
-    monkeypatch.setattr(nodes.NodeTable, "hold", gives_no_chips)
+    monkeypatch.setattr(node_table.NodeTable, "hold", gives_no_chips)
     assert failures(10) != []
 
 
@@ -93,22 +93,24 @@ def test_a_state_that_a_snapshot_does_not_hold_is_noticed(monkeypatch: pytest.Mo
 
 
 def test_withheld_chips_that_are_given_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = nodes.NodeTable._set_health
+    whole = node_table.NodeTable._set_health
 
-    def unheard(table: nodes.NodeTable, row: int, health: nodes._Health) -> None:
+    def unheard(table: node_table.NodeTable, row: int, health: node_table._Health) -> None:
         whole(table, row, health._replace(withheld=0))
 
-    monkeypatch.setattr(nodes.NodeTable, "_set_health", unheard)
+    monkeypatch.setattr(node_table.NodeTable, "_set_health", unheard)
     assert "accounts: placed on a chip that is not to be had" in failures()
 
 
 def test_a_failing_history_is_told_with_the_command_that_lives_through_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def gives_nothing_back(table: nodes.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
+    def gives_nothing_back(
+        table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int
+    ) -> None:
         del table, row, mask, cpu_milli, memory_mib
 
-    monkeypatch.setattr(nodes.NodeTable, "let_go", gives_nothing_back)
+    monkeypatch.setattr(node_table.NodeTable, "let_go", gives_nothing_back)
     _, found = run_batch(0, 3)
     assert found
     one = found[0]

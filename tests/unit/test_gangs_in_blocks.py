@@ -8,7 +8,7 @@ import pytest
 from berth.formats.kube_objects import PodSpec
 from berth.formats.kube_pods import near_of
 from berth.formats.manifests import ManifestError, parse_jobs
-from schemas.intake import JobRequest
+from berth.schemas.intake import JobRequest
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 from tests.support.manifest_text import berth
 

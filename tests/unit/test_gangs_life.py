@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from berth.formats.kube_owners import OwnerKey
-from schemas.facts import JobSeen, Rejection
-from schemas.refusal import Refusal
+from berth.schemas.facts import JobSeen, Rejection
+from berth.schemas.refusal import Refusal
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, members, requested, running
 
 RS = ("apps/v1", "ReplicaSet", "web", "rs-1")

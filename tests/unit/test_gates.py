@@ -1,7 +1,7 @@
 """Strict order as the choice of a round sees it: which gang is behind which."""
 
-from berth.core.gates import StrictOrder
-from schemas.refusal import Refusal
+from berth.core.scheduling.queue_policies import StrictOrder
+from berth.schemas.refusal import Refusal
 from tests.unit.test_queue import a_gang
 
 NO_ROOM = Refusal("no-room")

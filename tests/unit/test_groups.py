@@ -7,10 +7,10 @@ import pytest
 
 from berth.formats.kube_objects import PodGroup
 from berth.formats.kube_owners import OwnerKey
-from services.inventory.effects import SetGroup
-from services.inventory.gang_settings import GangSettings
-from services.inventory.group_status import dequeues, enqueued_ms
-from services.inventory.groups import Capacity
+from berth.services.inventory.effects import SetGroup
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.group_status import dequeues, enqueued_ms
+from berth.services.inventory.groups import Capacity
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
 
 VCJOB = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")

@@ -1,10 +1,10 @@
 import pytest
 
-from berth.core.packing import pack_nodes
-from schemas.columns import pack, pack_names
-from schemas.facts import PodPhase, PodsSeen
-from schemas.nodes import NodeDescription
-from services.health.ground import Ground
+from berth.core.cluster.node_packing import pack_nodes
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.nodes import NodeDescription
+from berth.services.health.ground import Ground
 
 
 def node(name: str, allocatable: int = 8) -> NodeDescription:

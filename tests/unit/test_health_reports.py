@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from berth.formats.report_error import ReportError
-from schemas.envelope import encode
-from schemas.facts import NodesSeen
-from schemas.nodes import NodeDescription
-from schemas.reports import HealthReport
-from services.health.reports import answer, check_against, parse_report
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodesSeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.reports import HealthReport
+from berth.services.health.reports import answer, check_against, parse_report
 
 FULL = HealthReport("a", [7], [6], [5], "sub-health", "hot", 5, "watcher")
 

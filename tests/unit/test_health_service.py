@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.packing import pack_health, unpack_health
+from berth.core.cluster.node_packing import pack_health, unpack_health
 from berth.formats.node_products import LABEL_SOFT_SHARE
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeCondition
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import (
     RES,
     device_cfg,

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schemas.envelope import encode
-from schemas.facts import NodeHealth
-from schemas.reports import HealthReport
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth
+from berth.schemas.reports import HealthReport
 from tests.support.device_texts import (
     device_chunk,
     device_list,

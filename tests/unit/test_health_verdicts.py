@@ -5,11 +5,11 @@ import pytest
 from berth.formats.device_info import SwitchInfo, report_of
 from berth.formats.node_info import FaultDevice, NodeInfo
 from berth.formats.node_products import LABEL_SOFT_SHARE
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.reports import HealthReport
-from services.health.verdicts import Rules, judge, judge_switch, span, turns_ms
-from services.health.words import AgentWord, Word, Words
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.reports import HealthReport
+from berth.services.health.verdicts import Rules, judge, judge_switch, span, turns_ms
+from berth.services.health.words import AgentWord, Word, Words
 from tests.support.device_texts import RES, device_list, fault_row
 
 OK, SUB, NO_NEW, EVICT = NodeHealth

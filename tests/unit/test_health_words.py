@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from berth.formats.device_info import DeviceReport, report_of
-from schemas.nodes import NodeCondition
-from services.health.words import Words
+from berth.schemas.nodes import NodeCondition
+from berth.services.health.words import Words
 from tests.support.device_texts import RES, device_list
 
 MINUTE = 60_000

@@ -1,7 +1,7 @@
 """What bound pods say of blocks and of their inference service, as facts."""
 
-from schemas.columns import pack
-from schemas.facts import PodsSeen
+from berth.schemas.columns import pack
+from berth.schemas.facts import PodsSeen
 from tests.unit.test_inventory_pods import World, a_pod, accepted
 
 LABEL = {"inferserviceid": "llama"}

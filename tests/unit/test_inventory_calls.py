@@ -8,12 +8,12 @@ from structlog.testing import capture_logs
 
 from berth.formats.kube_events import Involved
 from berth.runtime.errors import PoisonError, TransientError
-from schemas.facts import PodsSeen, TimerSeen
-from schemas.subjects import StreamName
-from services.inventory.chores import Chore, Chores
-from services.inventory.complaints import Complaints
-from services.inventory.config import InventoryConfig
-from services.inventory.outlet import Letter, Outlet
+from berth.schemas.facts import PodsSeen, TimerSeen
+from berth.schemas.subjects import StreamName
+from berth.services.inventory.chores import Chore, Chores
+from berth.services.inventory.complaints import Complaints
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.outlet import Letter, Outlet
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

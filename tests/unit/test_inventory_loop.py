@@ -3,11 +3,11 @@
 import msgspec
 
 from berth.formats.kube_objects import Node, Pod
-from schemas.envelope import decode
-from schemas.facts import JobSeen, PodsSeen
-from schemas.subjects import StreamName
-from services.inventory.config import InventoryConfig
-from services.inventory.loop import Loop
+from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen, PodsSeen
+from berth.schemas.subjects import StreamName
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.loop import Loop
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from berth.core.packing import pack_health, unpack_nodes
+from berth.core.cluster.node_packing import pack_health, unpack_nodes
 from berth.formats.kube_objects import Node
 from berth.formats.tor_config import Slot
-from schemas.facts import NodeHealth, NodesSeen
-from schemas.nodes import NodeCondition
-from services.inventory.nodes import Due, Nodes, Use
+from berth.schemas.facts import NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeCondition
+from berth.services.inventory.nodes import Due, Nodes, Use
 
 PLACES = {"ip-a": Slot("sw1", 0), "ip-b": Slot("sw1", 1), "ip-c": Slot("sw2", 4)}
 

@@ -4,13 +4,13 @@ import msgspec
 
 from berth.formats.kube_objects import Node, Pod
 from berth.formats.kube_pods import PodAsks
-from schemas.columns import unpack, unpack_names
-from schemas.facts import JobSeen, PodPhase, PodsSeen
-from schemas.intake import JobRequest, Task
-from schemas.status import JobStatus
-from services.inventory.nodes import Nodes
-from services.inventory.pods import Pods
-from services.inventory.rows import Claim, read_row
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.status import JobStatus
+from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.pods import Pods
+from berth.services.inventory.rows import Claim, read_row
 
 ASKS = PodAsks()
 RESOURCE = "huawei.com/Ascend910"

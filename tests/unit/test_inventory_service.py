@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.packing import unpack_nodes
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
-from schemas.intake import JobCancel, JobRequest
-from schemas.message import Message
-from schemas.status import JobStatus
-from schemas.subjects import StreamName
-from services.inventory.app import serve_on
-from services.inventory.config import InventoryConfig
-from services.inventory.gang_settings import GangSettings
-from services.inventory.loop import Loop
+from berth.core.cluster.node_packing import unpack_nodes
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.message import Message
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.inventory.app import serve_on
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.loop import Loop
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.invariants import check
-from berth.core.packing import pack_nodes, unpack_nodes
+from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
+from berth.core.state.invariants import check
 from berth.runtime.errors import TransientError
 from berth.runtime.kube_port import Handler, RefusedError
-from schemas.facts import NodesSeen, PodPhase, PodsSeen
-from schemas.nodes import NodeDescription
-from services.inventory.nodes import Nodes, Use
+from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
+from berth.schemas.nodes import NodeDescription
+from berth.services.inventory.nodes import Nodes, Use
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_reflection import FakeReflection
 from tests.support.lives import Life

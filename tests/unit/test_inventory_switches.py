@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.core.leaves import check_topology
+from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kube_objects import ConfigMap
-from schemas.envelope import decode, encode
-from schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
-from services.inventory.nodes import Nodes
-from services.inventory.pods import Pods
-from services.inventory.rows import Claim, Row
-from services.inventory.topology import Switches
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
+from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.pods import Pods
+from berth.services.inventory.rows import Claim, Row
+from berth.services.inventory.topology import Switches
 from tests.unit.test_inventory_nodes import node
 
 NAMES = ("a", "b", "c", "d")

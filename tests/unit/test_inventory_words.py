@@ -3,14 +3,14 @@
 import pytest
 
 from berth.formats.kube_events import Involved
-from schemas.facts import MembersSeen, Owner, PodPhase
-from schemas.intake import JobRequest, Task
-from services.inventory.chores import Chores
-from services.inventory.complaints import Complaints
-from services.inventory.config import InventoryConfig
-from services.inventory.effects import SetGroup
-from services.inventory.group_notes import GroupNotes
-from services.inventory.remarks import Remarks
+from berth.schemas.facts import MembersSeen, Owner, PodPhase
+from berth.schemas.intake import JobRequest, Task
+from berth.services.inventory.chores import Chores
+from berth.services.inventory.complaints import Complaints
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.effects import SetGroup
+from berth.services.inventory.group_notes import GroupNotes
+from berth.services.inventory.remarks import Remarks
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.gang_world import GangWorld, a_group, members, requested

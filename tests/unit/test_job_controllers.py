@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from berth.formats.kube_objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
-from services.nodesim.ascend_operator import AscendJob, AscendRules
-from services.nodesim.ascend_operator import seats_of as ascend_seats
-from services.nodesim.gang_children import (
+from berth.services.nodesim.ascend_operator import AscendJob, AscendRules
+from berth.services.nodesim.ascend_operator import seats_of as ascend_seats
+from berth.services.nodesim.gang_children import (
     Action,
     Children,
     DeleteGroup,
@@ -17,7 +17,7 @@ from services.nodesim.gang_children import (
     MakePods,
     SetJobStatus,
 )
-from services.nodesim.volcano import VolcanoJob, VolcanoRules
+from berth.services.nodesim.volcano import VolcanoJob, VolcanoRules
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from berth.core.jobs import ValidJob, form_of, shapes_of, validate
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.placement import Share
-from schemas.refusal import Refusal
+from berth.core.requests.job_validation import ValidJob, form_of, shapes_of, validate
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.placement import Share
+from berth.schemas.refusal import Refusal
 
 DEFAULTS = Settings()
 PARITY = Settings(reference_parity=True)

@@ -4,8 +4,8 @@ import pytest
 from berth.formats.kube_nodes import read_node
 from berth.formats.kube_objects import Node
 from berth.formats.node_products import NODE_PRODUCTS
-from schemas.constraints import Taint
-from schemas.nodes import NodeDescription
+from berth.schemas.constraints import Taint
+from berth.schemas.nodes import NodeDescription
 
 INFOS = msgspec.json.encode({f"Ascend910-{chip}": {"IP": f"10.0.0.{chip}"} for chip in range(8)}).decode()
 

@@ -5,7 +5,7 @@ import pytest
 
 from berth.formats.kube_objects import PodSpec
 from berth.formats.kube_pods import PodAsks, pod_ask
-from schemas.constraints import Expression, Term, Toleration
+from berth.schemas.constraints import Expression, Term, Toleration
 
 
 def spec(*containers: dict[str, Any], **more: object) -> PodSpec:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.leaf_book import (
+from berth.core.switches.occupancy.leaf_states import (
     CROSS,
     EXCLUSIVE,
     LARGE,
@@ -18,8 +18,8 @@ from berth.core.leaf_book import (
     LeafJob,
     Stage,
 )
-from berth.core.leaves import LeafTable
-from schemas.facts import Leaf
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.schemas.facts import Leaf
 
 
 def a_table() -> LeafTable:

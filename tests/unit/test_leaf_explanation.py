@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from berth.core.explain import explain, explain_now
-from berth.core.explanation import Explanation, LeafUser, sentences
+from berth.core.explain.explainer import explain, explain_now
+from berth.core.explain.model import Explanation, LeafUser, sentences
 from berth.runtime.history import state_at, verdict_on
-from schemas.columns import pack
-from schemas.facts import NodeHealth
-from schemas.intake import Task
-from schemas.nodes import NodeCondition
+from berth.schemas.columns import pack
+from berth.schemas.facts import NodeHealth
+from berth.schemas.intake import Task
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_dispatcher_switches import NORMAL, a_cell, a_topology, by_leaf, say
 from tests.unit.test_explain import on, told

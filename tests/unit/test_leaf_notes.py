@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError
-from schemas.columns import pack
-from schemas.placement import Run, SwitchPart, placement_of
-from services.binder.cluster import Gang
-from services.binder.leaf_notes import leaf_notes
+from berth.schemas.columns import pack
+from berth.schemas.placement import Run, SwitchPart, placement_of
+from berth.services.binder.cluster import Gang
+from berth.services.binder.leaf_notes import leaf_notes
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 

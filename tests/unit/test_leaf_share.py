@@ -10,9 +10,9 @@ import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
-from services.summary.app import write_on
-from services.summary.config import SummaryConfig
-from services.summary.leaf_share import KEY, MANAGED, NAME
+from berth.services.summary.app import write_on
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.leaf_share import KEY, MANAGED, NAME
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube
@@ -249,7 +249,7 @@ async def test_failures_are_tried_again(error: Exception) -> None:
 
 
 async def test_more_than_a_config_map_holds_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.summary.leaf_share._BYTES_MAX", 100)
+    monkeypatch.setattr("berth.services.summary.leaf_share._BYTES_MAX", 100)
     desk = Desk()
     await desk.placed()
     desk.kube.put(MAPS, {"metadata": {"name": NAME, "labels": dict([MANAGED])}, "data": {KEY: "{}"}})

@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
-from berth.core.leaf_book import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
-from berth.core.leaf_words import bits_words, counted, rule_words, state_words
-from berth.core.switches import Policy, Rule
+from berth.core.explain.switch_text import bits_words, counted, rule_words, state_words
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
+from berth.core.switches.planner import Policy, Rule
 
 PAGE = (Path(__file__).parents[2] / "docs" / "switches.md").read_text("utf-8")
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from berth.runtime.faults import FaultPoints
-from services.dispatcher.lease import Lease
+from berth.services.dispatcher.lease import Lease
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 

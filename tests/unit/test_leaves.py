@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from berth.core.leaves import LeafTable, check_topology, leaf_table
-from berth.core.nodes import NodeTable
-from berth.core.packing import pack_nodes
-from schemas.envelope import DecodeError
-from schemas.facts import Leaf, TopologySeen
-from schemas.nodes import NodeDescription
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.cluster.node_table import NodeTable
+from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import Leaf, TopologySeen
+from berth.schemas.nodes import NodeDescription
 
 LEAVES = [Leaf("sw2", "sw2", ["c", "", "a"], [2, 0, 1]), Leaf("empty", "empty", []), Leaf("sw1", "sw1", ["b"])]
 

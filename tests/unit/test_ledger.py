@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from berth.core.errors import HistoryError, InvariantError
-from berth.core.ledger import LedgerFold, pods_of
-from schemas.envelope import Envelope, encode, open_envelope
-from schemas.intake import JobCancel
-from schemas.ledger import Adoption, Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.placement import Placement, Run, placement_of
-from schemas.refusal import Refusal
+from berth.core.state.ledger import LedgerFold, pods_of
+from berth.schemas.envelope import Envelope, encode, open_envelope
+from berth.schemas.intake import JobCancel
+from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement, Run, placement_of
+from berth.schemas.refusal import Refusal
 
 
 def envelope(message: Message) -> Envelope:

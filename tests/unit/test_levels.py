@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from berth.core.level_moves import STEPS_MAX, Mended, mend, neighbours, ranks_given_up, steps_of
-from berth.core.level_terms import (
+from berth.core.levels.model import (
     TOPOTREE,
     Config,
     Forest,
@@ -20,7 +19,8 @@ from berth.core.level_terms import (
     read_level_config,
     read_sizes,
 )
-from berth.core.levels import plan_levels
+from berth.core.levels.planner import plan_levels
+from berth.core.rescheduling.levels import STEPS_MAX, Mended, mend, neighbours, ranks_given_up, steps_of
 
 TWO = '{"default": {"level1": {"label": "rack", "reservedNode": 1}, "level2": {"label": "hall"}}}'
 CONFIG: Config = {"default": (Level("rack"), Level("hall"))}

@@ -3,13 +3,13 @@
 import pytest
 
 from berth.core.errors import InvariantError
-from berth.core.invariants import check
-from berth.core.lifecycle import Due
-from berth.core.state import State
-from schemas.envelope import decode
-from schemas.facts import OutcomeSeen, PodPhase, RankFailure
-from schemas.ledger import Release
-from schemas.status import SnapshotBody
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.lifecycle import Due
+from berth.schemas.envelope import decode
+from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
+from berth.schemas.ledger import Release
+from berth.schemas.status import SnapshotBody
 from tests.support.lives import Life
 
 P = PodPhase

@@ -4,12 +4,12 @@ from textwrap import dedent
 import msgspec
 import pytest
 
-from berth.core.jobs import ValidJob, validate
+from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.manifests import parse_jobs
-from schemas.constraints import Expression, Term, Toleration
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Settings
-from schemas.refusal import Refusal
+from berth.schemas.constraints import Expression, Term, Toleration
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
 from tests.support.manifest_text import ascend, batch, berth, pod, volcano
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

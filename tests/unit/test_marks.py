@@ -2,10 +2,10 @@
 
 import pytest
 
-from berth.core.gangs import Gang, gang_of
-from berth.core.round import MARKS_BYTES_MAX, askable
-from schemas.facts import JobSeen
-from schemas.ledger import Settings
+from berth.core.placement.gang_placement import MARKS_BYTES_MAX, askable
+from berth.core.requests.gangs import Gang, gang_of
+from berth.schemas.facts import JobSeen
+from berth.schemas.ledger import Settings
 from tests.support.cells import a_job
 
 ANNOTATIONS = {"huawei.com/schedule_policy": "chip8-node8-sp", "sp-block": "8"}

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from berth.core.nodes import NodeTable
-from schemas.facts import NodeHealth
-from schemas.nodes import NodeCondition
+from berth.core.cluster.node_table import NodeTable
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_node
 from tests.unit.test_nodes import Facts
 

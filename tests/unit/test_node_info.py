@@ -4,7 +4,7 @@ import pytest
 
 from berth.formats.node_info import judge_node, parse_node_info
 from berth.formats.report_error import ReportError
-from schemas.facts import NodeHealth
+from berth.schemas.facts import NodeHealth
 from tests.support.device_texts import NODE_SAMPLE, node_cfg
 
 

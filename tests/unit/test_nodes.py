@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
-from berth.core.packing import pack_health, pack_nodes
-from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import HealthSeen, NodeHealth, NodesSeen
-from schemas.nodes import NodeCondition, NodeDescription
-from schemas.subjects import token
+from berth.core.state.cell import State
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.subjects import token
 from tests.support.cells import a_node
 
 

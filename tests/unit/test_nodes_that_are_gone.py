@@ -1,8 +1,8 @@
 """Nodes that are gone: what was known of them decides nothing, whether the decider lived through it or began at a snapshot."""
 
-from berth.core.packing import pack_nodes
-from schemas.columns import pack, pack_names
-from schemas.facts import PodPhase, PodsSeen
+from berth.core.cluster.node_packing import pack_nodes
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import PodPhase, PodsSeen
 from tests.support.cells import a_node
 from tests.unit.test_decider import Seat, restarted
 

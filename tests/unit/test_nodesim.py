@@ -1,13 +1,13 @@
 import pytest
 
 from berth.formats.topology_file import parse_cluster
-from schemas.columns import unpack, unpack_names
-from schemas.facts import NodeHealth, PodPhase, PodsSeen
-from schemas.placement import Placement, Run, Share, placement_of
-from schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
-from services.nodesim.gangs import Restored
-from services.nodesim.ground import Ground
-from services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Sim, Ticked
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
+from berth.schemas.placement import Placement, Run, Share, placement_of
+from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
+from berth.services.nodesim.gangs import Restored
+from berth.services.nodesim.ground import Ground
+from berth.services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Sim, Ticked
 
 RESOURCE = "huawei.com/Ascend910"
 FILE = """

@@ -10,8 +10,8 @@ from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME
 from berth.formats.tor_config import read_tor_config
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
-from schemas.simulation import BreakNode
-from services.nodesim.kube_writes import KubeWrites
+from berth.schemas.simulation import BreakNode
+from berth.services.nodesim.kube_writes import KubeWrites
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_rules import Tree

@@ -11,10 +11,10 @@ from berth.formats.kube_nodes import read_node
 from berth.formats.kube_objects import ConfigMap, Meta, Node
 from berth.formats.node_place import NodePlace, reported_place
 from berth.formats.topology_file import parse_cluster
-from services.nodesim.breakage import Broken
-from services.nodesim.clusterd import ClusterD
-from services.nodesim.device_report import Place, device_data, device_list
-from services.nodesim.registration import base_device_infos, node_body, places_of
+from berth.services.nodesim.breakage import Broken
+from berth.services.nodesim.clusterd import ClusterD
+from berth.services.nodesim.device_report import Place, device_data, device_list
+from berth.services.nodesim.registration import base_device_infos, node_body, places_of
 
 TOPOLOGY: Final = """
 apiVersion: berth/v1

@@ -7,20 +7,20 @@ from typing import TypeVar
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.domains import domains
-from berth.core.leaves import check_topology
-from berth.core.packing import unpack_health, unpack_nodes
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import unpack_health, unpack_nodes
+from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.topology_file import parse_cluster
 from berth.runtime.errors import FatalError
-from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, JobSeen, Leaf, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
-from schemas.intake import JobRequest
-from schemas.message import Message
-from schemas.placement import Placement, Run, placement_of
-from schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from schemas.subjects import StreamName
-from services.nodesim.app import serve
-from services.nodesim.config import NodesimConfig
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen, JobSeen, Leaf, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement, Run, placement_of
+from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
+from berth.schemas.subjects import StreamName
+from berth.services.nodesim.app import serve
+from berth.services.nodesim.config import NodesimConfig
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from berth.core.nodes import NodeTable
-from berth.core.offers import candidates_of, merge, offer_of
-from berth.core.scoring import Candidates
-from schemas.columns import pack_names
-from schemas.envelope import DecodeError
-from schemas.offers import ShapeOffer
-from schemas.refusal import NodeReason, ReasonCount
+from berth.core.cluster.node_table import NodeTable
+from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.scoring import Candidates
+from berth.schemas.columns import pack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.offers import ShapeOffer
+from berth.schemas.refusal import NodeReason, ReasonCount
 
 
 def a_table() -> NodeTable:

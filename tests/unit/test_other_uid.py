@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.columns import pack, pack_names
-from schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-from schemas.ledger import Release
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
+from berth.schemas.ledger import Release
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat, restarted
 

@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.leaves import check_topology
-from berth.core.node_facts import check_health, check_nodes
-from berth.core.packing import (
+from berth.core.cluster.node_facts import check_health, check_nodes
+from berth.core.cluster.node_packing import (
     HOSTNAME_LABEL,
     RepeatedNodeError,
     pack_health,
@@ -14,10 +13,11 @@ from berth.core.packing import (
     unpack_health,
     unpack_nodes,
 )
-from schemas.constraints import Taint
-from schemas.envelope import decode, encode
-from schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen
-from schemas.nodes import NodeCondition, NodeDescription
+from berth.core.switches.occupancy.leaf_table import check_topology
+from berth.schemas.constraints import Taint
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen, Leaf, NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
 words = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -19,9 +19,9 @@ from berth.cli.drawing import rendered, use_over_time
 from berth.cli.output import CommandError
 from berth.cli.pictures import after_words, drawn, filmed, write_pictures
 from berth.cli.report_page import page_of, write_page
-from berth.core.comparison import rows_of
-from berth.core.course import Course
-from berth.core.figures import figures_of
+from berth.core.simulation.comparison import rows_of
+from berth.core.simulation.statistics import figures_of
+from berth.core.simulation.timeline import Course
 from tests.support.courses import HOUR_MS, ODD, made_up
 
 ROOT: Final = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.core.affinity import NEVER, class_of
-from berth.core.products import CARDS_OF_2, CARDS_OF_4, FORMS, RINGS_OF_4, RINGS_OF_8, Form
+from berth.core.chips.affinity import NEVER, class_of
+from berth.core.chips.products import CARDS_OF_2, CARDS_OF_4, FORMS, RINGS_OF_4, RINGS_OF_8, Form
 
 NAMES = [
     "module910x8", "half910x4", "card910x2", "module910bx8", "module910bx16", "module910a3x16", "module910a3x8", "chip4-node8", "chip4-node16",

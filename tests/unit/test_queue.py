@@ -2,11 +2,11 @@
 
 import msgspec
 
-from berth.core.gangs import Gang, gang_of
-from berth.core.ledger import SleeperDump
-from berth.core.queue import Queue, Sleep
-from schemas.facts import JobSeen
-from schemas.ledger import Settings
+from berth.core.requests.gangs import Gang, gang_of
+from berth.core.scheduling.queue import Queue, Sleep
+from berth.core.state.ledger import SleeperDump
+from berth.schemas.facts import JobSeen
+from berth.schemas.ledger import Settings
 from tests.support.cells import a_job
 
 

@@ -1,6 +1,6 @@
 """Sleeping classes, held gangs and the head of the queue, where a class has both gangs that had a verdict and fresh ones."""
 
-from berth.core.queue import Queue
+from berth.core.scheduling.queue import Queue
 from tests.unit.test_queue import a_gang, a_queue, taken
 
 

@@ -9,9 +9,9 @@ import pytest
 import zstandard
 
 from berth.formats.recording import FORMAT, MAGIC, RecordingError, frames_of, interleaved, read
-from schemas.envelope import encode
-from schemas.message import Message
-from schemas.recording import Entry, RecordingEnd, RecordingPart
+from berth.schemas.envelope import encode
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry, RecordingEnd, RecordingPart
 from tests.support.recordings import decision, file_of, head_at, history, reading_of, tick
 
 

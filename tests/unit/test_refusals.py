@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.core.refusals import reason_words, sentence
-from schemas.refusal import BlockLack, Code, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.core.explain.refusal_text import reason_words, sentence
+from berth.schemas.refusal import BlockLack, Code, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 
 R = NodeReason
 

@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from berth.cli.replay import lines_of
-from berth.core.difference import Difference
-from berth.core.replay import Replay, ReplayError, replayed
-from schemas.columns import pack_names, unpack_names
-from schemas.envelope import body_of, decode, encode, open_envelope
-from schemas.facts import NodeHealth, PodPhase
-from schemas.ledger import Epoch, Eviction, Release, Round
-from schemas.nodes import NodeCondition
-from schemas.recording import BEGINNING, Entry
-from schemas.refusal import Refusal
-from schemas.status import SnapshotBody
-from schemas.subjects import StreamName
+from berth.core.replay.divergence import Difference
+from berth.core.replay.replay import Replay, ReplayError, replayed
+from berth.schemas.columns import pack_names, unpack_names
+from berth.schemas.envelope import body_of, decode, encode, open_envelope
+from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.ledger import Epoch, Eviction, Release, Round
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import SnapshotBody
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
 from tests.support.harsh_cells import HarshCell
 from tests.support.recordings import tick

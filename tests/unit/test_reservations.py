@@ -1,7 +1,7 @@
 """When a large gang is expected to start, after evictions, while pods terminate, and after a round that was never stored."""
 
-from schemas.columns import pack, pack_names
-from schemas.facts import PodPhase, PodsSeen
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import PodPhase, PodsSeen
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat
 from tests.unit.test_decider_policies import told

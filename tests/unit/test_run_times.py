@@ -1,10 +1,10 @@
 """What the next job of its like is taken to run."""
 
-from berth.core.ledger import LedgerDump, LedgerFold
-from berth.core.run_times import LIKES_MAX, RunTime, RunTimes
-from schemas.envelope import encode, open_envelope
-from schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
-from schemas.placement import Run, placement_of
+from berth.core.state.ledger import LedgerDump, LedgerFold
+from berth.core.state.run_times import LIKES_MAX, RunTime, RunTimes
+from berth.schemas.envelope import encode, open_envelope
+from berth.schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
+from berth.schemas.placement import Run, placement_of
 
 
 def test_the_estimate_is_the_mean_of_the_last_two_of_one_namespace_and_size() -> None:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from schemas.envelope import body_of, decode, encode, open_envelope
-from schemas.ledger import Round
-from schemas.offers import Offer
-from services.scorer.loop import Shard
+from berth.schemas.envelope import body_of, decode, encode, open_envelope
+from berth.schemas.ledger import Round
+from berth.schemas.offers import Offer
+from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 

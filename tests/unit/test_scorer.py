@@ -2,14 +2,14 @@
 
 import pytest
 
-from berth.core.state import shard_of
+from berth.core.state.cell import shard_of
 from berth.runtime.errors import PoisonError
-from schemas.columns import unpack_names
-from schemas.envelope import decode, encode
-from schemas.facts import PodPhase, TimerSeen
-from schemas.ledger import Settings
-from schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
-from services.scorer.loop import Shard
+from berth.schemas.columns import unpack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import PodPhase, TimerSeen
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape
+from berth.services.scorer.loop import Shard
 from tests.support.cells import Cell, a_job, a_node
 
 VOID = encode(TimerSeen(0))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.config import ConfigError, load
-from services.scorer.config import ScorerConfig
+from berth.services.scorer.config import ScorerConfig
 
 
 def number(environ: dict[str, str]) -> int:

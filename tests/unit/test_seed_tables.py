@@ -1,9 +1,9 @@
 """The tables of the first descriptions, literally: affinity examples, and groups A to D of the 910A."""
 
-from berth.core.chips import ChipRow, compile_rule
-from berth.core.products import FORMS, RINGS_OF_8
-from schemas.ledger import Settings
-from schemas.refusal import NodeReason
+from berth.core.chips.chip_rules import ChipRow, compile_rule
+from berth.core.chips.products import FORMS, RINGS_OF_8
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import NodeReason
 
 RING = FORMS["module910x8"]
 

@@ -9,30 +9,30 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from berth.core.decider import Decider, Silence
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
-from berth.core.explanation import all_sentences
-from berth.core.gangs import Gang
-from berth.core.jobs import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
-from berth.core.lifecycle import due
-from berth.core.offers import candidates_of, merge, offer_of
-from berth.core.packing import pack_health, pack_nodes
-from berth.core.refusals import sentence
-from berth.core.replay import replayed
-from berth.core.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
-from berth.core.setbacks import RETRY_MS
-from berth.core.state import State
-from schemas.columns import pack, pack_names
-from schemas.envelope import decode, encode
-from schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
-from schemas.intake import JobRequest, Task
-from schemas.ledger import Epoch, Settings, Verdict
-from schemas.nodes import NodeCondition
-from schemas.offers import Shape
-from schemas.recording import BEGINNING, Entry
-from schemas.refusal import NodeReason, ReasonCount
-from schemas.status import DeadLetter
-from schemas.subjects import StreamName
+from berth.core.explain.model import all_sentences
+from berth.core.explain.refusal_text import sentence
+from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
+from berth.core.replay.replay import replayed
+from berth.core.requests.gangs import Gang
+from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
+from berth.core.scheduling.scheduler import Decider, Silence
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import RETRY_MS
+from berth.core.state.lifecycle import due
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Epoch, Settings, Verdict
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.offers import Shape
+from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.refusal import NodeReason, ReasonCount
+from berth.schemas.status import DeadLetter
+from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.unit.test_decider import Seat, restarted
 from tests.unit.test_explain import told

@@ -2,16 +2,16 @@
 
 import pytest
 
-from berth.core.packing import pack_nodes
-from berth.core.scoring import Scorer
-from berth.core.shares import ENABLE_LABEL, MEMORY_LABEL, ShareBook
-from berth.core.sharing import pick_chip, share_row
-from berth.core.state import State
-from schemas.envelope import encode
-from schemas.ledger import Settings
-from schemas.offers import Shape
-from schemas.placement import Share
-from schemas.refusal import NodeReason
+from berth.core.chips.soft_share_scoring import pick_chip, share_row
+from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL, ShareBook
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.placement.scoring import Scorer
+from berth.core.state.cell import State
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Share
+from berth.schemas.refusal import NodeReason
 from tests.support.cells import a_node
 
 GIB = 1024

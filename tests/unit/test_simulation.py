@@ -3,18 +3,18 @@
 import msgspec
 import pytest
 
-from berth.core.domains import domains
-from berth.core.figures import OUT, figures_of
-from berth.core.packing import pack_health
-from berth.core.replay import replayed
-from berth.core.simulation import TimedFact
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health
+from berth.core.replay.replay import replayed
+from berth.core.simulation.simulator import TimedFact
+from berth.core.simulation.statistics import OUT, figures_of
 from berth.formats.cluster_words import read_cluster
-from schemas.envelope import encode
-from schemas.facts import NodeHealth
-from schemas.ledger import Settings
-from schemas.nodes import NodeCondition
-from schemas.recording import BEGINNING
-from schemas.subjects import Subjects
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.recording import BEGINNING
+from berth.schemas.subjects import Subjects
 from tests.support.simulations import CELL, a_plan, from_trace, jobs_of, planned, run_of, times_s
 from tests.support.traces import trace_lines
 

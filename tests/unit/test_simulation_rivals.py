@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from berth.core.simulation import SimulationPlan
-from berth.core.simulation_rivals import RIVALS, Rival, RivalScorer
-from schemas.envelope import body_of, open_envelope
-from schemas.ledger import Round, Settings
-from schemas.offers import Shape
-from schemas.recording import Entry
+from berth.core.simulation.baselines import RIVALS, Rival, RivalScorer
+from berth.core.simulation.simulator import SimulationPlan
+from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.ledger import Round, Settings
+from berth.schemas.offers import Shape
+from berth.schemas.recording import Entry
 from tests.support.simulations import a_plan, jobs_of, planned, run_of
 
 A_POD = Shape("module910bx8", "huawei.com/Ascend910", 2, 1)

@@ -1,7 +1,7 @@
 """Which snapshots are kept."""
 
-from schemas.status import SnapshotEnd
-from services.dispatcher.snapshots import kept_of
+from berth.schemas.status import SnapshotEnd
+from berth.services.dispatcher.snapshots import kept_of
 
 
 def an_end(number: int, *, at_ms: int = 0) -> SnapshotEnd:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from berth.core.shares import memory_of
-from berth.core.softshare import CHIP_IDS, POLICY_NUMBERS, OwnUse, ShareColumns, evaluate_share, pick_share
-from schemas.ledger import Settings
-from schemas.placement import Share
-from schemas.refusal import NodeReason
+from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, OwnUse, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share_table import memory_of
+from berth.schemas.ledger import Settings
+from berth.schemas.placement import Share
+from berth.schemas.refusal import NodeReason
 
 PARITY = Settings(reference_parity=True)
 GIB = 1024

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from berth.core.state import State
-from berth.core.statuses import digest, status_of
-from schemas.columns import pack, pack_names
-from schemas.envelope import encode
-from schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
-from schemas.ledger import Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
-from schemas.message import Message
-from schemas.placement import Placement, Run, SwitchPart, placement_of
-from schemas.refusal import Refusal
-from schemas.status import JobStatus
+from berth.core.explain.job_status import digest, status_of
+from berth.core.state.cell import State
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
+from berth.schemas.ledger import Epoch, Eviction, Release, ReleaseReason, Round, Settings, Verdict
+from berth.schemas.message import Message
+from berth.schemas.placement import Placement, Run, SwitchPart, placement_of
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import JobStatus
 from tests.support.cells import a_job
 
 KEY = ("default", "j")

@@ -7,10 +7,10 @@ import pytest
 
 from berth.formats.kube_objects import ConfigMap, Meta, Node, Pod, PodGroup
 from berth.formats.rank_table import INITIALIZING
-from services.binder.leaf_notes import leaf_notes
-from services.summary.book import Book, Change
-from services.summary.record import Chunk
-from services.summary.views import SOFT_SHARE
+from berth.services.binder.leaf_notes import leaf_notes
+from berth.services.summary.book import Book, Change
+from berth.services.summary.record import Chunk
+from berth.services.summary.views import SOFT_SHARE
 from tests.support.leaf_ledger import switch_placement
 
 KEPT_S = 60

@@ -8,16 +8,16 @@ import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube_port import RefusedError
-from schemas.envelope import decode
-from schemas.subjects import StreamName
-from schemas.summary import JobSummary
-from services.summary.app import write_on
-from services.summary.book import Book
-from services.summary.config import SummaryConfig
-from services.summary.loop import Loop
-from services.summary.record import Chunk
-from services.summary.store import Store
-from services.summary.views import JobName
+from berth.schemas.envelope import decode
+from berth.schemas.subjects import StreamName
+from berth.schemas.summary import JobSummary
+from berth.services.summary.app import write_on
+from berth.services.summary.book import Book
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.loop import Loop
+from berth.services.summary.record import Chunk
+from berth.services.summary.store import Store
+from berth.services.summary.views import JobName
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from berth.core.superpod_infer import Inference, Taste, inference_of, plan_mindie, plan_service
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rules, Variant, Want, Yard, yard_of
+from berth.core.superpods.inference import Inference, Taste, inference_of, plan_mindie, plan_service
+from berth.core.superpods.model import BlockPlan, NoBlocks, Rules, Variant, Want, Yard, yard_of
 from tests.support.superpods import a_yard, grants_of, nodes_of
 
 

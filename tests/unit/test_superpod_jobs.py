@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.superpod_jobs import BadBlocks, BlockRequest, BlockShape, Pods, check_blocks, integer_of
+from berth.core.superpods.validation import BadBlocks, BlockRequest, BlockShape, Pods, check_blocks, integer_of
 
 
 def a3(sp_block: str | None, *tasks: Pods, size: int = 48, node_chips: int = 16) -> BlockRequest:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from berth.core.superpod_rack import decisions_of, plan_racks
-from berth.core.superpod_rack_moves import RackMended, Stage, Standing, mend_racks, stage_of
-from berth.core.superpod_rack_service import plan_rack_service
-from berth.core.superpod_terms import BlockPlan, Grant, Near, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, stage_of
+from berth.core.superpods.model import BlockPlan, Grant, Near, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.superpods.rack_inference import plan_rack_service
+from berth.core.superpods.racks import decisions_of, plan_racks
 
 RULES = Rules(size=64)
 PARITY = Rules(size=64, parity=True)

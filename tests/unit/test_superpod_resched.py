@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from berth.core.superpod_held import Held, Setback, Stay, Word, is_pod_level, restored
-from berth.core.superpod_resched import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
-from berth.core.superpod_terms import BlockPlan, NoBlocks, Rules, Want, Yard
+from berth.core.rescheduling.block_history import Held, Setback, Stay, Word, is_pod_level, restored
+from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
+from berth.core.superpods.model import BlockPlan, NoBlocks, Rules, Want, Yard
 from tests.support.superpods import a_yard, blocks, grants_of, nodes_of
 
 RULES = Rules(reserve=0)

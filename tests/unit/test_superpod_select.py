@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
-from berth.core.superpod_select import Ask, decisions_of, select
-from berth.core.superpod_terms import Grant, Near, NoBlocks, Rules, Variant
+from berth.core.superpods.block_selection import Ask, decisions_of, select
+from berth.core.superpods.model import Grant, Near, NoBlocks, Rules, Variant
 
 BOTH = pytest.mark.parametrize("parity", [False, True])
 

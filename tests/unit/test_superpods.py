@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from berth.core.errors import InvariantError
-from berth.core.superpod_terms import BlockPlan, Grant, Near, NoBlocks, Rules, Want, Yard, superpod_key, yard_of
-from berth.core.superpods import candidates, decisions_of, drawn, plan_blocks
+from berth.core.superpods.model import BlockPlan, Grant, Near, NoBlocks, Rules, Want, Yard, superpod_key, yard_of
+from berth.core.superpods.planner import candidates, decisions_of, drawn, plan_blocks
 
 
 def a_yard(*counts: int, ill: tuple[int, ...] = (), idle: list[int] | None = None) -> Yard:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth.core.leaf_book import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
-from berth.core.switch_partial import Torn, decisions_of, open_places, plan_partial
-from berth.core.switches import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules
+from berth.core.rescheduling.switches import Torn, decisions_of, open_places, plan_partial
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
+from berth.core.switches.planner import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules
 from tests.unit.test_switches import a_board
 
 ONE = Rules("1.0")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.core.switch_support import unsupported
-from berth.core.switches import Policy
+from berth.core.switches.planner import Policy
+from berth.core.switches.support import unsupported
 
 OLD = ("module910x8", "half910x4", "card910x2")
 A2 = ("module910bx8", "module910bx16")

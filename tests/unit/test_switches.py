@@ -3,9 +3,19 @@
 import numpy as np
 import pytest
 
-from berth.core.leaf_book import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, UNHEALTHY, LeafBook, LeafJob, Stage
-from berth.core.leaves import LeafTable
-from berth.core.switches import (
+from berth.core.switches.occupancy.leaf_states import (
+    CROSS,
+    EXCLUSIVE,
+    LARGE_CROSS,
+    NOT_NORMAL,
+    SHARED,
+    UNHEALTHY,
+    LeafBook,
+    LeafJob,
+    Stage,
+)
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.switches.planner import (
     LARGE,
     NORMAL,
     Board,
@@ -19,9 +29,9 @@ from berth.core.switches import (
     plan,
     rules_of,
 )
-from schemas.facts import Leaf
-from schemas.ledger import Settings
-from schemas.refusal import SwitchLack
+from berth.schemas.facts import Leaf
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import SwitchLack
 
 ONE = Rules("1.0")
 TWO = Rules("2.0")

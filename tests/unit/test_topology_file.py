@@ -4,8 +4,8 @@ import pytest
 
 from berth.formats.node_products import NODE_PRODUCTS
 from berth.formats.topology_file import Cluster, Fault, Switches, TopologyError, parse_cluster
-from schemas.constraints import Taint
-from schemas.facts import NodeHealth
+from berth.schemas.constraints import Taint
+from berth.schemas.facts import NodeHealth
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from berth.core.jobs import ValidJob, validate
-from berth.core.leaf_book import LARGE_PODS_MIN
-from berth.core.products import FORMS
-from berth.core.switch_terms import TOR_AFFINITY
+from berth.core.chips.products import FORMS
+from berth.core.requests.job_validation import ValidJob, validate
+from berth.core.switches.model import TOR_AFFINITY
+from berth.core.switches.occupancy.leaf_states import LARGE_PODS_MIN
 from berth.formats import trace_jobs
 from berth.formats.pod_annotations import TOR_AFFINITY as FORMAT_LABEL
 from berth.formats.traces import OPTIONAL, REQUIRED, TraceError, read_trace
-from schemas.intake import Task
-from schemas.ledger import Settings
-from schemas.workload import PlannedJob, Workload
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Settings
+from berth.schemas.workload import PlannedJob, Workload
 from tests.support.traces import trace_lines
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "simulate.md"

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from berth.core.ledger import Folded
-from berth.core.packing import SWITCHES
-from schemas.facts import Leaf, NodeHealth, TopologySeen
+from berth.core.cluster.node_packing import SWITCHES
+from berth.core.state.ledger import Folded
+from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from tests.support.cells import a_job
 from tests.unit.test_decider import Seat
 from tests.unit.test_decider_policies import foreign, told

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.decider import Silence
-from berth.core.gangs import gang_of
-from berth.core.grounds import Unblocking, Way, unblocking_lines
-from berth.core.packing import pack_nodes, pack_switches
-from berth.core.state import shard_of
-from berth.core.unblocking import Waiting, end_of, reduced, unblocking
-from schemas.facts import JobSeen, NodeHealth
-from schemas.nodes import NodeCondition
-from schemas.refusal import Refusal
+from berth.core.cluster.node_packing import pack_nodes, pack_switches
+from berth.core.explain.evidence import Unblocking, Way, unblocking_lines
+from berth.core.explain.unblocking import Waiting, end_of, reduced, unblocking
+from berth.core.requests.gangs import gang_of
+from berth.core.scheduling.scheduler import Silence
+from berth.core.state.cell import shard_of
+from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job, a_node
 from tests.support.ground import SUBJECTS, Ground, on
 from tests.support.lives import Life

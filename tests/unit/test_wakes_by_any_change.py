@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from berth.core.packing import pack_nodes
-from schemas.facts import NodeHealth
-from schemas.ledger import Round
+from berth.core.cluster.node_packing import pack_nodes
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Round
 from tests.support.cells import a_node
 from tests.unit.test_decider import Seat, restarted
 from tests.unit.test_decider_policies import foreign

@@ -7,18 +7,18 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.output import OK, WRONG_USE
-from berth.core.cluster_change import last_names, nodes_of, with_nodes, without_nodes
-from berth.core.course_log import course_of
-from berth.core.figures import figures_of
-from berth.core.simulation import Simulation, SimulationPlan
-from berth.core.state import State
-from berth.core.workload_log import LoggedWorkload, WorkloadReader
+from berth.core.simulation.cluster_changes import last_names, nodes_of, with_nodes, without_nodes
+from berth.core.simulation.recorded_timeline import course_of
+from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
+from berth.core.simulation.simulator import Simulation, SimulationPlan
+from berth.core.simulation.statistics import figures_of
+from berth.core.state.cell import State
 from berth.formats.recording import frames_of
-from schemas.envelope import decode
-from schemas.ledger import Settings
-from schemas.nodes import NodeDescription
-from schemas.recording import Entry
-from schemas.status import SnapshotBody
+from berth.schemas.envelope import decode
+from berth.schemas.ledger import Settings
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotBody
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, cluster_facts, planned, run_of, times_s
 

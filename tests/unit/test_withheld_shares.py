@@ -2,10 +2,10 @@
 
 import pytest
 
-from berth.core.jobs import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
-from berth.core.packing import pack_health, pack_nodes
-from schemas.ledger import Round
-from schemas.nodes import NodeCondition
+from berth.core.cluster.node_packing import pack_health, pack_nodes
+from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
+from berth.schemas.ledger import Round
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.unit.test_decider import Seat, restarted
 

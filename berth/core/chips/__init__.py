@@ -1,0 +1,1 @@
+"""Chips inside a node: products, request forms, HCCS affinity, soft share."""

@@ -1,0 +1,232 @@
+"""Affinity class of a free mask: how well the free chips of a node suit a pod. 0 is best, :data:`NEVER` is no.
+
+Every rule is written twice: for a column of masks, which fills the tables, and for one mask, which serves the rows that
+are touched one at a time. A property test holds the two together.
+
+Masks are 64-bit: bit ``i`` is the chip with id ``i``. Whether there are enough chips at all is the caller's to check
+first; a class says only what the topology says.
+
+Source: specification, node and chip, section 8.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.core.chips.products import Form
+
+Masks = NDArray[np.uint64]
+Classes = NDArray[np.uint8]
+
+NEVER: Final = 255
+"""The topology cannot serve the pod."""
+WHOLE_MESHES_FROM: Final = 4
+"""Sizes from here on are served by full meshes only. Section 8.5."""
+MESH_IDS: Final = 16
+"""Only ids below this are counted in meshes. Section 8.5."""
+_CHUNK: Final = 1 << 16
+_EVEN: Final = 0x5555_5555_5555_5555
+_LOW_BYTE: Final = 0xFF
+_NO_HALF_PAIR: Final = 16
+"""Class of an A3 node on which a single chip breaks a pair. Section 8.4."""
+_DUO_WORST: Final = 16
+_DUO_FREE_MAX: Final = 8
+"""Beyond so many free chips a Duo node gets the worst class. Section 8.7."""
+
+
+def keeps_mesh(chips: int) -> bool:
+    """Whether meshes of 4 can keep ``chips`` together. Section 8.5."""
+    return chips <= WHOLE_MESHES_FROM or chips % WHOLE_MESHES_FROM == 0
+
+
+def classes_of(form: Form, masks: Masks, *, chips: int, distributed: bool) -> Classes:
+    """Affinity class of each mask.
+
+    Args:
+        form: Product form.
+        masks: Usable chips of each row.
+        chips: Chips that the pod asks, at least 1.
+        distributed: The job has more than one pod with chips.
+    """
+    match form.rule:
+        case "group":
+            return _group_classes(form, masks, chips, distributed=distributed)
+        case "pairs":
+            return _pair_classes(masks, chips)
+        case "mesh" if keeps_mesh(chips):
+            return _mesh_classes(masks, chips)
+        case "duo":
+            return _duo_table(chips)[_duo_keys(masks)]
+        case _:
+            return np.zeros(masks.shape, np.uint8)
+
+
+def class_of(form: Form, mask: int, *, chips: int, distributed: bool) -> int:
+    """Affinity class of one mask: the same answer as :func:`classes_of`."""
+    match form.rule:
+        case "group":
+            return _group_class(form, mask, chips, distributed=distributed)
+        case "pairs":
+            return _pair_class(mask, chips)
+        case "mesh" if keeps_mesh(chips):
+            return _mesh_class(mask, chips)
+        case "duo":
+            return int(_duo_table(chips)[_duo_key(mask)])
+        case _:
+            return 0
+
+
+# Rings and cards: one group serves, or the whole node, or both rings alike.
+
+
+def _row(form: Form, chips: int) -> tuple[int, ...]:
+    """Class by free chips of a group, index 0 for an empty one."""
+    if chips > form.group_size:
+        return (NEVER,) * (form.group_size + 1)
+    return (NEVER, *(NEVER if value == form.group_size else value for value in form.classes[chips - 1]))
+
+
+@lru_cache(maxsize=64)
+def _chunk_table(row: tuple[int, ...]) -> Classes:
+    """Best class over the groups of every 16-bit mask; ``row`` is the class by free chips of a group."""
+    size = len(row) - 1
+    masks = np.arange(_CHUNK, dtype=np.uint16)
+    by_count = np.array(row, np.uint8)
+    best = np.full(_CHUNK, NEVER, np.uint8)
+    for start in range(0, 16, size):
+        counts = np.bitwise_count((masks >> np.uint16(start)) & np.uint16((1 << size) - 1))
+        np.minimum(best, by_count[counts], out=best)
+    return best
+
+
+def _group_classes(form: Form, masks: Masks, chips: int, *, distributed: bool) -> Classes:
+    if chips == form.whole:
+        return np.where(np.bitwise_count(masks) == chips, 0, NEVER).astype(np.uint8)
+    if form.cross and chips > form.group_size:
+        return _cross_classes(masks, chips, distributed=distributed)
+    table = _chunk_table(_row(form, chips))
+    best: Classes = table[masks & np.uint64(_CHUNK - 1)]
+    for start in (16, 32, 48):
+        np.minimum(best, table[(masks >> np.uint64(start)) & np.uint64(_CHUNK - 1)], out=best)
+    return best
+
+
+def _group_class(form: Form, mask: int, chips: int, *, distributed: bool) -> int:
+    if chips == form.whole:
+        return 0 if mask.bit_count() == chips else NEVER
+    if form.cross and chips > form.group_size:
+        pairs = cross_pairs(mask, distributed=distributed)
+        return pairs - chips // 2 if chips % 2 == 0 and pairs * 2 >= chips else NEVER
+    row = _row(form, chips)
+    full = (1 << form.group_size) - 1
+    best = NEVER
+    while mask:
+        best = min(best, row[(mask & full).bit_count()])
+        mask >>= form.group_size
+    return best
+
+
+def cross_pairs(mask: int, *, distributed: bool) -> int:
+    """Pairs that the two rings of a Box16 node can form.
+
+    Partners are i and i+8 for a single pod; in a distributed job their positions may differ. Section 8.3.
+    """
+    left, right = mask & _LOW_BYTE, mask >> 8 & _LOW_BYTE
+    return min(left.bit_count(), right.bit_count()) if distributed else (left & right).bit_count()
+
+
+def _cross_classes(masks: Masks, chips: int, *, distributed: bool) -> Classes:
+    if chips % 2:
+        return np.full(masks.shape, NEVER, np.uint8)
+    left, right = masks & np.uint64(_LOW_BYTE), (masks >> np.uint64(8)) & np.uint64(_LOW_BYTE)
+    if distributed:
+        pairs = np.minimum(np.bitwise_count(left), np.bitwise_count(right))
+    else:
+        pairs = np.bitwise_count(left & right)
+    return _surplus(pairs, chips // 2)
+
+
+def _surplus(have: Classes, need: int) -> Classes:
+    """What is left over, or NEVER where it is too little. ``need`` and ``have`` stay below 128."""
+    return np.where(have >= need, have - np.uint8(need), NEVER).astype(np.uint8)
+
+
+# Pairs of A3.
+
+
+def _pair_classes(masks: Masks, chips: int) -> Classes:
+    pairs = np.bitwise_count(masks & (masks >> np.uint64(1)) & np.uint64(_EVEN))
+    if chips == 1:
+        has_half = np.bitwise_count(masks) > 2 * pairs
+        return np.where(has_half, 0, _NO_HALF_PAIR).astype(np.uint8)
+    return np.where(2 * pairs >= chips, 0, NEVER).astype(np.uint8)
+
+
+def _pair_class(mask: int, chips: int) -> int:
+    pairs = (mask & mask >> 1 & _EVEN).bit_count()
+    if chips == 1:
+        return 0 if mask.bit_count() > 2 * pairs else _NO_HALF_PAIR
+    return 0 if 2 * pairs >= chips else NEVER
+
+
+# Meshes of 4.
+
+
+@lru_cache(maxsize=8)
+def _mesh_table(least: int) -> Classes:
+    """Number of meshes with at least ``least`` free chips, of every 16-bit mask."""
+    masks = np.arange(_CHUNK, dtype=np.uint16)
+    total: Classes = np.zeros(_CHUNK, np.uint8)
+    for start in range(0, MESH_IDS, 4):
+        total += np.bitwise_count((masks >> np.uint16(start)) & np.uint16(0xF)) >= least
+    return total
+
+
+def _mesh_classes(masks: Masks, chips: int) -> Classes:
+    have = _mesh_table(min(chips, WHOLE_MESHES_FROM))[masks & np.uint64(_CHUNK - 1)]
+    return _surplus(have, max(chips // WHOLE_MESHES_FROM, 1))
+
+
+def _mesh_class(mask: int, chips: int) -> int:
+    least = min(chips, WHOLE_MESHES_FROM)
+    have = sum((mask >> start & 0xF).bit_count() >= least for start in range(0, MESH_IDS, 4))
+    need = max(chips // WHOLE_MESHES_FROM, 1)
+    return have - need if have >= need else NEVER
+
+
+# Duo cards for one distributed pod: the class follows from the free chips and the full cards.
+
+_DUO_SPAN: Final = 65
+"""Free chips 0..64."""
+
+
+def _duo_keys(masks: Masks) -> NDArray[np.intp]:
+    full = np.bitwise_count(masks & (masks >> np.uint64(1)) & np.uint64(_EVEN)).astype(np.intp)
+    keys: NDArray[np.intp] = full * _DUO_SPAN + np.bitwise_count(masks)
+    return keys
+
+
+def _duo_key(mask: int) -> int:
+    return (mask & mask >> 1 & _EVEN).bit_count() * _DUO_SPAN + mask.bit_count()
+
+
+@lru_cache(maxsize=64)
+def _duo_table(chips: int) -> Classes:
+    """Class by full cards and free chips."""
+    table = [_duo_class(chips, free, full) for full in range(33) for free in range(_DUO_SPAN)]
+    return np.array(table, np.uint8)
+
+
+def _duo_class(chips: int, free: int, full: int) -> int:
+    half = free - 2 * full
+    in_cards = 2 * full
+    fits = chips <= in_cards if chips % 2 == 0 else chips - 1 <= in_cards and chips <= half + in_cards
+    if half < 0 or not fits:
+        return NEVER
+    if chips % 2 == 0:
+        return free - chips + 1 if free <= _DUO_FREE_MAX else _DUO_WORST
+    if half:
+        return free - chips + 1 if free < _DUO_FREE_MAX else _DUO_WORST
+    return 9 + (free - chips - 1) // 2 if free <= _DUO_FREE_MAX else _DUO_WORST

@@ -1,0 +1,257 @@
+"""Which nodes can take a pod's chips, how good each is, and which chips it gets there.
+
+A :class:`ChipRule` is a product form compiled for one size of pod. Rows are nodes; masks are 64-bit, bit ``i`` the chip
+with id ``i``. For masks below the size of its tables a rule is one look-up a row; rarer masks go through the same rule
+written out.
+
+Source: specification, node and chip, sections 5.3, 5.4, 6, 8 and 15.
+"""
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
+from berth.core.chips.picking import pick_chips
+from berth.core.chips.products import Form, Weights
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import NodeReason
+
+Reasons = NDArray[np.uint8]
+Scores = NDArray[np.int32]
+
+HEALTH_STEP: Final = 1 << 14
+"""Under ``health_first`` an allocatable chip is worth more than any difference of raw scores, which stay below 8,000."""
+_PICKS_MAX: Final = 1 << 14
+"""Picks that a rule remembers."""
+_SMALL_IDS: Final = 8
+_FITS: Final = int(NodeReason.FITS)
+_UNSTABLE: Final = int(NodeReason.UNSTABLE)
+_NO_LIST: Final = int(NodeReason.NO_CHIP_LIST)
+_TOO_MANY: Final = int(NodeReason.TOO_MANY_CHIPS)
+_SHORTAGE: Final = int(NodeReason.SHORTAGE)
+_LABEL: Final = int(NodeReason.NODE_LABEL)
+
+
+class ChipColumns(NamedTuple):
+    """Chips of the nodes to look at, one row a node.
+
+    Attributes:
+        free: ``uint64`` mask of the free list: healthy, not used, not releasing; network-unhealthy chips included.
+        network: ``uint64`` mask of the network-unhealthy chips.
+        network_known: ``bool``; False where the list of network-unhealthy chips is missing.
+        unhealthy: ``int16`` chips reported unhealthy.
+        allocatable: ``int16`` chips that Kubernetes would give on the empty node.
+        idle: ``int16`` chips that Kubernetes would give now; may be negative.
+        capacity: ``int16`` chips that Kubernetes counts.
+    """
+
+    free: Masks
+    network: Masks
+    network_known: NDArray[np.bool_]
+    unhealthy: NDArray[np.int16]
+    allocatable: NDArray[np.int16]
+    idle: NDArray[np.int16]
+    capacity: NDArray[np.int16]
+
+
+class ChipRow(NamedTuple):
+    """One row of :class:`ChipColumns` as plain numbers."""
+
+    free: int
+    network: int
+    network_known: bool
+    unhealthy: int
+    allocatable: int
+    idle: int
+    capacity: int
+
+
+class ChipRule:
+    """A product form compiled for pods of one size. Get one from :func:`compile_rule`."""
+
+    __slots__ = (
+        "_health",
+        "_picks",
+        "_reason_at",
+        "_reasons",
+        "_size",
+        "_topology",
+        "_unhealthy",
+        "_value_at",
+        "_values",
+        "_weights",
+        "chips",
+        "distributed",
+        "drops",
+        "form",
+    )
+
+    def __init__(self, form: Form, weights: Weights, *, chips: int, distributed: bool) -> None:
+        self.form = form
+        self.chips = chips
+        self.distributed = distributed
+        self.drops = form.drops_network and distributed
+        self._weights = weights
+        self._health = weights.health
+        self._picks: dict[int, tuple[int, ...]] = {}
+        self._unhealthy = weights.unhealthy
+        self._topology = int(NodeReason.TOPOLOGY_HELPED if form.helped else NodeReason.TOPOLOGY)
+        self._size = 1 << (8 if form.chip_ids <= _SMALL_IDS else 16)
+        self._reasons, self._values = self._judge(np.arange(self._size, dtype=np.uint64))
+        self._reason_at = self._reasons.data
+        self._value_at = self._values.data
+
+    @property
+    def weights(self) -> Weights:
+        """What the parts of a raw score weigh for this size of pod."""
+        return self._weights
+
+    @property
+    def score_max(self) -> int:
+        """No raw score is above this on a node with at most ``chips_max`` allocatable chips."""
+        return int(self._values.max()) + self._health * self.form.chips_max
+
+    def evaluate(self, columns: ChipColumns, labelled: NDArray[np.bool_] | None = None) -> tuple[Reasons, Scores]:
+        """Reason and raw score of each row.
+
+        Args:
+            columns: The nodes.
+            labelled: Whether each node carries the label that the form needs; None means that all do.
+
+        Returns:
+            ``uint8`` of :class:`NodeReason`, and ``int32`` scores, 0 where the node does not fit.
+        """
+        free = columns.free
+        usable = free & ~columns.network if self.drops else free
+        if int(usable.max(initial=0)) < self._size:
+            index = usable.view(np.int64)
+            reasons, scores = self._reasons.take(index), self._values.take(index)
+        else:
+            reasons, scores = self._judge(usable)
+        count = np.bitwise_count(free).astype(np.int16)
+        if self.drops:
+            self._recheck_list(reasons, columns, count)
+        np.copyto(reasons, _SHORTAGE, where=columns.idle < self.chips)
+        unstable = count > columns.idle
+        unstable |= columns.idle > columns.capacity
+        np.copyto(reasons, _UNSTABLE, where=unstable)
+        if labelled is not None and self.form.node_label is not None:
+            np.copyto(reasons, _LABEL, where=~labelled & (reasons == _FITS))
+        if self._health:
+            scores += np.multiply(columns.allocatable, self._health, dtype=np.int32)
+        if self._unhealthy:
+            scores -= np.multiply(columns.unhealthy, self._unhealthy, dtype=np.int32)
+        scores *= reasons == _FITS
+        return reasons, scores
+
+    def evaluate_one(self, row: ChipRow, *, labelled: bool = True) -> tuple[int, int]:
+        """Reason and raw score of one node: the same answer as :meth:`evaluate`."""
+        reason = self._check_row(row)
+        if reason:
+            return reason, 0
+        usable = row.free & ~row.network if self.drops else row.free
+        if usable < self._size:
+            reason, value = self._reason_at[usable], self._value_at[usable]
+        else:
+            reason, value = self._judge_one(usable)
+        if reason:
+            return reason, 0
+        if not labelled and self.form.node_label is not None:
+            return _LABEL, 0
+        return _FITS, value + self._health * row.allocatable - self._unhealthy * row.unhealthy
+
+    def _check_row(self, row: ChipRow) -> int:
+        """Checks that do not look at where the chips lie."""
+        count = row.free.bit_count()
+        if count > row.idle or row.idle > row.capacity:
+            return _UNSTABLE
+        if row.idle < self.chips:
+            return _SHORTAGE
+        if not self.drops:
+            return _FITS
+        if count > self.form.chips_max:
+            return _TOO_MANY
+        return _FITS if count and row.network_known else _NO_LIST
+
+    def usable(self, free: int, network: int) -> int:
+        """Mask of the chips that a pod may get. Section 5.4."""
+        return free & ~network if self.drops else free
+
+    def pick(self, free: int, network: int) -> tuple[int, ...]:
+        """Chips for the pod on a node that fits, in the order of picking."""
+        usable = self.usable(free, network)
+        known = self._picks.get(usable)
+        if known is None:
+            known = pick_chips(self.form, usable, chips=self.chips, distributed=self.distributed)
+            if len(self._picks) < _PICKS_MAX:
+                self._picks[usable] = known
+        return known
+
+    def _judge(self, usable: Masks) -> tuple[Reasons, Scores]:
+        """Reason and the part of the score that follows from the mask alone."""
+        form, weights = self.form, self._weights
+        count = np.bitwise_count(usable)
+        classes = classes_of(form, usable, chips=self.chips, distributed=self.distributed)
+        reasons = np.where(classes == NEVER, self._topology, _FITS).astype(np.uint8)
+        reasons[count < self.chips] = _SHORTAGE
+        foreign = (usable >> np.uint64(form.chip_ids)) != 0 if form.chip_ids < 64 else False  # noqa: PLR2004  # mask width
+        reasons[(count > form.chips_max) | foreign] = _TOO_MANY
+        if not self.drops:
+            reasons[count == 0] = _NO_LIST
+        scores = np.full(usable.shape, weights.base + weights.asked * self.chips, np.int32)
+        scores -= weights.affinity * classes.astype(np.int32)
+        scores -= weights.free * count.astype(np.int32)
+        scores[reasons != _FITS] = 0
+        return reasons, scores
+
+    def _judge_one(self, usable: int) -> tuple[int, int]:
+        """As :meth:`_judge` for one mask."""
+        form, weights = self.form, self._weights
+        count = usable.bit_count()
+        if count == 0 and not self.drops:
+            return _NO_LIST, 0
+        if form.is_beyond(usable):
+            return _TOO_MANY, 0
+        if count < self.chips:
+            return _SHORTAGE, 0
+        grade = class_of(form, usable, chips=self.chips, distributed=self.distributed)
+        if grade == NEVER:
+            return self._topology, 0
+        return _FITS, weights.base + weights.asked * self.chips - weights.affinity * grade - weights.free * count
+
+    def _recheck_list(self, reasons: Reasons, columns: ChipColumns, count: NDArray[np.int16]) -> None:
+        """Checks of the list as it was before network-unhealthy chips were dropped from it."""
+        np.copyto(reasons, _NO_LIST, where=~columns.network_known)
+        np.copyto(reasons, _TOO_MANY, where=count > self.form.chips_max)
+        np.copyto(reasons, _NO_LIST, where=count == 0)
+
+
+@lru_cache(maxsize=512)
+def _compiled(form: Form, weights: Weights, chips: int, distributed: bool) -> ChipRule:  # noqa: FBT001  # a cache key
+    return ChipRule(form, weights, chips=chips, distributed=distributed)
+
+
+def compile_rule(form: Form, *, chips: int, distributed: bool, settings: Settings) -> ChipRule:
+    """The rule of ``form`` for pods of ``chips`` chips; equal questions get the same object.
+
+    Args:
+        form: A form that this release places, soft share excepted.
+        chips: Chips that the pod asks, at least 1.
+        distributed: The job has more than one pod with chips.
+        settings: ``health_first`` and ``reference_parity`` count.
+
+    Raises:
+        ValueError: ``chips`` is below 1.
+    """
+    if chips < 1:
+        raise ValueError(f"a rule for {chips} chips: at least 1 is needed")
+    weights = form.weights if form.rule != "mesh" or keeps_mesh(chips) else form.loose
+    if settings.reference_parity and form.own_health_key:
+        weights = Weights(weights.base, weights.health, 0, weights.affinity, weights.free, weights.asked)
+    if settings.health_first and not settings.reference_parity:
+        health = weights.health + HEALTH_STEP
+        weights = Weights(weights.base, health, weights.unhealthy, weights.affinity, weights.free, weights.asked)
+    return _compiled(form, weights, chips, distributed)

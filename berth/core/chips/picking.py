@@ -1,0 +1,111 @@
+"""Choice of chips on one node, in the order in which they are written on the pod.
+
+Source: specification, node and chip, section 8.
+"""
+
+from itertools import islice
+
+from berth.core.chips.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
+from berth.core.chips.products import Form
+
+
+def ids_of(mask: int) -> tuple[int, ...]:
+    """Chip ids of a mask, ascending."""
+    ids = []
+    while mask:
+        low = mask & -mask
+        ids.append(low.bit_length() - 1)
+        mask ^= low
+    return tuple(ids)
+
+
+def mask_of(ids: tuple[int, ...] | list[int]) -> int:
+    """Mask of chip ids, each 0..63."""
+    mask = 0
+    for chip in ids:
+        mask |= 1 << chip
+    return mask
+
+
+def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tuple[int, ...]:
+    """Chips for a pod, in the order of picking. Ties go to the lowest ids.
+
+    Args:
+        form: Product form.
+        usable: Mask of the usable chips, for which the form's rule says that the pod fits.
+        chips: Chips that the pod asks, at least 1.
+        distributed: The job has more than one pod with chips.
+
+    Returns:
+        ``chips`` ids; fewer where the pod does not fit.
+    """
+    match form.rule:
+        case "group":
+            return _pick_group(form, usable, chips, distributed=distributed)
+        case "pairs":
+            return _pick_pairs(usable, chips)
+        case "mesh" if keeps_mesh(chips):
+            return _pick_mesh(usable, chips)
+        case "duo":
+            return _pick_duo(usable, chips)
+        case _ if form.order == "fullest-card":
+            return _pick_by_card(usable, chips, form.group_size)
+        case _:
+            return ids_of(usable)[:chips]
+
+
+def _groups(mask: int, size: int) -> list[tuple[int, ...]]:
+    """Free ids of each group that has any, by group index."""
+    groups: dict[int, list[int]] = {}
+    for chip in ids_of(mask):
+        groups.setdefault(chip // size, []).append(chip)
+    return [tuple(group) for group in groups.values()]
+
+
+def _pick_group(form: Form, usable: int, chips: int, *, distributed: bool) -> tuple[int, ...]:
+    if chips == form.whole:
+        return ids_of(usable)[:chips]
+    if chips > form.group_size:
+        return _pick_cross(usable, chips, distributed=distributed) if form.cross else ()
+    row = form.classes[chips - 1]
+    best = min(_groups(usable, form.group_size), key=lambda group: row[len(group) - 1], default=())
+    return best[:chips]
+
+
+def _pick_cross(usable: int, chips: int, *, distributed: bool) -> tuple[int, ...]:
+    """Chips pair by pair from the two rings of 8: (0, 8, 1, 9, ..)."""
+    left, right = usable & 0xFF, usable >> 8 & 0xFF
+    if not distributed:
+        left = right = left & right
+    pairs = zip(ids_of(left), ids_of(right), strict=False)
+    return tuple(chip for one, other in islice(pairs, chips // 2) for chip in (one, other + 8))
+
+
+def _pick_pairs(usable: int, chips: int) -> tuple[int, ...]:
+    if usable.bit_count() == chips:
+        return ids_of(usable)
+    groups = _groups(usable, 2)
+    if chips == 1:
+        return min(groups, key=len, default=())[:1]
+    return tuple(chip for pair in groups if len(pair) == 2 for chip in pair)[:chips]  # noqa: PLR2004  # a pair is two
+
+
+def _pick_mesh(usable: int, chips: int) -> tuple[int, ...]:
+    meshes = _groups(usable & (1 << MESH_IDS) - 1, WHOLE_MESHES_FROM)
+    if chips < WHOLE_MESHES_FROM:
+        return min((mesh for mesh in meshes if len(mesh) >= chips), key=len, default=())[:chips]
+    return tuple(chip for mesh in meshes if len(mesh) == WHOLE_MESHES_FROM for chip in mesh)[:chips]
+
+
+def _pick_duo(usable: int, chips: int) -> tuple[int, ...]:
+    """Full cards; for an odd number one chip of the first half card, if there is one, before them."""
+    cards = _groups(usable, 2)
+    halves = [card[0] for card in cards if len(card) == 1]
+    full = [chip for card in cards if len(card) > 1 for chip in card]
+    return (*(halves[:1] if chips % 2 else []), *full)[:chips]
+
+
+def _pick_by_card(usable: int, chips: int, size: int) -> tuple[int, ...]:
+    """Chips on the cards with the fewest free chips first, cards by index, ids ascending."""
+    cards = sorted(_groups(usable, size), key=len)
+    return tuple(chip for card in cards for chip in card)[:chips]

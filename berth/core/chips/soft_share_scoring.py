@@ -1,0 +1,118 @@
+"""Soft share on the state of nodes: the rules of ``softshare`` asked of a table's rows.
+
+Source: specification, node and chip, sections 8.9 and 15.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.chips.soft_share import OwnUse, ShareColumns, evaluate_share, pick_share
+from berth.core.chips.soft_share_table import ShareBook, SharedNode, free_for_share
+from berth.core.cluster.node_table import NodeTable
+from berth.core.errors import InvariantError
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Share
+from berth.schemas.refusal import NodeReason
+
+
+def share_reasons(
+    table: NodeTable, book: ShareBook, shape: Shape, settings: Settings
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Reason and raw score of every row for one pod of a soft-share shape."""
+    reasons = np.full(len(table), NodeReason.NODE_LABEL, np.uint8)
+    scores = np.zeros(len(table), np.int32)
+    rows = sorted(row for row, node in book.nodes.items() if node.enabled)
+    if rows and shape.share is not None:
+        columns = _columns([book.nodes[row] for row in rows], [book.free_mask(row, settings) for row in rows])
+        reasons[rows], scores[rows] = evaluate_share(
+            columns, shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings
+        )
+    return reasons, scores
+
+
+def share_row(
+    book: ShareBook,
+    shape: Shape,
+    row: int,
+    *,
+    free: int,
+    now: SharedNode | None,
+    base: SharedNode | None,
+    settings: Settings,
+) -> tuple[int, int]:
+    """As :func:`share_reasons` for one row.
+
+    Args:
+        book: Use of all nodes.
+        shape: What is asked.
+        row: The node.
+        free: Its chips that nobody holds now.
+        now: Its shared use now.
+        base: Its use before the gang that asks took anything; None when it took nothing there.
+        settings: Under which the question is asked.
+    """
+    if now is None or not now.enabled or shape.share is None:
+        return int(NodeReason.NODE_LABEL), 0
+    usable = free_of(book, row, now, free, settings)
+    own = None
+    if base is not None:
+        own = OwnUse(
+            core=np.array([now.core], np.int16) - np.array([base.core], np.int16),
+            hbm=np.array([now.hbm], np.int32) - np.array([base.hbm], np.int32),
+        )
+    reasons, scores = evaluate_share(
+        _columns([now], [usable]), shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings, own=own
+    )
+    return int(reasons[0]), int(scores[0])
+
+
+def pick_chip(
+    book: ShareBook, share: Share, row: int, now: SharedNode, *, name: str, free: int, settings: Settings
+) -> int:
+    """Chip for one more pod on a node that fits.
+
+    Args:
+        book: Use of all nodes.
+        share: Quota of the pod.
+        row: The node.
+        now: Its shared use now.
+        name: Its name, for an error.
+        free: Its chips that nobody holds now.
+        settings: Under which the question is asked.
+
+    Raises:
+        InvariantError: No chip fits after all.
+    """
+    chip = pick_share(
+        share,
+        free=free_of(book, row, now, free, settings),
+        core=now.core,
+        hbm=now.hbm,
+        policy=now.policy,
+        memory_mib=now.memory_mib,
+    )
+    if chip is None:
+        raise InvariantError("a node that fits has no chip for the pod", subject=f"node {name}")
+    return chip
+
+
+def free_of(book: ShareBook, row: int, now: SharedNode, free: int, settings: Settings) -> int:
+    """Chips of a node that a soft-share pod may get when its shared use is ``now`` and nobody holds ``free``.
+
+    What is neither free nor shared belongs to other work, be it that of an earlier gang of the same round.
+    """
+    return free_for_share(now, book.offered(row, settings), ~(free | now.mask))
+
+
+def _columns(nodes: Sequence[SharedNode], free: Sequence[int]) -> ShareColumns:
+    return ShareColumns(
+        core=np.array([node.core for node in nodes], np.int16),
+        hbm=np.array([node.hbm for node in nodes], np.int32),
+        policy=np.array([node.policy for node in nodes], np.uint8),
+        memory_mib=np.array([node.memory_mib for node in nodes], np.int32),
+        enabled=np.array([node.enabled for node in nodes], np.bool_),
+        free=np.array(free, np.uint64),
+    )

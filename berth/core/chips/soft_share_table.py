@@ -1,0 +1,157 @@
+"""Soft share: how much of each chip is given to pods that share it.
+
+Kept only for nodes that carry the enable label. A chip that is shared counts as used for every other kind of work, and
+the other way round.
+
+Source: specification, node and chip, section 8.9.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth.core.chips.soft_share import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
+from berth.core.cluster.node_table import NodeTable
+from berth.core.errors import InvariantError
+from berth.schemas.ledger import Settings
+from berth.schemas.placement import Share
+
+ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
+MEMORY_LABEL: Final = "mind-cluster/npu-chip-memory"
+MIB_PER_GIB: Final = 1024
+_GIB_MAX: Final = (1 << 21) - 1
+"""Most memory of a chip that a column of MiB holds."""
+_DIGITS_MAX: Final = 18
+
+
+class SharedNode(msgspec.Struct):
+    """Use of a node's chips by soft-share pods, by chip id."""
+
+    enabled: bool
+    memory_mib: int
+    """Memory of one chip; 0 when the label is missing or unreadable."""
+    core: list[int]
+    hbm: list[int]
+    policy: list[int]
+    pods: list[int]
+
+    def copy(self) -> "SharedNode":
+        """Copy that may be changed without changing this one."""
+        return SharedNode(self.enabled, self.memory_mib, self.core[:], self.hbm[:], self.policy[:], self.pods[:])
+
+    def add(self, chip: int, share: Share) -> None:
+        """Count one more pod on a chip."""
+        self.core[chip] += share.aicore
+        self.hbm[chip] += share.hbm_mib
+        self.policy[chip] = POLICY_NUMBERS[share.policy]
+        self.pods[chip] += 1
+
+    @property
+    def mask(self) -> int:
+        """Chips that some pod shares."""
+        return sum(1 << chip for chip, pods in enumerate(self.pods) if pods)
+
+    @property
+    def full(self) -> int:
+        """Chips that nobody else can share: cores or memory are given away."""
+        return sum(
+            1 << chip
+            for chip, pods in enumerate(self.pods)
+            if pods and (self.core[chip] >= CORE_PERCENT or self.hbm[chip] >= self.memory_mib)
+        )
+
+
+class ShareBook:
+    """Soft-share use of all nodes of a table, by row."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.nodes: dict[int, SharedNode] = {}
+
+    def learn(self, rows: Iterable[int]) -> None:
+        """Read the labels of nodes whose fact changed."""
+        for row in rows:
+            labels = self._table.labels(row)
+            enabled = labels.get(ENABLE_LABEL) == "true"
+            node = self.nodes.get(row)
+            if node is None and not enabled:
+                continue
+            if node is None:
+                node = self.nodes[row] = _unused()
+            node.enabled = enabled
+            node.memory_mib = memory_of(labels.get(MEMORY_LABEL, ""))
+
+    def hold(self, row: int, chip: int, share: Share) -> None:
+        """Give a quota of a chip to a pod.
+
+        Raises:
+            InvariantError: The chip belongs to a pod that does not share it, or is shared by another policy.
+        """
+        node = self.nodes.get(row)
+        if node is None:
+            node = self.nodes[row] = _unused()
+        name = self._table.names[row]
+        taken = int(self._table.used[row]) | int(self._table.releasing[row])
+        if not node.pods[chip] and taken >> chip & 1:
+            raise InvariantError("a chip would have two owners", subject=f"node {name} chip {chip}")
+        if node.pods[chip] and node.policy[chip] != POLICY_NUMBERS[share.policy]:
+            raise InvariantError("a chip would be shared by two policies", subject=f"node {name} chip {chip}")
+        if node.core[chip] + share.aicore > CORE_PERCENT:
+            raise InvariantError("more than 100 percent of a chip would be given", subject=f"node {name} chip {chip}")
+        node.add(chip, share)
+        self._table.set_shared(row, 1 << chip, shared=True)
+
+    def let_go(self, row: int, chip: int, share: Share) -> None:
+        """Take a quota back."""
+        node = self.nodes[row]
+        node.core[chip] -= share.aicore
+        node.hbm[chip] -= share.hbm_mib
+        node.pods[chip] -= 1
+        if not node.pods[chip]:
+            node.policy[chip] = 0
+            self._table.set_shared(row, 1 << chip, shared=False)
+        self._table.improved[row] = None
+
+    def offered(self, row: int, settings: Settings) -> int:
+        """Chips of a node that are there, healthy and not withheld; none when no fact covers the node.
+
+        Without the corrections of 0.5 (setting ``corrections``) withheld chips count as offered.
+        """
+        table = self._table
+        if not table.present[row]:
+            return 0
+        barred = int(table.unhealthy[row]) | (int(table.withheld[row]) if settings.corrected else 0)
+        return int(table.chips[row]) & ~barred
+
+    def free_mask(self, row: int, settings: Settings) -> int:
+        """Chips of a node that a soft-share pod may get: offered, not held by other work, not full."""
+        node = self.nodes.get(row)
+        return free_for_share(node, self.offered(row, settings), self.others(row)) if node is not None else 0
+
+    def others(self, row: int) -> int:
+        """Chips of a node held by work that does not share."""
+        node = self.nodes.get(row)
+        shared = node.mask if node is not None else 0
+        return (int(self._table.used[row]) | int(self._table.releasing[row])) & ~shared
+
+
+def free_for_share(node: SharedNode, offered: int, others: int) -> int:
+    """Chips that a soft-share pod may get."""
+    return offered & ~others & ~node.full
+
+
+def memory_of(label: str) -> int:
+    """Memory of one chip in MiB by the node's label ``<k>G``; 0 when it says nothing of that form, or more than can be.
+
+    Source: specification, node and chip, section 15.
+    """
+    digits = label.removesuffix("G")
+    if digits == label or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
+        return 0
+    return int(digits) * MIB_PER_GIB if int(digits) <= _GIB_MAX else 0
+
+
+def _unused() -> SharedNode:
+    zeros = [0] * CHIP_IDS
+    return SharedNode(enabled=False, memory_mib=0, core=zeros[:], hbm=zeros[:], policy=zeros[:], pods=zeros[:])

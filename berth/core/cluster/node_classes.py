@@ -1,0 +1,127 @@
+"""Labels, taints, readiness: what a class of equal nodes says to a pod.
+
+Nodes that are equal in labels, taints, cordon and readiness share a class, so a constraint is checked once a class and
+not once a node. The node's own name (``kubernetes.io/hostname``, ``metadata.name``) is no part of its class; conditions
+on it are checked by name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.facts import NodeClass
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+
+NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
+"""Keys whose value is the node's name."""
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+"""What Kubernetes compares as a number."""
+_KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+class ClassKey(msgspec.Struct, frozen=True):
+    """What makes two nodes equal for constraints."""
+
+    product: str
+    resource: str
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[Taint, ...]
+    cordoned: bool
+    ready: bool
+
+
+def key_of(node_class: NodeClass) -> ClassKey:
+    """Hashable form of a class as a fact carries it."""
+    return ClassKey(
+        product=node_class.product,
+        resource=node_class.resource,
+        labels=tuple(sorted(node_class.labels.items())),
+        taints=tuple(sorted(node_class.taints, key=lambda taint: (taint.key, taint.value, taint.effect))),
+        cordoned=node_class.cordoned,
+        ready=node_class.ready,
+    )
+
+
+def class_reason(shape: Shape, key: ClassKey) -> NodeReason:
+    """Why no node of the class can take a pod of the shape; conditions on node names are left out.
+
+    A term of the required affinity that holds conditions on names counts as met when its other conditions are.
+    """
+    if shape.resource and shape.resource != key.resource:
+        return NodeReason.OTHER_RESOURCE
+    if not key.ready:
+        return NodeReason.NOT_READY
+    if key.cordoned and not _tolerated(_CORDON, shape.tolerations):
+        return NodeReason.CORDONED
+    labels = dict(key.labels)
+    selected = all(labels.get(name) == value for name, value in shape.selector if name not in NAME_KEYS)
+    if not selected or (shape.affinity and not any(_term_holds(term, labels) for term in shape.affinity)):
+        return NodeReason.SELECTOR
+    if any(taint.effect in _KEEPS_AWAY and not _tolerated(taint, shape.tolerations) for taint in key.taints):
+        return NodeReason.TAINT
+    return NodeReason.FITS
+
+
+def asks_name(shape: Shape) -> bool:
+    """Whether the shape has a condition on the node's name."""
+    return any(name in NAME_KEYS for name, _ in shape.selector) or any(
+        expression.key in NAME_KEYS for term in shape.affinity for expression in term.expressions
+    )
+
+
+def name_fits(shape: Shape, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether selector and affinity hold for the node ``name``, its name taken as a label."""
+    seen = dict(labels) | dict.fromkeys(NAME_KEYS, name)
+    if any(seen.get(key) != value for key, value in shape.selector):
+        return False
+    return not shape.affinity or any(term.expressions and _all_hold(term.expressions, seen) for term in shape.affinity)
+
+
+_CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def _tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+    return any(
+        (not toleration.effect or toleration.effect == taint.effect)
+        and (
+            (not toleration.key and toleration.operator == "Exists")
+            or (toleration.key == taint.key and (toleration.operator == "Exists" or toleration.value == taint.value))
+        )
+        for toleration in tolerations
+    )
+
+
+def _term_holds(term: Term, labels: Mapping[str, str]) -> bool:
+    rest = [expression for expression in term.expressions if expression.key not in NAME_KEYS]
+    return bool(term.expressions) and _all_hold(rest, labels)
+
+
+def _all_hold(expressions: Sequence[Expression], labels: Mapping[str, str]) -> bool:
+    return all(_holds(expression, labels.get(expression.key)) for expression in expressions)
+
+
+def _holds(expression: Expression, value: str | None) -> bool:
+    match expression.operator:
+        case "In":
+            return value is not None and value in expression.values
+        case "NotIn":
+            return value is None or value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(expression, value)
+
+
+def _compares(expression: Expression, value: str | None) -> bool:
+    if value is None or len(expression.values) != 1:
+        return False
+    if not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(expression.values[0]):
+        return False
+    left, right = int(value), int(expression.values[0])
+    return left > right if expression.operator == "Gt" else left < right

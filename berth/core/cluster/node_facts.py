@@ -1,0 +1,149 @@
+"""Facts of nodes and of their health, read: do their columns belong together, and what do they say of each node.
+
+A fact is looked at whole before anything of it is applied.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from berth.schemas.columns import unpack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import HealthSeen, NodesSeen
+
+_SHORT_MAX: Final = (1 << 15) - 1
+_INT_MAX: Final = (1 << 31) - 1
+"""Largest numbers that the columns hold."""
+
+
+def check_nodes(fact: NodesSeen) -> None:
+    """See that a fact's columns belong together.
+
+    Raises:
+        DecodeError: Names that do not decode, a column of another length, an index outside its table, a number that no
+            column holds.
+    """
+    rows = _names(fact.names, fact.KIND)
+    _check_widths(
+        fact.KIND,
+        rows,
+        class_index=(fact.class_index, 2),
+        chips=(fact.chips, 8),
+        allocatable=(fact.allocatable, 2),
+        cpu_milli=(fact.cpu_milli, 4),
+        memory_mib=(fact.memory_mib, 4),
+        superpod_index=(fact.superpod_index or bytes(4 * rows), 4),
+        leaf_index=(fact.leaf_index or bytes(4 * rows), 4),
+        position=(fact.position or bytes(2 * rows), 2),
+        rack_index=(fact.rack_index or bytes(4 * rows), 4),
+    )
+    if fact.addresses and len(fact.addresses) != rows:
+        raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
+    for field, column, code, bound in (
+        ("allocatable", fact.allocatable, "<u2", _SHORT_MAX),
+        ("position", fact.position, "<u2", _SHORT_MAX),
+        ("cpu_milli", fact.cpu_milli, "<u4", _INT_MAX),
+        ("memory_mib", fact.memory_mib, "<u4", _INT_MAX),
+    ):
+        worst = max(np.frombuffer(column, code).tolist(), default=0)
+        if worst > bound:
+            raise DecodeError(f"{field}: {worst} is more than {bound}", kind=fact.KIND)
+    for field, column, code, bound in (
+        ("class_index", fact.class_index, "<u2", len(fact.classes) - 1),
+        ("superpod_index", fact.superpod_index, "<u4", len(fact.superpods)),
+        ("leaf_index", fact.leaf_index, "<u4", len(fact.leaves)),
+        ("rack_index", fact.rack_index, "<u4", len(fact.racks)),
+    ):
+        worst = max(np.frombuffer(column, code).tolist(), default=-1)
+        if worst > bound:
+            raise DecodeError(f"{field}: {worst} is outside its table (at most {bound})", kind=fact.KIND)
+
+
+def check_health(fact: HealthSeen) -> None:
+    """See that a fact's columns belong together; those that came later may be missing.
+
+    Raises:
+        DecodeError: Names that do not decode, a column of another length, or an index outside its table.
+    """
+    rows = _names(fact.names, fact.KIND)
+    _check_widths(
+        fact.KIND,
+        rows,
+        unhealthy=(fact.unhealthy, 8),
+        recovering=(fact.recovering, 8),
+        network_unhealthy=(fact.network_unhealthy, 8),
+        level=(fact.level, 1),
+        network_known=(fact.network_known, 1),
+        withheld=(fact.withheld or bytes(8 * rows), 8),
+        reason_index=(fact.reason_index or bytes(4 * rows), 4),
+        updated_ms=(fact.updated_ms or bytes(8 * rows), 8),
+    )
+    worst = max(np.frombuffer(fact.reason_index, "<u4").tolist(), default=0)
+    if worst > len(fact.reasons):
+        raise DecodeError(f"reason_index: {worst} is outside its table (at most {len(fact.reasons)})", kind=fact.KIND)
+
+
+def _names(table: bytes, kind: str) -> int:
+    try:
+        names = unpack_names(table)
+    except ValueError as error:
+        raise DecodeError(f"names: {error}", kind=kind) from error
+    if len(set(names)) != len(names):
+        raise DecodeError("names: a name stands twice", kind=kind)
+    return len(names)
+
+
+def _check_widths(kind: str, rows: int, **columns: tuple[bytes, int]) -> None:
+    for field, (column, width) in columns.items():
+        if len(column) != rows * width:
+            raise DecodeError(f"{field}: {len(column)} bytes, {rows} names need {rows * width}", kind=kind)
+
+
+Layout = tuple[object, ...]
+"""Where the nodes of a domain stand."""
+
+
+def layout_of(fact: NodesSeen) -> Layout:
+    """What of a fact says which nodes there are and where they stand."""
+    return (
+        fact.names,
+        fact.superpod_index,
+        fact.leaf_index,
+        fact.position,
+        fact.rack_index,
+        tuple(fact.superpods),
+        tuple(fact.leaves),
+        tuple(fact.racks),
+        *_labels_of(fact),
+    )
+
+
+def _labels_of(fact: NodesSeen) -> Layout:
+    """Sets of labels that nodes have, and which of them each has; how else their classes differ plays no part."""
+    classes = np.frombuffer(fact.class_index, "<u2")
+    used = np.unique(classes)
+    labels = {kind: tuple(sorted(fact.classes[kind].labels.items())) for kind in used.tolist()}
+    known = sorted(set(labels.values()))
+    place = {told: index for index, told in enumerate(known)}
+    codes = np.array([place[labels[kind]] for kind in used.tolist()], np.uint16)
+    return tuple(known), codes[np.searchsorted(used, classes)].tobytes()
+
+
+def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
+    """Columns of a fact as one tuple a node: class, chips, allocatable, cpu, memory, superpod, leaf, position, rack."""
+    rows = len(fact.class_index) // 2
+    none = bytes(4 * rows)
+    return list(
+        zip(
+            np.frombuffer(fact.class_index, "<u2").tolist(),
+            np.frombuffer(fact.chips, "<u8").tolist(),
+            np.frombuffer(fact.allocatable, "<u2").tolist(),
+            np.frombuffer(fact.cpu_milli, "<u4").tolist(),
+            np.frombuffer(fact.memory_mib, "<u4").tolist(),
+            np.frombuffer(fact.superpod_index or none, "<u4").tolist(),
+            np.frombuffer(fact.leaf_index or none, "<u4").tolist(),
+            np.frombuffer(fact.position or none[: 2 * rows], "<u2").tolist(),
+            np.frombuffer(fact.rack_index or none, "<u4").tolist(),
+            strict=True,
+        )
+    )

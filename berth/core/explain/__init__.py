@@ -1,0 +1,1 @@
+"""Explanation of one decision: evidence, alternatives, what is missing, and its texts."""

@@ -1,0 +1,93 @@
+"""Status of a job, as it follows from facts and ledger."""
+
+from berth.core.explain.refusal_text import sentence
+from berth.core.state.cell import JobKey, State
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.status import JobStatus, Phase
+
+_OVER: dict[str, Phase] = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "vanished": "failed",
+}
+
+
+def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
+    """Status of the job that has a name; None when nobody has it."""
+    job = state.jobs.get(key)
+    if job is None:
+        return None
+    gang = state.fold.gangs.get(job.uid) if job.state != "rejected" else None
+    holding = state.fold.holdings.get((job.uid, gang.attempt)) if gang is not None else None
+    refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
+    phase, words = _phase(state, key, job)
+    part = holding.placement.switch if holding is not None else None
+    request = job.request
+    pods = chips = 0
+    for task in request.tasks if request is not None else ():
+        pods += task.replicas
+        chips += task.replicas * task.chips
+    return JobStatus(
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        phase=phase,
+        since_ms=max(job.at_ms, gang.at_ms if gang is not None else 0),
+        at_ms=at_ms,
+        attempt=gang.attempt if gang is not None else 0,
+        sentence=words
+        or (sentence(refusal) if refusal is not None and phase in {"waiting", "rejected", "failed"} else ""),
+        refusal=refusal,
+        placement=holding.placement if holding is not None else None,
+        ledger_seq=gang.ledger_seq if gang is not None else 0,
+        facts_seq=gang.facts_seq if gang is not None else 0,
+        intake_seq=job.intake_seq,
+        pods=pods,
+        chips=chips,
+        queue=request.queue if request is not None else "",
+        priority=request.priority if request is not None else 0,
+        rejection=job.rejection,
+        warning=part.warning if part is not None else "",
+    )
+
+
+def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
+    """Phase, and words for it where no refusal gives them."""
+    if job.state == "rejected":
+        return "rejected", ""
+    gang = state.fold.gangs.get(job.uid)
+    if gang is None or gang.phase == "waiting":
+        if job.state == "cancelled":
+            return "cancelled", job.reason
+        failed = gang is not None and gang.attempt > 1 and gang.refusal is None
+        return "waiting", _anew(state, key, job.uid) if failed else ""
+    if gang.is_over:
+        words = {"vanished": "its pods are gone", "failed": "" if gang.refusal else "a pod failed"}
+        return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
+    if gang.phase == "ending":
+        return "ending", "its pods are being deleted"
+    return _placed_phase(state, key, job.uid, gang.attempt), ""
+
+
+def _anew(state: State, key: JobKey, uid: str) -> str:
+    """Why a job waits whose last attempt was undone."""
+    outcome = state.outcomes.get(key)
+    failure = outcome.failures[0].reason if outcome is not None and outcome.uid == uid and outcome.failures else ""
+    return f"its pods could not be bound{f' ({failure})' if failure else ''}; it is placed anew"
+
+
+def _placed_phase(state: State, key: JobKey, uid: str, attempt: int) -> Phase:
+    seen = state.pods.get(key)
+    if seen is not None and (seen.uid, seen.attempt) == (uid, attempt) and PodPhase.RUNNING in seen.phase:
+        return "running"
+    outcome = state.outcomes.get(key)
+    if outcome is not None and (outcome.uid, outcome.attempt) == (uid, attempt) and outcome.state == "bound":
+        return "bound"
+    return "placed"
+
+
+def digest(status: JobStatus) -> tuple[object, ...]:
+    """What must differ for a status to be worth writing again."""
+    rejected = status.rejection.intake_seq if status.rejection is not None else 0
+    return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected)

@@ -1,0 +1,185 @@
+"""Nearness: the nodes and the parts of the cluster that come closest to what a gang waits for, and who holds chips there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from berth.core.explain.evidence import Holder, NearDomain, NearNode
+from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.refusal_text import reason_words
+from berth.core.explain.unblocking import end_of, wrong_with
+from berth.core.placement.scoring import RowState
+from berth.core.requests.gangs import Gang
+from berth.core.state.ledger import Holding
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+
+NEAREST: Final = 3
+"""Nodes, and domains, that are named when a gang waits."""
+_HOLDERS_MAX: Final = 16
+"""Jobs that are named of a domain."""
+_FITS: Final = int(NodeReason.FITS)
+_CLOSENESS: Final[dict[NodeReason, int]] = {
+    NodeReason.SHORTAGE: 0,
+    NodeReason.TOPOLOGY: 0,
+    NodeReason.TOPOLOGY_HELPED: 0,
+    NodeReason.QUOTA: 0,
+    NodeReason.CPU: 1,
+    NodeReason.MEMORY: 1,
+    NodeReason.NO_CHIP_LIST: 2,
+    NodeReason.UNSTABLE: 2,
+    NodeReason.SUB_HEALTH: 2,
+    NodeReason.NODE_FAULT: 2,
+    NodeReason.HEALTH_UNKNOWN: 2,
+    NodeReason.NOT_READY: 3,
+    NodeReason.CORDONED: 3,
+    NodeReason.TAINT: 3,
+    NodeReason.NODE_LABEL: 4,
+    NodeReason.SELECTOR: 5,
+    NodeReason.NO_SUPERPOD: 5,
+    NodeReason.NO_LEVEL: 5,
+}
+"""How far a node is from taking a pod; reasons that are not here: never."""
+_HELD: Final = 1
+"""Up to here it is others' work that keeps a pod away."""
+_NEVER: Final = 9
+
+
+class Holders:
+    """Who holds chips on each node.
+
+    Args:
+        board: The nodes, with what earlier verdicts of the record gave away.
+        laid: Holdings of those verdicts.
+    """
+
+    def __init__(self, board: Board, laid: Iterable[Holding]) -> None:
+        self._state = board.state
+        self._of_node: dict[str, list[tuple[Holding, int]]] = {}
+        state = board.state
+        for key, holding in state.fold.holdings.items():
+            self._note(holding, ((pod.node, len(pod.chips)) for pod in state.owned(key)))
+        for holding in laid:
+            chips = holding.placement.chips_by_rank()
+            self._note(holding, zip(holding.placement.names(), map(len, chips), strict=True))
+
+    def of(self, nodes: Iterable[str]) -> list[Holder]:
+        """Jobs with chips on some nodes, those with most of them first, then by name."""
+        chips: dict[tuple[str, int], int] = {}
+        places: dict[tuple[str, int], dict[str, None]] = {}
+        known: dict[tuple[str, int], Holding] = {}
+        for node in nodes:
+            for holding, count in self._of_node.get(node, ()):
+                known[holding.key] = holding
+                chips[holding.key] = chips.get(holding.key, 0) + count
+                places.setdefault(holding.key, {})[node] = None
+        found = [
+            Holder(
+                job=f"{holding.namespace}/{holding.name}",
+                chips=chips[key],
+                nodes=len(places[key]),
+                since_ms=holding.at_ms,
+                end_ms=end_of(self._state, holding),
+                is_ending=bool(holding.ending),
+            )
+            for key, holding in known.items()
+        ]
+        return sorted(found, key=lambda holder: (-holder.chips, holder.job, holder.since_ms))
+
+    def _note(self, holding: Holding, pods: Iterable[tuple[str, int]]) -> None:
+        for node, chips in pods:
+            if chips:
+                self._of_node.setdefault(node, []).append((holding, chips))
+
+
+def nearest_nodes(board: Board, shape: Shape, holders: Holders) -> list[NearNode]:
+    """Nodes that lack least, the nearest first."""
+    standing = Standing(board, shape)
+    table = board.table
+    ranked: list[tuple[int, int, str, int]] = []
+    for row in np.flatnonzero(table.present[table.view()]).tolist():
+        closeness = _CLOSENESS.get(NodeReason(int(standing.reasons[row])))
+        if closeness is not None:
+            lack = max(0, shape.chips - board.usable(shape, row).bit_count())
+            ranked.append((closeness, lack, table.names[row], row))
+    found = []
+    for _, _, name, row in sorted(ranked)[:NEAREST]:
+        reason = int(standing.reasons[row])
+        held = holders.of([name])
+        found.append(
+            NearNode(
+                node=name,
+                free=board.usable(shape, row).bit_count(),
+                reason=NodeReason(reason).name.lower(),
+                words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
+                held_by=sorted({holder.job for holder in held}),
+                holders=held,
+                wrong=wrong_with(board.state, row),
+            )
+        )
+    return found
+
+
+def nearest_domains(board: Board, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:
+    """Leaf switches, SuperPoDs and other domains with room for most pods of a shape, the best first.
+
+    Only nodes count that could take a pod if nobody held anything. Nothing for pods that share chips, or have none.
+    """
+    if board.scorer.rule(shape) is None:
+        return []
+    standing = Standing(board, shape)
+    wanted = sum(pods for other, pods in gang.klass if other == shape)
+    ranked: list[tuple[int, int, str, NearDomain]] = []
+    for (kind, name), rows in _places(board).items():
+        near = [row for row in rows if _could(int(standing.reasons[row]))]
+        if not near:
+            continue
+        usable = [row for row in near if standing.reasons[row] == _FITS]
+        pods = min(wanted, sum(_pods_on(board, shape, row) for row in usable))
+        others = [board.table.names[row] for row in near if standing.reasons[row] != _FITS]
+        found = NearDomain(
+            kind=kind,
+            name=name,
+            nodes=len(rows),
+            usable=len(usable),
+            pods=pods,
+            lacks=wanted - pods,
+            holders=holders.of(others)[:_HOLDERS_MAX],
+        )
+        ranked.append((-pods, -len(usable), name, found))
+    return [found for *_, found in sorted(ranked, key=lambda item: item[:3])[:NEAREST]]
+
+
+def _could(reason: int) -> bool:
+    """Whether a node takes a pod, or would if nobody held anything of it."""
+    return reason == _FITS or _CLOSENESS.get(NodeReason(reason), _NEVER) <= _HELD
+
+
+def _places(board: Board) -> Mapping[tuple[Literal["leaf", "superpod", "domain"], str], Sequence[int]]:
+    """Rows of each SuperPoD, each leaf switch, and each domain of nodes that are in neither."""
+    table = board.table
+    found: dict[tuple[Literal["leaf", "superpod", "domain"], str], list[int]] = {}
+    for row in np.flatnonzero(table.present[table.view()]).tolist():
+        if table.superpod[row] >= 0:
+            found.setdefault(("superpod", table.superpods[table.superpod[row]]), []).append(row)
+        elif table.leaf[row] >= 0:
+            found.setdefault(("leaf", table.leaves[table.leaf[row]]), []).append(row)
+        else:
+            found.setdefault(("domain", table.domain_name(row)), []).append(row)
+    return found
+
+
+def _pods_on(board: Board, shape: Shape, row: int) -> int:
+    """Pods of a shape for which a node that fits has room, one after another."""
+    rule = board.scorer.rule(shape)
+    state, count = board.at(row), 0
+    while rule is not None and not board.scorer.evaluate_one(shape, row, state)[0]:
+        count += 1
+        free = state.free
+        for chip in rule.pick(free, int(board.table.network[row])):
+            free &= ~(1 << chip)
+        taken = (state.free & ~free).bit_count()
+        cpu_free, memory_free = state.cpu_free - shape.cpu_milli, state.memory_free - shape.memory_mib
+        state = RowState(free, state.idle - taken, cpu_free, memory_free, state.share)
+    return count

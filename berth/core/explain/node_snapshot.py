@@ -1,0 +1,161 @@
+"""Nodes as they stood when a pod was about to be placed: what an explanation decides on again."""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.chips.affinity import class_of
+from berth.core.explain.superpod_explanation import BlockStanding
+from berth.core.explain.switch_explanation import LeafGround
+from berth.core.placement.scoring import RowState, Scorer
+from berth.core.requests.gangs import Gang, gang_of
+from berth.core.state.cell import State
+from berth.core.state.ledger import PodShare, pods_of
+from berth.schemas.ledger import Settings, Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, Share
+from berth.schemas.refusal import NodeReason
+
+Keys = npt.NDArray[np.int64]
+_FITS: Final = int(NodeReason.FITS)
+_RANK_BITS: Final = 32
+_NOWHERE: Final = np.iinfo(np.int64).max
+"""Behind every node that fits."""
+
+
+class Board:
+    """Nodes as they stood when a pod was about to be placed."""
+
+    def __init__(self, state: State, settings: Settings) -> None:
+        self.state = state
+        self.table = state.table
+        self.scorer = Scorer(state.table, state.shares, settings)
+        self.rows: dict[int, RowState] = {}
+        self.takers: dict[str, dict[str, None]] = {}
+        """Jobs that earlier verdicts of the record put on a node."""
+        self.leaves = LeafGround(state, self.scorer)
+        self.blocks = BlockStanding(state, self.scorer)
+
+    def gang(self, verdict: Verdict) -> Gang | None:
+        """What a verdict is on; None when the state does not know its request."""
+        job = self.state.jobs.get((verdict.namespace, verdict.name))
+        if job is None or job.uid != verdict.uid or job.request is None:
+            return None
+        return gang_of(job, job.request, attempt=verdict.attempt, settings=self.state.fold.settings)
+
+    def at(self, row: int) -> RowState:
+        """A node with all that was taken from it so far."""
+        known = self.rows.get(row)
+        return known if known is not None else self.scorer.row_state(row)
+
+    def take_all(self, verdict: Verdict, placement: Placement) -> None:
+        """Give the pods of an earlier verdict what they own."""
+        job = f"{verdict.namespace}/{verdict.name}"
+        self.leaves.take(verdict, placement)
+        self.blocks.take(verdict, self.gang(verdict), placement)
+        for pod in pods_of(placement):
+            self.take(pod, placement.share)
+            if pod.chips:
+                self.takers.setdefault(pod.node, {})[job] = None
+
+    def take(self, pod: PodShare, share: Share | None) -> int:
+        """Give a pod what it owns; returns the row."""
+        row = self.table.row(pod.node)
+        old = self.at(row)
+        shared = old.share.copy() if old.share is not None else None
+        if share is not None and pod.chips and shared is not None:
+            shared.add(pod.chips[0], share)
+        idle = old.idle - (old.free & pod.mask).bit_count()
+        self.rows[row] = RowState(
+            old.free & ~pod.mask, idle, old.cpu_free - pod.cpu_milli, old.memory_free - pod.memory_mib, shared
+        )
+        return row
+
+    def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
+        """Put back what a placement of whole chips holds."""
+        self.leaves.give_back(verdict)
+        if placement.share is not None:
+            return
+        for pod in pods_of(placement):
+            row = self.table.row(pod.node)
+            old = self.at(row)
+            back = pod.mask & int(self.table.chips[row]) & ~int(self.table.unhealthy[row])
+            self.rows[row] = RowState(
+                old.free | back,
+                old.idle + (back & ~old.free).bit_count(),
+                old.cpu_free + pod.cpu_milli,
+                old.memory_free + pod.memory_mib,
+                old.share,
+            )
+
+    def holders(self, node: str) -> list[str]:
+        """Jobs with chips on a node as ``namespace/name``, by name; those of earlier verdicts included."""
+        held = {
+            f"{holding.namespace}/{holding.name}"
+            for key, holding in self.state.fold.holdings.items()
+            if any(pod.node == node and pod.chips for pod in self.state.owned(key))
+        }
+        return sorted(held.union(self.takers.get(node, ())))
+
+    def usable(self, shape: Shape, row: int) -> int:
+        """Mask of the chips of a node that a pod of the shape could use."""
+        rule = self.scorer.rule(shape)
+        if rule is not None:
+            return rule.usable(self.at(row).free, int(self.table.network[row]))
+        return self.state.shares.free_mask(row, self.scorer.settings) if shape.share is not None else 0
+
+    def affinity(self, shape: Shape, row: int) -> int:
+        """Affinity class of a node's usable chips."""
+        rule = self.scorer.rule(shape)
+        if rule is None:
+            return 0
+        return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
+
+
+class Standing:
+    """Reason and score of every node for one shape."""
+
+    def __init__(self, board: Board, shape: Shape) -> None:
+        self._board = board
+        self.shape = shape
+        reasons, scores = board.scorer.evaluate(shape)
+        self.reasons = reasons.copy()
+        self.scores = scores.astype(np.int64)
+        self._before = self.keys()
+        for row in board.rows:
+            self.refresh(row, None)
+
+    def refresh(self, row: int, base: RowState | None) -> None:
+        """Take in what was taken from a node; ``base`` is its state before the gang itself took anything."""
+        self.reasons[row], self.scores[row] = self._board.scorer.evaluate_one(
+            self.shape, row, self._board.at(row), base
+        )
+
+    def key(self, row: int) -> tuple[int, int]:
+        """Place of a node in the total order, the best lowest."""
+        return -int(self.scores[row]), int(self._board.table.ranks()[row])
+
+    def best_besides(self, row: int, count: int) -> list[int]:
+        """The best nodes that fit, the best first, ``row`` apart."""
+        keys = self.keys()
+        keys[row] = _NOWHERE
+        best = np.argpartition(keys, count)[:count] if count < len(keys) else np.arange(len(keys))
+        return [other for other in best[np.argsort(keys[best])].tolist() if keys[other] < _NOWHERE]
+
+    def taken_from(self, row: int, count: int) -> list[int]:
+        """Nodes that were better than ``row`` is before this round, and are not any more; the best of then first."""
+        now, before = self.keys(), self._before
+        lost = np.flatnonzero((before < now[row]) & (now > now[row]))
+        return [other for other in lost[np.argsort(before[lost])][:count].tolist() if other != row]
+
+    def score_before(self, row: int) -> int:
+        """Score of a node before the round."""
+        return -(int(self._before[row]) >> _RANK_BITS)
+
+    def keys(self) -> Keys:
+        """Place of each row in the total order, the best lowest; those that do not fit last."""
+        table = self._board.table
+        fits = (self.reasons == _FITS) & table.present[table.view()]
+        places = (-self.scores << _RANK_BITS) | table.ranks().astype(np.int64)
+        return np.where(fits, places, _NOWHERE)

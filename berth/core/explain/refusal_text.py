@@ -1,0 +1,157 @@
+"""Sentences of refusals: why a job waits, in one sentence with numbers."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from berth.core.explain import superpod_text, switch_text
+from berth.core.state.internal_errors import INTERNAL
+from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
+
+_WORDS: Final[dict[NodeReason, str]] = {
+    NodeReason.OTHER_RESOURCE: "have no chips of this resource",
+    NodeReason.NOT_READY: "are not ready",
+    NodeReason.CORDONED: "are cordoned",
+    NodeReason.SELECTOR: "do not match the node selector or affinity",
+    NodeReason.TAINT: "have a taint that the job does not tolerate",
+    NodeReason.NODE_FAULT: "are faulty or take no new work",
+    NodeReason.SUB_HEALTH: "are sub-healthy",
+    NodeReason.CPU: "have too little cpu",
+    NodeReason.MEMORY: "have too little memory",
+    NodeReason.UNSTABLE: "report more free chips than Kubernetes knows of",
+    NodeReason.NO_CHIP_LIST: "report no free chips",
+    NodeReason.TOO_MANY_CHIPS: "are of another product",
+    NodeReason.SHORTAGE: "have fewer than {chips} free chips",
+    NodeReason.TOPOLOGY: "have no {chips} free chips that belong together",
+    NodeReason.TOPOLOGY_HELPED: "have no {chips} free chips that belong together",
+    NodeReason.NODE_LABEL: "lack a label that the product form needs",
+    NodeReason.QUOTA: "have no chip with room for the quota",
+    NodeReason.SHARD_MISSING: "belong to a scorer that did not answer",
+    NodeReason.UNKNOWN_PRODUCT: "are of an unknown product",
+    NodeReason.HEALTH_UNKNOWN: "have nobody who says how healthy they are",
+    NodeReason.NO_SUPERPOD: "are in no SuperPoD or rack that is known",
+    NodeReason.NO_LEVEL: "lack labels of the levels that the job needs",
+}
+_SINGULAR: Final = (
+    ("are ", "is "),
+    ("have ", "has "),
+    ("do not ", "does not "),
+    ("report ", "reports "),
+    ("lack ", "lacks "),
+    ("belong to ", "belongs to "),
+)
+_TOGETHER: Final = {
+    "module910x8": "in one ring",
+    "module910bx16": "in one ring, or as pairs across the rings",
+    "module910a3x16": "in whole pairs",
+    "module910a3x8": "in whole pairs",
+    "chip4-node8": "in whole meshes of 4",
+    "chip4-node16": "in whole meshes of 4",
+    "310-card": "on one card",
+    "310p-duo-card": "on one card",
+    "310p-duo-chip": "on whole cards",
+}
+
+_BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
+
+
+def sentence(refusal: Refusal) -> str:
+    """The refusal in one sentence."""
+    if refusal.code == "behind":
+        return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
+    if refusal.code == "reserved":
+        moment = _moment(refusal.start_ms)
+        return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would be in its way"
+    words = _words(refusal)
+    return f"{words}; room is reserved for it from {_moment(refusal.start_ms)} on" if refusal.start_ms else words
+
+
+def _moment(at_ms: int) -> str:
+    """A moment as people write it, in UTC."""
+    return f"{np.datetime64(at_ms, 'ms').astype('datetime64[s]')}Z"
+
+
+def _words(refusal: Refusal) -> str:
+    """What is wrong with the request, or what it lacks."""
+    if refusal.code == "no-room":
+        return _no_room(refusal)
+    planned = _no_plan(refusal)
+    if planned:
+        return f"{planned}{_unfit(refusal)}"
+    if refusal.code == "larger-than-cluster":
+        return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
+    if refusal.code == "bind-failed":
+        return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
+    if refusal.code == INTERNAL:
+        return f"set aside: an error of Berth ended its decision ({refusal.value}); other jobs are not affected"
+    what = f"{refusal.field} is {refusal.value!r}" if refusal.field else refusal.code
+    return f"{what}, expected {refusal.expected}" if refusal.expected else what
+
+
+def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
+    """What ``nodes`` nodes lack, as the end of a sentence that begins with their number."""
+    known = NodeReason(reason)
+    if known in {NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED} and form in _TOGETHER:
+        words = f"have fewer than {chips} free chips {_TOGETHER[form]}"
+    else:
+        words = _WORDS[known].format(chips=chips)
+    if chips == 1:
+        words = words.replace("1 free chips that belong together", "usable free chip")
+        words = words.replace("1 free chips", "1 free chip")
+    if nodes == 1:
+        for plural, singular in _SINGULAR:
+            words = singular + words.removeprefix(plural) if words.startswith(plural) else words
+        words = words.replace(" or take ", " or takes ")
+    return words
+
+
+def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
+    """Nodes that do not fit, by the name of the reason, as a list; empty without any."""
+    return ", ".join(
+        f"{nodes} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=chips, form=form)}"
+        for reason, nodes in unfit.items()
+    )
+
+
+def _no_plan(refusal: Refusal) -> str:
+    """What is missing for the plan of a whole gang; empty for a gang without."""
+    if refusal.code == "no-topology":
+        return switch_text.UNKNOWN
+    if refusal.code in _BY_LEAF and refusal.switch is not None:
+        return switch_text.lack_words(refusal.switch)
+    if refusal.code == "no-blocks" and refusal.blocks is not None:
+        return superpod_text.lack_words(refusal.blocks)
+    return ""
+
+
+def _no_room(refusal: Refusal) -> str:
+    if not refusal.nodes_total:
+        return "no node is known yet"
+    head = _fitting(refusal)
+    if refusal.nodes_fit or refusal.pods_have:
+        find = "finds" if refusal.pods_have == 1 else "find"
+        head = f"{refusal.pods_have} of {refusal.pods_need} pods {find} room, and {head}"
+    return f"{head}{_counts(refusal)}"
+
+
+def _unfit(refusal: Refusal) -> str:
+    """Why nodes do not fit, behind what is missing below leaf switches or in SuperPoDs; empty when all fit."""
+    if not refusal.nodes_total:
+        return "; no node is known yet"
+    return "" if refusal.nodes_fit == refusal.nodes_total else f"; {_fitting(refusal)}{_counts(refusal)}"
+
+
+def _fitting(refusal: Refusal) -> str:
+    noun = "node" if refusal.nodes_total == 1 else "nodes"
+    verb = "fits" if 1 in {refusal.nodes_fit, refusal.nodes_total} else "fit"
+    return f"{refusal.nodes_fit} of {refusal.nodes_total} {noun} {verb}"
+
+
+def _counts(refusal: Refusal) -> str:
+    parts = [_count(count, refusal) for count in refusal.counts]
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _count(count: ReasonCount, refusal: Refusal) -> str:
+    return f"{count.nodes} {reason_words(count.reason, nodes=count.nodes, chips=refusal.chips, form=refusal.form)}"

@@ -1,0 +1,191 @@
+"""What a job asked for, and who waited before it: data and words."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from berth.core.explain.evidence import Clock
+from berth.core.explain.switch_text import counted
+from berth.core.requests.gangs import Gang
+from berth.core.state.cell import State
+from berth.schemas.intake import JobRequest
+from berth.schemas.units import UnixMs
+
+_LABELS_TOLD: Final = 6
+_SECOND_MS: Final = 1000
+_POLICY: Final = (
+    "huawei.com/",
+    "berth/",
+    "sp-",
+    "ra-block",
+    "super-pod-affinity",
+    "npu-",
+    "tor-affinity",
+    "subHealthyStrategy",
+    "inferserviceid",
+    "duo",
+    "distributed",
+    "framework",
+)
+"""What labels and annotations that decide something begin with."""
+
+
+class AskedTask(msgspec.Struct, frozen=True):
+    """Equal pods of a job."""
+
+    name: str
+    pods: int
+    chips: int
+    """Chips a pod."""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    node_selector: dict[str, str] = {}
+    """Of this task alone, beside that of the job."""
+
+
+class QueuePlace(msgspec.Struct, frozen=True):
+    """Who waited before a job."""
+
+    gangs: int
+    """Jobs that waited before it: of higher priority, or asked for earlier."""
+    chips: int
+    """Chips that those asked for."""
+    first: str = ""
+    """The first of them, as ``namespace/name``."""
+    waiting: int = 0
+    """All that waited, the job itself included."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a job asked for."""
+
+    tasks: list[AskedTask]
+    pods: int
+    chips: int
+    """Chips in all."""
+    resource: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    queue: str = ""
+    priority: int = 0
+    min_available: int = 0
+    run_ms: int = 0
+    """Declared run time; 0 for none."""
+    since_ms: UnixMs = 0
+    """When it was asked for."""
+    place: QueuePlace | None = None
+    """Its place in the queue when it was decided; None where it is not known."""
+
+
+def asked_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> Asked | None:
+    """What a gang asked for, and its place in the queue; None when the state does not know its request.
+
+    Args:
+        state: The cell just before the decision.
+        gang: The gang.
+        placed: Gangs (uid) that earlier verdicts of the same record placed: they wait no longer.
+    """
+    job = state.jobs.get((gang.namespace, gang.name))
+    if job is None or job.uid != gang.uid or job.request is None:
+        return None
+    asked = asked_for(job.request, since_ms=job.request.created_at_ms or job.at_ms)
+    return msgspec.structs.replace(asked, place=_place(state, gang, dict.fromkeys(placed)))
+
+
+def asked_for(request: JobRequest, *, since_ms: UnixMs) -> Asked:
+    """What a request asks for.
+
+    Args:
+        request: The request.
+        since_ms: When it was asked for.
+    """
+    tasks = request.tasks
+    return Asked(
+        tasks=[
+            AskedTask(task.name, task.replicas, task.chips, task.cpu_milli, task.memory_mib, dict(task.node_selector))
+            for task in tasks
+        ],
+        pods=sum(task.replicas for task in tasks),
+        chips=_chips(request),
+        resource=request.resource,
+        labels=dict(request.labels),
+        annotations=dict(request.annotations),
+        node_selector=dict(request.node_selector),
+        queue=request.queue,
+        priority=request.priority,
+        min_available=request.min_available,
+        run_ms=request.run_ms,
+        since_ms=since_ms,
+    )
+
+
+def _chips(request: JobRequest) -> int:
+    return sum(task.replicas * task.chips for task in request.tasks)
+
+
+def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
+    before: list[tuple[tuple[int, int, str], str, int]] = []
+    waiting = 0
+    for job in state.jobs.values():
+        known = state.fold.gangs.get(job.uid)
+        if job.state != "accepted" or job.request is None or (known is not None and known.phase != "waiting"):
+            continue
+        if job.uid in placed and job.uid != gang.uid:
+            continue
+        waiting += 1
+        order = (-job.request.priority, job.accepted_seq, job.uid)
+        if order < gang.order:
+            before.append((order, f"{job.namespace}/{job.name}", _chips(job.request)))
+    return QueuePlace(
+        gangs=len(before),
+        chips=sum(chips for _, _, chips in before),
+        first=min(before)[1] if before else "",
+        waiting=waiting,
+    )
+
+
+def asked_lines(asked: Asked, clock: Clock) -> list[str]:
+    """What was asked, one sentence an entry."""
+    tasks = [_task_words(task, asked) for task in asked.tasks]
+    words = f"It asked for {' and '.join(tasks)}"
+    words += f" of {asked.resource}" if asked.resource and asked.chips else ""
+    words += f", {counted(asked.chips, 'chip')} in all" if asked.pods > 1 and asked.chips else ""
+    words += f", priority {asked.priority}" if asked.priority else ""
+    words += f", to run for {_span(asked.run_ms)}" if asked.run_ms else ""
+    words += f", at {clock(asked.since_ms)}" if asked.since_ms else ""
+    lines = [f"{words}."]
+    policy = _pairs({**asked.labels, **asked.annotations}, lambda name: name.startswith(_POLICY))
+    selector = _pairs(asked.node_selector, lambda _: True)
+    parts = [*([f"labels {policy}"] if policy else []), *([f"selector {selector}"] if selector else [])]
+    if parts:
+        lines.append(f"It carries {' and '.join(parts)}.")
+    if asked.place is not None and asked.place.gangs:
+        place = asked.place
+        verb = "waits" if place.gangs == 1 else "wait"
+        rest = f", the first is {place.first}"
+        lines.append(f"Before it {verb} {counted(place.gangs, 'job')} for {counted(place.chips, 'chip')}{rest}.")
+    return lines
+
+
+def _task_words(task: AskedTask, asked: Asked) -> str:
+    name = f" ({task.name})" if len(asked.tasks) > 1 else ""
+    chips = (
+        f" with {counted(task.chips, 'chip')}{'' if task.pods == 1 else ' each'}" if task.chips else " without chips"
+    )
+    return f"{counted(task.pods, 'pod')}{name}{chips}"
+
+
+def _pairs(named: dict[str, str], counts: Callable[[str], bool]) -> str:
+    kept = [f"{name}={value}" for name, value in sorted(named.items()) if counts(name)]
+    more = len(kept) - _LABELS_TOLD
+    return f"{', '.join(kept[:_LABELS_TOLD])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _span(run_ms: int) -> str:
+    """A time in its largest whole unit."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if run_ms >= 2 * size * _SECOND_MS:
+            return f"{round(run_ms / size / _SECOND_MS)} {unit}"
+    return f"{run_ms / _SECOND_MS:g} s"

@@ -1,0 +1,280 @@
+"""Why the blocks of a gang are where they are in SuperPoDs, or which SuperPoDs come nearest to what it waits for."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth.core.explain.superpod_layout import BlockLayout, BlockSeat, NearSuperpod, SuperpodUser, words_of_phase
+from berth.core.explain.superpod_text import missing_blocks
+from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer
+from berth.core.placement.superpod_placement import BlockAnswer, BlockRound, blocks_of
+from berth.core.requests.gangs import Gang
+from berth.core.state.cell import State
+from berth.core.state.ledger import PodShare, pods_of
+from berth.core.superpods.model import Rows
+from berth.schemas.columns import unpack
+from berth.schemas.ledger import Verdict
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.refusal import BlockLack, NodeReason
+
+NEAREST: Final = 3
+"""SuperPoDs that are named when a gang waits."""
+_FITS: Final = int(NodeReason.FITS)
+_NOWHERE: Final = -1
+_BY_BLOCK: Final = frozenset({"blocks", "service", "affinity"})
+"""Lacks for which the nodes are told that are missing for one more block."""
+
+
+class Places(NamedTuple):
+    """SuperPoDs, or groups of level 1, and which of them each node is in.
+
+    Attributes:
+        names: Of each.
+        of_row: Of each row of the table, as an index in ``names``; -1 for none.
+    """
+
+    names: Sequence[str]
+    of_row: Rows
+
+
+class Taken(NamedTuple):
+    """A job that has nodes.
+
+    Attributes:
+        job: ``namespace/name``.
+        pods: What each rank owns.
+        part: How it lies in SuperPoDs; None where they play no part.
+    """
+
+    job: str
+    pods: list[PodShare]
+    part: BlockPart | None
+
+
+class Seat(NamedTuple):
+    """Where a rank is: its block, and the SuperPoD or group of level 1, which only adopted pods may lack."""
+
+    block: int
+    superpod: str
+
+
+def seats_of(part: BlockPart | None, ranks: int) -> list[Seat | None]:
+    """Where each rank is; None for those that are in no block.
+
+    Args:
+        part: What the placement says of blocks.
+        ranks: How many ranks it has.
+    """
+    if part is None:
+        return [None] * ranks
+    return [
+        Seat(part.blocks[block - 1], part.superpods[superpod - 1] if superpod else "") if block else None
+        for block, superpod in zip(unpack(part.block_index, 2), unpack(part.superpod_index, 2), strict=True)
+    ]
+
+
+def superpods_of(state: State) -> Places:
+    """All SuperPoDs in their order."""
+    ground = state.blocks.superpods
+    of_row = np.full(len(state.table), _NOWHERE, np.int64)
+    yard = ground.yard(np.ones(len(state.table), np.bool_))
+    of_row[yard.rows] = np.repeat(np.arange(len(yard.ids)), yard.counts)
+    return Places(yard.ids, of_row)
+
+
+def groups_of(state: State) -> Places:
+    """All groups of level 1, tree after tree."""
+    of_row = np.full(len(state.table), _NOWHERE, np.int64)
+    names: list[str] = []
+    everyone = np.ones(len(state.table), np.bool_)
+    for tree in state.blocks.levels.trees(everyone, state.fold.settings.resource_levels):
+        of_row[tree.rows] = tree.paths[-1] + len(names)
+        names += tree.groups[-1]
+    return Places(names, of_row)
+
+
+def takers_of(state: State, more: Iterable[tuple[str, Placement]] = ()) -> list[Taken]:
+    """Jobs that have nodes, by name.
+
+    Args:
+        state: The cell.
+        more: Names and placements of jobs that the state does not know yet.
+    """
+    found = [
+        Taken(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
+        for key, one in state.fold.holdings.items()
+    ]
+    found += [Taken(job, pods_of(placement), placement.block) for job, placement in more]
+    return sorted(found, key=lambda taken: taken.job)
+
+
+def users(state: State, places: Places, jobs: Iterable[Taken]) -> dict[int, list[SuperpodUser]]:
+    """Jobs with chips in each SuperPoD, by its index; the jobs of each by name."""
+    row_of, of_row = state.table.row_of, places.of_row.tolist()
+    found: dict[int, list[SuperpodUser]] = {}
+    for taken in jobs:
+        here: dict[int, list[Seat | None]] = {}
+        count = 0
+        for pod, seat in zip(taken.pods, seats_of(taken.part, len(taken.pods)), strict=True):
+            if not pod.mask:
+                continue
+            count += 1
+            row = row_of.get(pod.node, _NOWHERE)
+            place = of_row[row] if 0 <= row < len(of_row) else _NOWHERE
+            if place >= 0:
+                here.setdefault(place, []).append(seat)
+        for place, seats in here.items():
+            ids = sorted({seat.block for seat in seats if seat is not None})
+            found.setdefault(place, []).append(SuperpodUser(taken.job, len(seats), count, ids))
+    return found
+
+
+class BlockStanding:
+    """SuperPoDs and the jobs in them as they stood when a gang was about to be placed."""
+
+    def __init__(self, state: State, scorer: Scorer) -> None:
+        self._state = state
+        self._scorer = scorer
+        self._round = BlockRound(scorer, state.blocks)
+        self._more: list[tuple[str, Placement]] = []
+
+    def take(self, verdict: Verdict, gang: Gang | None, placement: Placement) -> None:
+        """Let an earlier verdict of the record count; ``gang`` is what it was on, if that is known."""
+        if gang is not None:
+            self._round.note(gang, placement)
+        self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
+
+    def placed(self, gang: Gang, part: BlockPart) -> BlockLayout:
+        """How a placement lies in SuperPoDs.
+
+        Args:
+            gang: The gang.
+            part: What its placement says of blocks.
+        """
+        told = self._layout(gang)
+        told.annotated = part.annotated
+        told.seats = _block_seats(part)
+        told.words = {phase: words_of_phase(phase, blocks_of(gang)) for phase in part.phases}
+        return told
+
+    def is_same(
+        self,
+        gang: Gang,
+        part: BlockPart,
+        names: Sequence[str],
+        reasons: Mapping[Shape, Reasons],
+        rows: Mapping[int, RowState],
+    ) -> bool:
+        """Whether planning again gives the same nodes in the same blocks.
+
+        Args:
+            gang: The gang.
+            part: What its placement says of blocks.
+            names: Node of each rank.
+            reasons: Of every node, by shape, before the gang took anything.
+            rows: Rows that earlier verdicts of the record touched, as they left them.
+        """
+        again = self._round.plan(gang, _usable(gang, reasons), rows)
+        if not isinstance(again, BlockAnswer) or again.part != part:
+            return False
+        nodes = [self._state.table.names[row] for row in again.rows]
+        return nodes == [name for name, block in zip(names, unpack(part.block_index, 2), strict=True) if block]
+
+    def waiting(
+        self, gang: Gang, lack: BlockLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]
+    ) -> BlockLayout:
+        """The SuperPoDs that have most to give to a gang that waits.
+
+        Args:
+            gang: The gang.
+            lack: What it lacks, if that is known.
+            shape: What its pods ask.
+            reasons: Of every node, by shape.
+        """
+        told = self._layout(gang)
+        if lack is None:
+            return told
+        told.rule, told.missing, told.missing_size = lack.rule, missing_blocks(lack), lack.size
+        blocks = blocks_of(gang)
+        places = groups_of(self._state) if blocks.levels else superpods_of(self._state)
+        usable = _usable(gang, reasons)
+        if blocks.levels:  # only nodes that a pod fills serve
+            usable &= self._state.table.capacity[self._state.table.view()] == shape.chips
+        nodes = _count(places, self._state.table.present[self._state.table.view()])
+        counts = _count(places, usable)
+        jobs = users(self._state, places, takers_of(self._state, self._more))
+        for place in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
+            count = int(counts[place])
+            is_short = lack.rule in _BY_BLOCK and not blocks.rack_size
+            told.nearest.append(
+                NearSuperpod(
+                    superpod=places.names[place],
+                    usable=count,
+                    nodes=int(nodes[place]),
+                    blocks=self._whole(blocks, np.flatnonzero(usable & (places.of_row == place))),
+                    lacks=blocks.size - count % blocks.size if is_short else 0,
+                    unfit=_unfit(reasons[shape][(places.of_row == place)]),
+                    jobs=jobs.get(place, []),
+                )
+            )
+        return told
+
+    def _layout(self, gang: Gang) -> BlockLayout:
+        blocks = blocks_of(gang)
+        keeps = not (blocks.service or blocks.rack_size or blocks.levels)
+        return BlockLayout(
+            variant=blocks.variant,
+            pods=sum(pods for shape, pods in gang.klass if shape.blocks is not None),
+            size=blocks.size,
+            count=blocks.count,
+            soft=blocks.soft,
+            reserve=self._scorer.settings.reserve_nodes if keeps else 0,
+            rack_size=blocks.rack_size,
+            levels=list(blocks.levels),
+            service=blocks.service,
+            mindie=blocks.mindie,
+        )
+
+    def _whole(self, blocks: Blocks, rows: Rows) -> int:
+        """Whole blocks that some nodes of a SuperPoD make; with racks out of parts that stay in one."""
+        if not blocks.rack_size:
+            return len(rows) // blocks.size
+        racks = Counter(self._state.table.rack[rows].tolist())
+        part = blocks.size if blocks.service else blocks.rack_size
+        return sum(nodes // part for rack, nodes in racks.items() if rack >= 0) * part // blocks.size
+
+
+def _usable(gang: Gang, reasons: Mapping[Shape, Reasons]) -> Fits:
+    """Nodes that can take a pod of every shape of the gang that is placed by block."""
+    found: Fits = np.logical_and.reduce(
+        [reasons[shape] == _FITS for shape, _ in gang.klass if shape.blocks is not None]
+    )
+    return found
+
+
+def _count(places: Places, marks: Fits) -> Rows:
+    """Marked nodes of each place."""
+    return np.bincount(places.of_row[marks & (places.of_row >= 0)], minlength=len(places.names))
+
+
+def _unfit(reasons: Reasons) -> dict[str, int]:
+    """Nodes that do not fit, by reason, most frequent first."""
+    counts = Counter(int(reason) for reason in reasons.tolist() if reason != _FITS)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return {NodeReason(reason).name.lower(): nodes for reason, nodes in ordered}
+
+
+def _block_seats(part: BlockPart) -> list[BlockSeat]:
+    """Ranks of each block, by its id; a block in two SuperPoDs has two entries."""
+    ranks: dict[Seat, list[int]] = {}
+    for rank, seat in enumerate(seats_of(part, len(part.block_index) // 2)):
+        if seat is not None:
+            ranks.setdefault(seat, []).append(rank)
+    phases = dict(zip(part.blocks, part.phases, strict=True))
+    return [
+        BlockSeat(seat.block, seat.superpod, len(found), found, phases[seat.block])
+        for seat, found in sorted(ranks.items(), key=lambda item: (item[0].block, item[1]))
+    ]

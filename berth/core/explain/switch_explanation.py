@@ -1,0 +1,170 @@
+"""Why a gang with switch affinity is below the leaves where it is, or which leaves come nearest to what it waits for."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from berth.core.explain.model import LeafPart, LeafPlan, LeafUser, NearLeaf
+from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
+from berth.core.placement.scoring import Reasons, Scorer
+from berth.core.placement.switch_placement import LeafRound, demand_of
+from berth.core.requests.gangs import Gang
+from berth.core.state.cell import State
+from berth.core.state.leaf_occupancy import placed_job
+from berth.core.state.ledger import PodShare, pods_of
+from berth.core.switches.occupancy.leaf_table import Grid
+from berth.core.switches.planner import Plan
+from berth.schemas.columns import unpack
+from berth.schemas.ledger import Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.refusal import NodeReason, SwitchLack
+
+NEAREST: Final = 3
+"""Leaves that are named when a gang waits."""
+_FITS: Final = int(NodeReason.FITS)
+
+
+def leaf_users(state: State, more: Iterable[tuple[str, Placement]] = ()) -> dict[int, list[LeafUser]]:
+    """Jobs with chips below each leaf, by index of the leaf; the jobs of a leaf by name.
+
+    Args:
+        state: The cell.
+        more: Names and placements of jobs that the state does not know yet.
+    """
+    held = [(f"{one.namespace}/{one.name}", state.owned(key)) for key, one in state.fold.holdings.items()]
+    found: dict[int, list[LeafUser]] = {}
+    for job, pods in sorted([*held, *((job, pods_of(placement)) for job, placement in more)], key=lambda item: item[0]):
+        nodes = _with_chips(pods)
+        for leaf, count in Counter(map(state.leaves.leaf_of, nodes)).items():
+            if leaf >= 0:
+                found.setdefault(leaf, []).append(LeafUser(job, count, len(nodes)))
+    return found
+
+
+def _with_chips(pods: Iterable[PodShare]) -> list[str]:
+    """Node of each pod that holds chips."""
+    return [pod.node for pod in pods if pod.mask]
+
+
+class LeafGround:
+    """Leaves and the jobs below them as they stood when a gang was about to be placed."""
+
+    def __init__(self, state: State, scorer: Scorer) -> None:
+        self._state = state
+        self._scorer = scorer
+        self._book = state.leaf_book.copy()
+        self._more: list[tuple[str, Placement]] = []
+
+    def take(self, verdict: Verdict, placement: Placement) -> None:
+        """Let an earlier verdict of the record count."""
+        self._book.put((verdict.uid, verdict.attempt), placed_job(placement))
+        self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
+
+    def give_back(self, verdict: Verdict) -> None:
+        """Let a gang's own placement not count."""
+        self._book.drop((verdict.uid, verdict.attempt))
+
+    def placed(
+        self, gang: Gang, part: SwitchPart, names: Sequence[str], reasons: Mapping[Shape, Reasons], *, is_current: bool
+    ) -> tuple[LeafPlan, bool]:
+        """How a placement lies below leaves, and whether planning again gives the same nodes.
+
+        Args:
+            gang: The gang.
+            part: What its placement says of leaves, by the plan of a policy.
+            names: Node of each rank.
+            reasons: Of every node, by shape, before the gang took anything.
+            is_current: The state is that of now, not of the decision.
+        """
+        again = self._round().plan(gang, self._usable(gang, reasons))
+        nodes = [self._state.leaves.node_names[cell] for cell in again.cells] if isinstance(again, Plan) else []
+        above = unpack(part.leaf_index, 2)
+        is_same = nodes == [name for name, leaf in zip(names, above, strict=True) if leaf]
+        missed = again.missed if isinstance(again, Plan) and is_same and not is_current else None
+        told = LeafPlan(
+            tor_affinity=part.tor_affinity,
+            kind=demand_of(gang).kind,
+            pods=part.pods,
+            policy=part.policy,
+            rule=part.rule,
+            words=rule_words(part.rule, part.policy),
+            missed=lack_words(missed) if missed is not None else "",
+            leaves=_leaf_parts(part, above),
+            annotated=part.annotated,
+            warning=part.warning,
+        )
+        return told, is_same
+
+    def waiting(self, gang: Gang, lack: SwitchLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]) -> LeafPlan:
+        """The leaves that have most to give to a gang that waits.
+
+        Args:
+            gang: The gang.
+            lack: What it lacks, if that is known.
+            shape: What its pods ask.
+            reasons: Of every node, by shape.
+        """
+        turn = self._round()
+        told = LeafPlan(
+            tor_affinity=gang.tor_affinity,
+            kind=demand_of(gang).kind,
+            pods=demand_of(gang).pods,
+            policy=lack.policy if lack is not None else turn.rules.policy,
+            rule=lack.rule if lack is not None else "",
+            warning=turn.warning(gang),
+        )
+        leaves = self._state.leaves
+        if not len(leaves) or lack is None:
+            return told
+        usable = self._usable(gang, reasons)
+        counts = np.count_nonzero(usable, axis=1)
+        bits = self._book.bits()
+        users = leaf_users(self._state, self._more)
+        for leaf in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
+            told.nearest.append(
+                NearLeaf(
+                    leaf=leaves.names[leaf],
+                    usable=int(counts[leaf]),
+                    places=leaves.places,
+                    lacks=max(lack.need - int(counts[leaf]), 0) if lack.rule == "one-leaf" else 0,
+                    state=bits_words(int(bits[leaf]), told.policy),
+                    unfit=self._unfit(leaf, reasons[shape]),
+                    jobs=users.get(leaf, []),
+                )
+            )
+        return told
+
+    def _round(self) -> LeafRound:
+        return LeafRound(self._scorer, self._state.leaves, self._book)
+
+    def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
+        """Places that can take a pod of every shape of the gang that is placed by leaf."""
+        leaves, table = self._state.leaves, self._state.table
+        grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.klass if shape.tor_affinity]
+        found: Grid = np.logical_and.reduce(grids)
+        return found
+
+    def _unfit(self, leaf: int, reasons: Reasons) -> dict[str, int]:
+        """Nodes below a leaf that do not fit, by reason, most frequent first."""
+        leaves, table = self._state.leaves, self._state.table
+        rows = leaves.rows(table)[leaf * leaves.width : (leaf + 1) * leaves.width]
+        known = rows[rows >= 0]
+        counts = Counter(int(reason) for reason in reasons[known[table.present[known]]] if reason != _FITS)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return {NodeReason(reason).name.lower(): nodes for reason, nodes in ordered}
+
+
+def _leaf_parts(part: SwitchPart, above: list[int]) -> list[LeafPart]:
+    """Ranks below each leaf of a plan, in its order."""
+    ranks: list[list[int]] = [[] for _ in part.leaves]
+    for rank, leaf in enumerate(above):
+        if leaf:
+            ranks[leaf - 1].append(rank)
+    has_states = part.policy == "2.0" and len(part.leaves) > 1
+    return [
+        LeafPart(leaf, pods=len(below), ranks=below, state=state_words(part.states[below[0]]) if has_states else "")
+        for leaf, below in zip(part.leaves, ranks, strict=True)
+    ]

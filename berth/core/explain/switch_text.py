@@ -1,0 +1,156 @@
+"""Leaf switches in words: what a gang lacks below them, how its leaves were chosen, and what state a leaf is in.
+
+Source: specification, switch affinity, sections 2 to 6.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from berth.core.switches.nslb_v1 import COLUMNS_MAX
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
+from berth.schemas.refusal import SwitchLack
+
+UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"
+STATES: Final[Mapping[int, str]] = {0: "free", SHARED: "shared", EXCLUSIVE: "exclusive"}
+"""State of a leaf by its number."""
+_RULES: Final[Mapping[str, str]] = {
+    "best-fit": "best fit: of the leaves that can hold all of its pods, one that they fill best",
+    "complete-leaves": "complete leaves: leaves of which every node is usable",
+    "logical-switches": "logical switches: rows of nodes at different positions, so that their traffic does not meet on a"
+    " link from the spine",
+    "drained": "drained: free leaves, of which it takes all usable nodes",
+    "drained-and-shared": "drained and shared: free leaves, of which it takes all usable nodes, and shared ones for the rest",
+    "drained-and-opened": "drained and opened: free leaves, of which it takes all usable nodes, and for the rest a free one"
+    " that becomes shared",
+    "fallback": "fallback: what the leaves have, as the job is a common one and no other rule can hold it",
+    "replacement": "replacement: nodes that go with those where its other pods stay",
+}
+_BEST_OF_CLASSES: Final = (
+    "best fit: of the leaves that can hold all of its pods, exclusive ones go first, then unhealthy shared, shared and free"
+    " ones; of those alike, one that they fill best"
+)
+
+
+def rule_words(rule: str, policy: str) -> str:
+    """How leaves were chosen, by the name of the rule; the name itself where it is unknown."""
+    return _BEST_OF_CLASSES if (rule, policy) == ("best-fit", "2.0") else _RULES.get(rule, rule)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and what it counts: ``1 node``, ``2 leaves``."""
+    if count == 1:
+        return f"1 {noun}"
+    return (
+        f"{count} {noun[:-1]}ves" if noun.endswith("leaf") else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+    )
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order, runs of three or more as ranges: ``0-3,8``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range
+
+
+def lack_words(lack: SwitchLack) -> str:
+    """What a gang lacks and where, as a sentence without a full stop."""
+    return _LACKS.get(lack.rule, _open_places)(lack)
+
+
+def state_words(state: int) -> str:
+    """State byte of a leaf in words: free, shared or exclusive, and if it is not healthy."""
+    words = STATES.get(state & STATE, STATES[SHARED])
+    return f"unhealthy {words}" if state & UNHEALTHY else words
+
+
+def bits_words(bits: int, policy: str) -> str:
+    """What a policy sees of a leaf, in words; empty where it has nothing to say of it.
+
+    Args:
+        bits: As :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` gives them.
+        policy: Policy in force. Only 2.0 keeps states.
+    """
+    parts = [state_words(bits)] if policy == "2.0" else []
+    if bits & CROSS:
+        parts.append("cross jobs" if bits & NOT_NORMAL or policy != "1.0" else "cross jobs, all common")
+    return ", ".join(parts)
+
+
+def _one_leaf(lack: SwitchLack) -> str:
+    head = f"needs {counted(lack.need, 'node')} under one leaf"
+    if 0 < lack.places < lack.need:
+        return f"{head}, and a leaf has {counted(lack.places, 'place')}"
+    return f"{head}; {_best_leaf(lack)}"
+
+
+def _leaf_size(lack: SwitchLack) -> str:
+    pods = counted(lack.need, "pod")
+    return f"{pods} {'is' if lack.need == 1 else 'are'} more than the {counted(lack.places, 'node')} below a leaf"
+
+
+def _logical_switches(lack: SwitchLack) -> str:
+    usable = f"{counted(lack.have, 'usable node')} on {counted(lack.leaves, 'leaf')}{_barred(lack)}"
+    if not lack.rows:
+        need = counted(lack.need, "node")
+        head = f"needs {need} under one leaf, or at as many positions; {_best_leaf(lack)}"
+        return f"{head}; {_too_large(lack) or f'the positions of {usable} are fewer'}"
+    parts = [f"{counted(lack.rows, 'complete logical switch')} of {counted(lack.places, 'node')}"]
+    if lack.rest:
+        parts.append(f"{counted(lack.rest, 'node')} of another")
+    head = f"needs {' and '.join(parts)}"
+    if lack.places > COLUMNS_MAX:
+        return f"{head}; {_too_large(lack)}"
+    ones = "1 complete one" if lack.rows_have == 1 else f"{lack.rows_have} complete ones"
+    if lack.rows_have < lack.rows:
+        return f"{head}; {ones} can be made of {usable}"
+    return f"{head}; {ones} can be made of {usable}, but no further one with {counted(lack.rest, 'node')}"
+
+
+def _idle_and_shared(lack: SwitchLack) -> str:
+    below_one = lack.need < lack.places
+    head = f"needs {counted(lack.need, 'node')} {'under one leaf, or ' if below_one else ''}on free leaves"
+    best = f" {_best_leaf(lack)};" if below_one else ""
+    return (
+        f"{head} and on as many shared ones as a job may use;{best} free leaves have {lack.idle} and the best shared ones"
+        f" {lack.shared}"
+    )
+
+
+def _any_leaf(lack: SwitchLack) -> str:
+    head = f"needs {counted(lack.need, 'node')} on any leaves"
+    if lack.policy == "1.0":
+        return f"{head}; it can use {lack.have} on {counted(lack.leaves, 'leaf')}{_barred(lack)}"
+    return f"{head}; the leaves that are open to it have {lack.have}"
+
+
+def _open_places(lack: SwitchLack) -> str:
+    return f"needs {counted(lack.need, 'node')}; the places that are open to it have {lack.have}"
+
+
+def _best_leaf(lack: SwitchLack) -> str:
+    return f"the best leaf, {lack.leaf}, has {lack.leaf_have}" if lack.leaf_have else "no leaf has a usable one"
+
+
+def _barred(lack: SwitchLack) -> str:
+    if not lack.barred:
+        return ""
+    return f", {lack.barred} of them barred by cross jobs" if lack.leaves > 1 else ", which cross jobs bar"
+
+
+def _too_large(lack: SwitchLack) -> str:
+    if lack.places <= COLUMNS_MAX:
+        return ""
+    return f"leaves of {lack.places} places make no logical switches, {COLUMNS_MAX} is the most"
+
+
+_LACKS: Final[Mapping[str, Callable[[SwitchLack], str]]] = {
+    "one-leaf": _one_leaf,
+    "leaf-size": _leaf_size,
+    "logical-switches": _logical_switches,
+    "idle-and-shared": _idle_and_shared,
+    "any-leaf": _any_leaf,
+}

@@ -1,0 +1,351 @@
+"""What would give a job that waits its nodes: the fewest events after which planning it again places it.
+
+The events are looked for by trying: one at a time first, then many in the order of declared ends and in that of nearness, of which
+those are left out again that are not needed. What is told was planned, by the same code that decides, on the state as it would be.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from berth.core.explain.evidence import Event, Unblocking, Way
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import Gang, gang_of
+from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.trial import Changes, Trial, may_take
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
+from berth.schemas.facts import NodeHealth
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason, Refusal
+
+WAYS_MAX: Final = 3
+"""Ways that are told."""
+_SINGLES_MAX: Final = 64
+"""Jobs, and nodes, that are tried alone."""
+_ENDS_MAX: Final = 64
+"""Most events of one way."""
+_PLANS_MAX: Final = 500
+"""Plans of one search."""
+_NEVER: Final = 1 << 62
+"""Later than any declared end."""
+_BY_PLACE: Final = frozenset({"no-leaf", "no-rows", "no-leaves", "no-blocks"})
+"""Codes of jobs for which it matters where nodes stand: new ones stand nowhere that is known."""
+
+T = TypeVar("T")
+Key = tuple[str, int]
+"""Identity of a holding: uid and attempt."""
+Near = tuple[int, int, str]
+"""Place of a node that may take a pod: by its domain where that matters, then by the chips that it lacks, then by name."""
+
+
+class Waiting(NamedTuple):
+    """A gang that was refused.
+
+    Attributes:
+        gang: The gang.
+        refusal: What it was told.
+        laid: What earlier verdicts of the same record gave away; the state does not know it.
+        silence: Shards that did not answer.
+    """
+
+    gang: Gang
+    refusal: Refusal
+    laid: Sequence[Holding] = ()
+    silence: Silence = Silence()
+
+
+class Ending(NamedTuple):
+    """A holding that may end.
+
+    Attributes:
+        near: Place of the nearest of its nodes.
+        event: Its end.
+    """
+
+    near: Near
+    event: Event
+
+
+def end_of(state: State, holding: Holding) -> int:
+    """When a job ends by the run time that it declared, counted from its placement; 0 when it declared none."""
+    job = state.jobs.get((holding.namespace, holding.name))
+    request = job.request if job is not None and job.uid == holding.uid else None
+    return holding.at_ms + request.run_ms if request is not None and request.run_ms else 0
+
+
+def unblocking(state: State, waits: Waiting, *, plans_max: int = _PLANS_MAX) -> Unblocking:
+    """What would help a gang that was refused.
+
+    Args:
+        state: The cell as the refusal knew it; changed while this goes on, and as it was afterwards.
+        waits: The gang and its refusal.
+        plans_max: Plans after which the search is broken off.
+    """
+    gang, refusal = waits.gang, waits.refusal
+    if refusal.code == "no-topology":
+        return Unblocking([Way([Event("topology-known")])])
+    ahead = _ahead(state, refusal)
+    both = [gang] if ahead is None else [ahead, gang]
+    placed = [Event("job-placed", job=refusal.ahead)] if refusal.ahead else []
+    found = _searched(state, waits, both, placed, plans_max)
+    if ahead is None or any(not _needs_more(way) for way in found.ways):
+        return found
+    alone = _searched(state, waits, [gang], [Event("job-over", job=refusal.ahead)], plans_max)
+    return Unblocking(
+        sorted([*found.ways, *alone.ways], key=_way_key)[:WAYS_MAX],
+        ends_help=found.ends_help or alone.ends_help,
+        ends_over=max(found.ends_over, alone.ends_over),
+        is_whole=found.is_whole and alone.is_whole,
+    )
+
+
+def _searched(
+    state: State, waits: Waiting, gangs: Sequence[Gang], first: Sequence[Event], plans_max: int
+) -> Unblocking:
+    """Ways after which all of some gangs have room; each begins with the first events."""
+    with Trial(state, gangs, laid=waits.laid, silence=waits.silence, plans_max=plans_max) as trial:
+        return _Search(trial, gangs, first, waits.refusal).run()
+
+
+def _ahead(state: State, refusal: Refusal) -> Gang | None:
+    """The gang that is to be placed before this one, while it waits."""
+    namespace, _, name = refusal.ahead.partition("/")
+    job = state.jobs.get((namespace, name))
+    if job is None or job.request is None or job.state != "accepted":
+        return None
+    known = state.fold.gangs.get(job.uid)
+    if known is not None and known.phase != "waiting":
+        return None
+    attempt = known.attempt if known is not None else 1
+    found = gang_of(job, job.request, attempt=attempt, settings=state.fold.settings)
+    return found if found.invalid is None else None
+
+
+class _Search:
+    """A search for ways; what it finds is irreducible unless it was broken off."""
+
+    def __init__(self, trial: Trial, gangs: Sequence[Gang], first: Sequence[Event], refusal: Refusal) -> None:
+        self._trial = trial
+        self._state = trial.state
+        self._gangs = gangs
+        self._first = first
+        self._code = refusal.code
+        self._shapes = list(dict.fromkeys(shape for gang in gangs for shape, _ in gang.klass))
+        self._near = self._nearness()
+        self._endings = dict(self._all_endings())
+        self._ill = self._ill_rows()
+        self._ways: dict[tuple[str, ...], Way] = {}
+
+    def run(self) -> Unblocking:
+        """All that is found."""
+        trial = self._trial
+        if trial.fits(Changes()):
+            return Unblocking([self._way([] if self._first else [Event("next-round")])])
+        self._shards()
+        by_end = sorted(self._endings, key=lambda key: (self._endings[key].event.end_ms or _NEVER, *self._rank(key)))
+        by_near = sorted(self._endings, key=self._rank)
+        self._singles(by_near)
+        is_hopeless = not trial.fits(Changes(ended=frozenset(by_near)))
+        if not self._ways:
+            if not is_hopeless:
+                orders = [by_near, by_end] if any(self._endings[key].event.end_ms for key in by_end) else [by_near]
+                for order in orders:
+                    self._several([("end", key) for key in order])
+            else:
+                self._several([*(("well", row) for row in self._ill), *(("end", key) for key in by_near)])
+        self._more_nodes()
+        ways = sorted(self._ways.values(), key=_way_key)[:WAYS_MAX]
+        is_far = not is_hopeless and all(_needs_more(way) for way in ways)
+        return Unblocking(
+            ways,
+            ends_help=not is_hopeless or trial.is_exhausted,
+            ends_over=_ENDS_MAX if is_far and not trial.is_exhausted else 0,
+            is_whole=not trial.is_exhausted,
+        )
+
+    def _shards(self) -> None:
+        """Silent shards: each alone, then all."""
+        silence = self._trial.silence
+        for back in [*([shard] for shard in silence.missing), list(silence.missing)]:
+            rest = [shard for shard in silence.missing if shard not in back]
+            doubted = [shard for shard in silence.doubted if shard in rest]
+            if back and self._trial.fits(Changes(), silence=Silence(silence.shards, rest, doubted)):
+                self._keep([Event("scorer-answers", shards=back)])
+                return
+
+    def _singles(self, by_near: Sequence[Key]) -> None:
+        for key in by_near[:_SINGLES_MAX]:
+            if self._trial.fits(Changes(ended=frozenset({key}))):
+                self._keep([self._endings[key].event])
+        for row in list(self._ill)[:_SINGLES_MAX]:
+            if self._trial.fits(Changes(well=frozenset({row}))):
+                self._keep([self._well_event(row)])
+
+    def _several(self, order: Sequence[tuple[str, Key | int]]) -> None:
+        """The first of some changes after which there is room, without those that are not needed."""
+
+        def fits(chosen: Sequence[tuple[str, Key | int]]) -> bool:
+            return self._trial.fits(_changes(chosen))
+
+        found = reduced(_shortest(order[:_ENDS_MAX], fits), fits)
+        if found and fits(found):
+            self._keep([self._event(change) for change in found])
+
+    def _more_nodes(self) -> None:
+        """How many nodes more would do, where it does not matter where they stand."""
+        model = self._trial.model()
+        is_easy = any(len(way.events) == len(self._first) + 1 for way in self._ways.values())
+        if self._code in _BY_PLACE or model is None or is_easy:
+            return
+        pods = sum(gang.pods for gang in self._gangs)
+        few, many = 0, 1
+        while not self._trial.fits(Changes(come=many)):
+            if many >= pods or self._trial.is_exhausted:
+                return
+            few, many = many, min(2 * many, pods)
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if self._trial.fits(Changes(come=middle)) else (middle, many)
+        product = self._state.table.classes[model.klass].product
+        self._keep([Event("nodes-come", nodes=many, product=product)])
+
+    def _keep(self, events: Sequence[Event]) -> None:
+        way = self._way(events)
+        self._ways.setdefault(tuple(_event_key(event)[1] for event in way.events), way)
+
+    def _way(self, events: Sequence[Event]) -> Way:
+        ordered = [*self._first, *sorted(events, key=_event_key)]
+        ends = [event.end_ms for event in ordered]
+        return Way(ordered, max(ends) if all(ends) else 0, is_minimal=not self._trial.is_exhausted)
+
+    def _event(self, change: tuple[str, Key | int]) -> Event:
+        _, what = change
+        return self._endings[what].event if isinstance(what, tuple) else self._well_event(what)
+
+    def _all_endings(self) -> Iterable[tuple[Key, Ending]]:
+        """Holdings of which the gang could use something."""
+        state = self._state
+        for key, holding in sorted(self._trial.holdings.items()):
+            pods = [pod for pod in state.owned(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
+            nodes = dict.fromkeys(pod.node for pod in pods)
+            near = min((self._near[node] for node in nodes if node in self._near), default=None)
+            if key[0] in {gang.uid for gang in self._gangs} or near is None:
+                continue
+            event = Event(
+                "job-ends",
+                job=f"{holding.namespace}/{holding.name}",
+                uid=holding.uid,
+                attempt=holding.attempt,
+                nodes=len(nodes),
+                chips=sum(len(pod.chips) for pod in pods),
+                since_ms=holding.at_ms,
+                end_ms=end_of(state, holding),
+                is_ending=bool(holding.ending),
+            )
+            yield key, Ending(near, event)
+
+    def _nearness(self) -> dict[str, Near]:
+        """Place of each node that may take a pod."""
+        table = self._state.table
+        scorer = Scorer(table, self._state.shares, self._state.fold.settings)
+        near: dict[str, Near] = {}
+        for shape in self._shapes:
+            may = [may_take(shape, key) for key in table.classes]
+            reasons, _ = scorer.evaluate(shape)
+            order = self._domain_order(shape, reasons == NodeReason.FITS)
+            for row in np.flatnonzero(table.present[table.view()]).tolist():
+                name = table.names[row]
+                lack = max(0, shape.chips - int(table.free[row]).bit_count())
+                place = (order[table.domain[row]], lack, name)
+                if may[table.klass[row]] or shape.tor_affinity:  # jobs beside it decide how it may use a leaf
+                    near[name] = min(near.get(name, place), place)
+        return near
+
+    def _domain_order(self, shape: Shape, fits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Mapping[int, int]:
+        """Place of each domain: for jobs that are planned whole those with most usable nodes first, else all alike."""
+        table = self._state.table
+        domains = table.domain[table.view()]
+        if not shape.is_planned:
+            return dict.fromkeys(domains.tolist(), 0)
+        usable = np.bincount(domains[fits & (domains >= 0)], minlength=len(table.domains)).tolist()
+        ordered = sorted(range(len(table.domains)), key=lambda domain: (-usable[domain], table.domains[domain]))
+        return {domain: place for place, domain in enumerate(ordered)}
+
+    def _rank(self, key: Key) -> tuple[Near, str, Key]:
+        """Place of a holding in the order of nearness."""
+        near, event = self._endings[key]
+        return near, event.job, key
+
+    def _ill_rows(self) -> dict[int, list[str]]:
+        """Nodes that may take a pod once they are well, ready and open, nearest first, and what is the matter with each."""
+        state = self._state
+        rows = [state.table.row_of[name] for name, _ in sorted(self._near.items(), key=lambda item: item[1])]
+        return {row: wrong for row in rows if (wrong := wrong_with(state, row))}
+
+    def _well_event(self, row: int) -> Event:
+        return Event("node-well", node=self._state.table.names[row], wrong=self._ill[row])
+
+
+def wrong_with(state: State, row: int) -> list[str]:
+    """What is the matter with a node; nothing for one that is well, ready and open to work."""
+    table = state.table
+    key = table.classes[table.klass[row]]
+    found = ["cordoned"] if key.cordoned else []
+    found += [] if key.ready else ["not ready"]
+    if table.level[row] > NodeHealth.OK or table.unhealthy[row] or table.network[row] or not table.network_known[row]:
+        found.append("unhealthy")
+    elif state.fold.settings.needs_health and not table.spoken[row]:
+        found.append("health unknown")
+    return found
+
+
+def _changes(chosen: Iterable[tuple[str, Key | int]]) -> Changes:
+    parts = list(chosen)
+    return Changes(
+        ended=frozenset(what for _, what in parts if isinstance(what, tuple)),
+        well=frozenset(what for _, what in parts if isinstance(what, int)),
+    )
+
+
+def _shortest(order: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A shortest beginning that fits, or nothing; by doubling and halving, as if more always fitted better."""
+    few, many = 0, 1
+    while not fits(order[:many]):
+        if many >= len(order):
+            return []
+        few, many = many, min(2 * many, len(order))
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if fits(order[:middle]) else (middle, many)
+    return list(order[:many])
+
+
+def reduced(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Some of the items that still fit, none of which can be left out alone, the later ones left out first."""
+    kept = list(items)
+    size = len(kept) // 2
+    while size:
+        before = len(kept)
+        for start in range((len(kept) - 1) // size * size, -1, -size):
+            fewer = kept[:start] + kept[start + size :]
+            if fewer and fits(fewer):
+                kept = fewer
+        if size > 1 or len(kept) == before:
+            size //= 2
+    return kept
+
+
+def _event_key(event: Event) -> tuple[int, str]:
+    name = f"{event.kind} {event.job} {event.uid} {event.attempt} {event.node} {event.nodes} {event.shards}"
+    return event.end_ms or _NEVER, name
+
+
+def _needs_more(way: Way) -> bool:
+    return any(event.kind == "nodes-come" for event in way.events)
+
+
+def _way_key(way: Way) -> tuple[bool, int, int, list[tuple[int, str]]]:
+    """Place of a way: what may happen by itself before what somebody must buy, then the fewest events, then the earliest."""
+    return _needs_more(way), len(way.events), way.at_ms or _NEVER, [_event_key(event) for event in way.events]

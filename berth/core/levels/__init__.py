@@ -1,0 +1,1 @@
+"""Affinity by levels of any topology tree."""

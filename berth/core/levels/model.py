@@ -1,0 +1,359 @@
+"""Words of any number of levels: the configuration of trees, the levels that a job asks for, and the trees themselves.
+
+A tree has levels of groups above its nodes; level 1 is the nearest to the node. Labels of a node name its tree and its group
+on every level. A group is known by its whole chain of parents: one id below two parents is two groups.
+
+Source: specification, SuperPoD affinity, section 10.1.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from berth.core.superpods.model import Marks, Rows, superpod_key
+
+RESOURCE_LEVELS: Final = "resource-level-config"
+"""Setting that says which levels each tree has."""
+AFFINITY_CONFIG: Final = "huawei.com/affinity-config"
+"""Annotation of a job: how many of its pods share a group, level by level."""
+TOPOTREE: Final = "huawei.com/topotree"
+"""Label of a node: its tree."""
+TREE_DEFAULT: Final = "default"
+"""Tree of a node without the label."""
+LEVELS_MAX: Final = 10
+"""Most levels of a tree, and of a job."""
+COUNT_MAX: Final = (1 << 31) - 1
+"""Most pods of a level, and most reserved nodes."""
+_SHOWN_MAX: Final = 80
+_LEVEL: Final = re.compile(r"level([1-9][0-9]?)")
+_COUNT: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
+_STRANGE: Final = -2
+"""In place of the index of a tree: nodes of a tree that is not configured ..."""
+_UNLABELLED: Final = -1
+"""... and nodes that lack a label."""
+
+Sizes = tuple[int, ...]
+"""Pods that share a group of each level, level 1 first."""
+Gap = Literal["nodes", "levels", "groups"]
+"""What is missing: candidates for all pods; a tree with as many levels as the job names; groups with enough candidates."""
+
+
+class LevelError(ValueError):
+    """A text that says no levels.
+
+    Attributes:
+        field: What is wrong.
+        value: What stood there, cut to 80 characters.
+        expected: What would be right.
+    """
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        text = "missing" if value is None else repr(value)
+        self.field = field
+        self.value = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        self.expected = expected
+        super().__init__(f"{field} is {self.value}: expected {expected}")
+
+
+class Level(NamedTuple):
+    """A level of a tree.
+
+    Attributes:
+        label: Label of a node whose value is the id of its group.
+        reserved: Nodes of each group that jobs leave while they find room elsewhere; heeded on level 1 only.
+    """
+
+    label: str
+    reserved: int = 0
+
+
+Config = Mapping[str, tuple[Level, ...]]
+"""Levels of each tree, level 1 first; the trees in order of their names."""
+
+
+class Tree(NamedTuple):
+    """A tree as one gang finds it.
+
+    Attributes:
+        name: Its name.
+        reserved: Nodes of each group of level 1 that jobs leave while they find room elsewhere.
+        groups: Ids of the groups of each level, the highest level first; those of one parent stand together.
+        paths: (levels, nodes): group of each node, as its index in ``groups``; rising along every level.
+        rows: Nodes, by their row in the table of whoever asks; in a group of level 1 by name.
+    """
+
+    name: str
+    reserved: int
+    groups: tuple[Sequence[str], ...]
+    paths: Rows
+    rows: Rows
+
+    def only(self, kept: Marks) -> "Tree":
+        """The same tree with some of its nodes.
+
+        Args:
+            kept: One mark for each of :attr:`rows`.
+        """
+        return self._replace(paths=self.paths[:, kept], rows=self.rows[kept])
+
+
+class Spot(NamedTuple):
+    """Where a node stands.
+
+    Attributes:
+        tree: Its tree; empty where that is not configured.
+        path: Id of its group on every level of the tree, the highest first; empty where a label is missing.
+    """
+
+    tree: str
+    path: tuple[str, ...]
+
+
+class Forest(NamedTuple):
+    """Trees as one gang finds them.
+
+    Attributes:
+        trees: In order of their names; those without a node are left out.
+        strangers: Nodes of a tree that is not configured.
+        unlabelled: Nodes that lack a label of a level of their tree.
+    """
+
+    trees: tuple[Tree, ...]
+    strangers: int = 0
+    unlabelled: int = 0
+
+
+class LevelPlan(NamedTuple):
+    """Where each rank goes.
+
+    Attributes:
+        tree: Index of the tree.
+        sizes: Pods that share a group, level by level, as the plan heeds them.
+        rows: Row of each rank.
+        blocks: Block of each rank: the pods that share a group of level 1.
+        groups: Group of level 1 of each block, as its index in the last of :attr:`Tree.groups`.
+    """
+
+    tree: int
+    sizes: Sizes
+    rows: Rows
+    blocks: Rows
+    groups: Rows
+
+
+class NoLevels(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no plan.
+
+    Attributes:
+        gap: What is missing.
+        need: Nodes, levels or parts of the gang that are needed; a part is the pods that share a group of level ``level``.
+        have: Those that there are at best.
+        tree: Tree that comes closest; empty without any.
+        level: Level of the groups, for ``groups``; 0: single nodes.
+        ranks: First and last rank of what finds no place, for a gang that is mended; else None.
+    """
+
+    gap: Gap
+    need: int
+    have: int
+    tree: str = ""
+    level: int = 0
+    ranks: tuple[int, int] | None = None
+
+
+def read_level_config(text: str) -> Config:
+    """Levels of each tree.
+
+    Args:
+        text: JSON: ``{tree: {"level1": {"label": L, "reservedNode": k}, ...}}``; empty means no tree.
+
+    Raises:
+        LevelError: It is not such a text; names the field, the value and what would be right.
+    """
+    if not text.strip():
+        return {}
+    try:
+        told = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise LevelError(RESOURCE_LEVELS, text, "JSON text") from error
+    trees = _mapping(told, RESOURCE_LEVELS, "an object with the levels of each tree")
+    return {name: _levels(trees[name], name) for name in sorted(trees)}
+
+
+@lru_cache(maxsize=16)
+def levels_of(text: str) -> Config:
+    """Configuration of a setting ``resource_levels`` that is known to be sound; nothing for an empty one."""
+    return read_level_config(text) if text else {}
+
+
+def stands_in_tree(config: Config, labels: Mapping[str, str], levels: int) -> bool:
+    """Whether labels of a node name its group on every level of a tree that has as many levels as a job asks."""
+    tree = config.get(labels.get(TOPOTREE) or TREE_DEFAULT, ())
+    return len(tree) >= levels and all(labels.get(level.label) for level in tree)
+
+
+def _levels(told: object, tree: str) -> tuple[Level, ...]:
+    at = f"{RESOURCE_LEVELS}.{tree}"
+    levels = _mapping(told, at, "an object with level1, level2 and so on")
+    numbers = _contiguous(levels, at)
+    return tuple(_level(levels[f"level{number}"], f"{at}.level{number}") for number in numbers)
+
+
+def _level(told: object, at: str) -> Level:
+    level = _mapping(told, at, "an object with label and reservedNode")
+    label, reserved = level.get("label"), level.get("reservedNode", 0)
+    if not isinstance(label, str) or not label.strip():
+        raise LevelError(f"{at}.label", label, "the name of a node label")
+    if type(reserved) is not int or not 0 <= reserved <= COUNT_MAX:
+        raise LevelError(f"{at}.reservedNode", reserved, f"a whole number from 0 to {COUNT_MAX}")
+    return Level(label.strip(), reserved)
+
+
+def _mapping(told: object, at: str, expected: str) -> Mapping[str, Any]:
+    if not isinstance(told, dict):
+        raise LevelError(at, told, expected)
+    return told
+
+
+def _contiguous(names: Iterable[str], at: str) -> range:
+    """Numbers of levels, from 1.
+
+    Raises:
+        LevelError: One of the names is none of a level, or a level is missing.
+    """
+    numbers = []
+    for name in names:
+        match = _LEVEL.fullmatch(name)
+        if match is None or int(match[1]) > LEVELS_MAX:
+            raise LevelError(at, name, f"level1 to level{LEVELS_MAX}")
+        numbers.append(int(match[1]))
+    for number in range(1, max(numbers, default=1) + 1):
+        if number not in numbers:
+            raise LevelError(f"{at}.level{number}", None, "every level from level1 on")
+    return range(1, len(numbers) + 1)
+
+
+def read_sizes(text: str) -> Sizes:
+    """Levels that a job asks for.
+
+    Args:
+        text: ``level1=x,level2=y,...`` in any order: pods that share a group.
+
+    Raises:
+        LevelError: It is not such a text, a level stands twice or is missing, or a level does not divide the next.
+    """
+    told: dict[str, int] = {}
+    for part in text.split(","):
+        name, sign, value = (piece.strip() for piece in part.partition("="))
+        at = f"{AFFINITY_CONFIG}.{name}" if sign else AFFINITY_CONFIG
+        if not sign or name in told:
+            raise LevelError(at, part if sign else text, "level1=x,level2=y and so on, each once")
+        told[name] = _count(value, at)
+    sizes = tuple(told[f"level{number}"] for number in _contiguous(told, AFFINITY_CONFIG))
+    for number, (lower, upper) in enumerate(pairwise(sizes), start=2):
+        if upper % lower:
+            raise LevelError(f"{AFFINITY_CONFIG}.level{number}", upper, f"a multiple of level{number - 1}={lower}")
+    return sizes
+
+
+def _count(value: str, at: str) -> int:
+    if not _COUNT.fullmatch(value) or not 1 <= int(value) <= COUNT_MAX:
+        raise LevelError(at, value, f"a whole number from 1 to {COUNT_MAX}")
+    return int(value)
+
+
+def check_sizes(sizes: Sizes, replicas: int) -> None:
+    """See that the levels of a job divide it.
+
+    Args:
+        sizes: As :func:`read_sizes` gives them.
+        replicas: Pods of the gang without those that stand by for a hot switch.
+
+    Raises:
+        LevelError: The highest level does not divide it.
+    """
+    if replicas < 1 or replicas % sizes[-1]:
+        raise LevelError(
+            f"{AFFINITY_CONFIG}.level{len(sizes)}", sizes[-1], f"a divisor of the {replicas} pods of the job"
+        )
+
+
+def tree_of(name: str, reserved: int, ids: Sequence[Sequence[str]], codes: Rows, rows: Rows) -> Tree:
+    """Nodes sorted into the groups of their tree.
+
+    Args:
+        name: Name of the tree.
+        reserved: See :attr:`Tree.reserved`.
+        ids: Ids of each level, the highest first, in their order (:func:`berth.core.superpods.model.superpod_key`).
+        codes: (levels, nodes): id of each node, as its index in ``ids``.
+        rows: Nodes in order of their names.
+    """
+    order = np.lexsort(codes[::-1])
+    codes = codes[:, order]
+    changes = np.logical_or.accumulate(codes[:, 1:] != codes[:, :-1], axis=0)
+    paths = np.zeros(codes.shape, np.int64)
+    np.cumsum(changes, axis=1, out=paths[:, 1:])
+    firsts = [np.flatnonzero(np.concatenate(([True], change))) for change in changes] if len(rows) else []
+    groups = tuple(
+        [names[code] for code in level[first].tolist()] for names, level, first in zip(ids, codes, firsts, strict=False)
+    )
+    return Tree(name, reserved, groups, paths, rows[order])
+
+
+def forest_of(config: Config, nodes: Iterable[tuple[str, int, Mapping[str, str]]]) -> Forest:
+    """Trees of nodes with labels.
+
+    Args:
+        config: Levels of each tree.
+        nodes: Name, row and labels of each candidate, in any order.
+    """
+    ordered = sorted(nodes, key=lambda node: node[:2])
+    spots = [spot_of(config, labels) for _, _, labels in ordered]
+    return forest(config, spots, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
+
+
+def spot_of(config: Config, labels: Mapping[str, str]) -> Spot:
+    """Where a node stands that has such labels."""
+    tree = labels.get(TOPOTREE) or TREE_DEFAULT
+    levels = config.get(tree)
+    if levels is None:
+        return Spot("", ())
+    path = tuple([labels.get(level.label, "") for level in reversed(levels)])
+    return Spot(tree, () if "" in path else path)
+
+
+def forest(config: Config, spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Forest:
+    """Trees of nodes of which it is known where they stand.
+
+    Args:
+        config: Levels of each tree.
+        spots: Where nodes of each kind stand.
+        kinds: Kind of each node, as its index in ``spots``.
+        rows: Nodes in order of their names.
+    """
+    trees = sorted(config)
+    number = {name: index for index, name in enumerate(trees)}
+    lost = [_STRANGE if not spot.tree else number[spot.tree] if spot.path else _UNLABELLED for spot in spots]
+    of_node = np.array(lost, np.int64)[kinds]
+    members = [(name, of_node == index) for index, name in enumerate(trees)]
+    return Forest(
+        tuple(_planted(name, config[name], spots, kinds[own], rows[own]) for name, own in members if own.any()),
+        int((of_node == _STRANGE).sum()),
+        int((of_node == _UNLABELLED).sum()),
+    )
+
+
+def _planted(name: str, levels: tuple[Level, ...], spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Tree:
+    used, of_node = np.unique(kinds, return_inverse=True)
+    ids, codes = [], []
+    for column in zip(*(spots[kind].path for kind in used.tolist()), strict=True):
+        known = sorted(set(column), key=superpod_key)
+        place = {text: number for number, text in enumerate(known)}
+        ids.append(known)
+        codes.append([place[text] for text in column])
+    return tree_of(name, levels[0].reserved, ids, np.array(codes, np.int64)[:, of_node], rows)

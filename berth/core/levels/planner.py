@@ -1,0 +1,263 @@
+"""Any number of levels: pods that belong together share a group, on every level, of a tree that labels of nodes describe.
+
+Bottom-up every group counts the whole parts of a gang that it can take beside its reserved nodes. Top-down the groups that
+leave the least behind are taken whole, the others in part. Where that does not reach, reserved nodes follow, one of each
+group after the other.
+
+Source: specification, SuperPoD affinity, section 10.2.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree
+from berth.core.superpods.model import Counts, Rows
+
+_FRAGMENT_WEIGHT: Final = 10
+"""What the fragments of children weigh against those of their parent."""
+
+Block = tuple[int, int]
+"""Group of level 1, and the number of the block inside it, in the order in which its nodes go."""
+
+
+class Found(NamedTuple):
+    """Nodes that hold a gang, or a part of it.
+
+    Attributes:
+        nodes: Index of each node among the nodes that were looked at, block after block, in a block by name.
+        firsts: Index of the first node of each block's group.
+        fragments: What the tree was left with, weighed; less is better.
+    """
+
+    nodes: Rows
+    firsts: Rows
+    fragments: int
+
+
+class Shape:
+    """Groups of some levels and what each can take.
+
+    Args:
+        paths: (levels, nodes): group of each node, the highest level first; each rising.
+        nodes: How many nodes.
+        sizes: Pods of the whole, of a part on each level from the highest on, and 1 for a pod.
+        reserved: Nodes of each lowest group that are kept back.
+    """
+
+    def __init__(self, paths: Rows, nodes: int, sizes: Sequence[int], reserved: int) -> None:
+        self.ratios = [upper // lower for upper, lower in pairwise(sizes)]
+        self.sizes = sizes
+        whole = np.zeros(1, np.int64)
+        self.firsts = [whole, *(np.flatnonzero(np.diff(path, prepend=-1)) for path in paths)]
+        """Index of the first node of each group, depth by depth; depth 0 is the whole."""
+        ends = np.array([nodes])
+        self.counts: Counts = np.diff(self.firsts[-1], append=ends)
+        """Nodes of each lowest group."""
+        self.kept: Counts = np.minimum(self.counts, reserved)
+        """Nodes of each lowest group that are kept back; all of them where there are fewer than ``reserved``."""
+        self.children = [np.searchsorted(lower, np.append(upper, nodes)) for upper, lower in pairwise(self.firsts)]
+        """Group ``g`` of a depth has the groups ``children[g]`` to ``children[g + 1]`` of the next."""
+
+    @property
+    def depth(self) -> int:
+        """Depth of the lowest groups."""
+        return len(self.firsts) - 1
+
+    def parts(self, nodes: Counts) -> tuple[list[Counts], list[Counts]]:
+        """Whole parts that each group can take, and the weighed rest of it, depth by depth.
+
+        Args:
+            nodes: Nodes of each lowest group that count.
+        """
+        tasks, fragments = np.divmod(nodes, self.ratios[-1])
+        all_tasks, all_fragments = [tasks], [fragments]
+        for depth in range(self.depth - 1, -1, -1):
+            starts = self.children[depth][:-1]
+            tasks, rest = np.divmod(np.add.reduceat(tasks, starts), self.ratios[depth])
+            fragments = rest * self.sizes[depth + 1] + _FRAGMENT_WEIGHT * np.add.reduceat(fragments, starts)
+            all_tasks.insert(0, tasks)
+            all_fragments.insert(0, fragments)
+        return all_tasks, all_fragments
+
+    def nodes_of(self, blocks: Sequence[Block]) -> tuple[Rows, Rows]:
+        """Nodes of blocks, block after block, and the first node of each block's group.
+
+        A group gives what is not kept back by name, then what is kept back from its last name to its first.
+        """
+        groups, numbers = np.array(blocks, np.int64).reshape(-1, 2).T[:, :, None]
+        size = self.ratios[-1]
+        first, count, kept = self.firsts[-1][groups], self.counts[groups], self.kept[groups]
+        at = numbers * size + np.arange(size)
+        nodes = np.where(at < count - kept, first + kept + at, first + count - 1 - at)
+        nodes.sort(axis=1)
+        return nodes.reshape(-1), first[:, 0]
+
+
+class Taking:
+    """The first way: groups beside their reserved nodes, those that leave the least behind first."""
+
+    def __init__(self, shape: Shape, tasks: Sequence[Counts], fragments: Sequence[Counts]) -> None:
+        self._shape = shape
+        self._tasks = tasks
+        self._fragments = fragments
+
+    def blocks(self, depth: int = 0, group: int = 0, want: int = 1) -> Iterator[Block]:
+        """Blocks of ``want`` parts in a group, or as many as it has."""
+        need = want * self._shape.ratios[depth]
+        if depth == self._shape.depth:
+            yield from ((group, number) for number in range(want))
+            return
+        start, stop = self._shape.children[depth][group : group + 2].tolist()
+        for child, parts in self._shares(depth + 1, start, stop, need):
+            yield from self.blocks(depth + 1, child, parts)
+
+    def _shares(self, depth: int, start: int, stop: int, need: int) -> Iterator[tuple[int, int]]:
+        """Groups of one parent and the parts that each takes: whole groups first, then groups in part."""
+        tasks, fragments = self._tasks[depth][start:stop], self._fragments[depth][start:stop]
+        some = np.flatnonzero(tasks)
+        order = some[np.lexsort((tasks[some], fragments[some]))]
+        whole = []
+        for at, parts in zip(order.tolist(), tasks[order].tolist(), strict=True):
+            if need <= 0:
+                return
+            if parts <= need:
+                whole.append(at)
+                need -= parts
+                yield start + at, parts
+        if need <= 0:
+            return
+        rest = np.setdiff1d(some, whole)
+        for at in rest[np.lexsort((fragments[rest], tasks[rest]))].tolist():
+            parts = min(int(tasks[at]), need)
+            need -= parts
+            yield start + at, parts
+            if need <= 0:
+                return
+
+
+class Gathering:
+    """The second way: single nodes, reserved ones too, which make up parts as they come."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        above = [np.repeat(np.arange(len(limits) - 1), np.diff(limits)) for limits in shape.children]
+        self._parents = [parents.tolist() for parents in above]
+        self._open: dict[tuple[int, int], list[list[Block]]] = {}
+        self.given = [0] * len(shape.counts)
+        """Nodes that each lowest group has given."""
+        self.whole: list[Block] = []
+        """Blocks of the whole, once it is complete."""
+
+    def give(self, group: int, nodes: int) -> bool:
+        """Nodes of a lowest group that go; true once the whole is complete."""
+        size = self._shape.ratios[-1]
+        before = self.given[group]
+        self.given[group] += nodes
+        return any(
+            self._push(self._shape.depth, group, [(group, number)])
+            for number in range(before // size, self.given[group] // size)
+        )
+
+    def _push(self, depth: int, group: int, part: list[Block]) -> bool:
+        """A whole part of a group goes to the group's parent."""
+        while depth:
+            depth, group = depth - 1, self._parents[depth - 1][group]
+            parts = self._open.setdefault((depth, group), [])
+            parts.append(part)
+            if len(parts) < self._shape.ratios[depth]:
+                return False
+            part = [block for each in parts for block in each]
+            parts.clear()
+        self.whole = part
+        return True
+
+    def run(self, first: Sequence[Block]) -> list[Block]:
+        """Blocks of the whole, after those that the first way found; the whole is known to fit.
+
+        Reserved nodes go in rounds: of groups that have the most left one each, then of those and the groups that have
+        one less, and so on; the other nodes of a group go with its first.
+        """
+        for group, _ in first:
+            if self.give(group, self._shape.ratios[-1]):
+                return self.whole
+        kept = self._shape.kept
+        counts = self._shape.counts.tolist()
+        for left in range(int(kept.max(initial=0)), 0, -1):
+            for group in np.flatnonzero(kept >= left).tolist():
+                if self.give(group, counts[group] - left + 1 - self.given[group]):
+                    return self.whole
+        for group in np.flatnonzero(kept == 0).tolist():
+            if self.give(group, counts[group] - self.given[group]):
+                return self.whole
+        return self.whole
+
+
+def find(paths: Rows, nodes: int, sizes: Sequence[int], reserved: int) -> Found | tuple[int, int]:
+    """Nodes for a gang or a part of it.
+
+    Args:
+        paths: (levels, nodes): group of each node, the highest level first; each rising.
+        nodes: How many nodes, at least one.
+        sizes: Pods of the whole, of a part on each level from the highest on, and 1 for a pod.
+        reserved: Nodes of each lowest group that go last.
+
+    Returns:
+        Nodes; or the parts of the highest level that are needed and those that there are.
+    """
+    shape = Shape(paths, nodes, sizes, reserved)
+    tasks, fragments = shape.parts(shape.counts - shape.kept)
+    if not tasks[0][0]:
+        all_tasks, _ = shape.parts(shape.counts)
+        if not all_tasks[0][0]:
+            highest = int(all_tasks[1].sum()) if shape.depth else nodes
+            return shape.ratios[0], highest
+    blocks = list(Taking(shape, tasks, fragments).blocks())
+    if not tasks[0][0]:
+        blocks = Gathering(shape).run(blocks)
+    return Found(*shape.nodes_of(blocks), int(fragments[0][0]))
+
+
+def plan_levels(trees: Sequence[Tree], sizes: Sizes, replicas: int) -> LevelPlan | NoLevels:
+    """Plan of a gang.
+
+    Where the job names level 1 only, it goes into one group of level 2 if one can take it. Of several trees that can, the one
+    that is left with the least fragments takes it, at a tie the first.
+
+    Args:
+        trees: Trees with the candidates; a node stands in one of them.
+        sizes: Pods that share a group, level 1 first; each divides the next, the last divides ``replicas``.
+        replicas: Pods of the gang, each on a node of its own.
+    """
+    nodes = sum(len(tree.rows) for tree in trees)
+    if nodes < replicas:
+        return NoLevels(gap="nodes", need=replicas, have=nodes)
+    if len(sizes) == 1:
+        found = _best(trees, (*sizes, replicas), replicas)
+        if isinstance(found, LevelPlan):
+            return found
+    return _best(trees, sizes, replicas)
+
+
+def _best(trees: Sequence[Tree], sizes: Sizes, replicas: int) -> LevelPlan | NoLevels:
+    steps = (replicas, *reversed(sizes), 1)
+    levels = len(sizes)
+    best: tuple[int, Found] | None = None
+    lack = NoLevels(gap="levels", need=levels, have=max((len(tree.paths) for tree in trees), default=0))
+    for index, tree in enumerate(trees):
+        if len(tree.paths) < levels or not len(tree.rows):
+            continue
+        found = find(tree.paths[-levels:], len(tree.rows), steps, tree.reserved)
+        if isinstance(found, Found):
+            if best is None or found.fragments < best[1].fragments:
+                best = index, found
+        elif lack.gap == "levels" or found[1] > lack.have:
+            lack = NoLevels(gap="groups", need=found[0], have=found[1], tree=tree.name, level=levels)
+    if best is None:
+        return lack
+    index, found = best
+    tree = trees[index]
+    blocks = np.arange(replicas) // sizes[0]
+    return LevelPlan(index, sizes, tree.rows[found.nodes], blocks, tree.paths[-1][found.firsts])

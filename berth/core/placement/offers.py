@@ -1,0 +1,174 @@
+"""Offers: what a shard can give for a shape, and what all shards together can.
+
+Merging gives exactly what one scorer of all nodes would have found: candidates are merged in the same total order, and
+none is believed that stands behind the last candidate of a shard which has more to offer.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.cluster.bitmaps import marks_of
+from berth.core.cluster.node_table import NodeTable
+from berth.core.errors import ReportedError, brief
+from berth.core.placement.scoring import Candidates, Fits, counts_of, unscored
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.schemas.columns import pack_names, unpack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.offers import ShapeOffer
+from berth.schemas.refusal import NodeReason
+
+Rows = npt.NDArray[np.int64]
+
+
+def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> ShapeOffer:
+    """What a shard says of its candidates.
+
+    Args:
+        table: The shard's nodes.
+        found: The candidates.
+        usable: Mask of places or nodes, for shapes with switch or SuperPoD affinity.
+    """
+    runs: list[tuple[int, int]] = []
+    for score in found.scores:
+        if runs and runs[-1][0] == score:
+            runs[-1] = (score, runs[-1][1] + 1)
+        else:
+            runs.append((score, 1))
+    return ShapeOffer(
+        names=pack_names([table.names[row] for row in found.rows]),
+        runs=runs,
+        exhausted=found.exhausted,
+        total=found.total,
+        fit=found.fit,
+        counts=counts_of(found.counts),
+        usable=usable,
+        error=brief(found.error) if found.error is not None else "",
+    )
+
+
+def candidates_of(
+    table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | None = None, own: Rows | None = None
+) -> Candidates:
+    """A shard's offer as rows of ``table``.
+
+    Args:
+        table: The nodes.
+        offer: What the shard says.
+        leaves: The leaf switches, for a shape with switch affinity.
+        own: Rows of the shard, domain after domain and name after name, for a shape with SuperPoD affinity.
+
+    Raises:
+        DecodeError: A node that the table does not know, runs that do not cover the names, or a mask that does not cover
+            the places.
+    """
+    if offer.error:
+        return unscored(ReportedError(offer.error))
+    try:
+        names = unpack_names(offer.names)
+        rows = [table.row_of[name] for name in names]
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"names: {error}", kind="score.offer") from error
+    scores = [score for score, count in offer.runs for _ in range(count)]
+    if len(scores) != len(rows):
+        raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
+    try:
+        usable = leaves.unpack(offer.usable) if leaves is not None else None
+        fits = marks_of(offer.usable, own, len(table), what="nodes") if own is not None else None
+    except ValueError as error:
+        raise DecodeError(f"usable: {error}", kind="score.offer") from error
+    return Candidates(
+        rows=rows,
+        scores=scores,
+        exhausted=offer.exhausted,
+        total=offer.total,
+        fit=offer.fit,
+        counts={count.reason: count.nodes for count in offer.counts},
+        usable=usable,
+        fits=fits,
+    )
+
+
+class OwnRows:
+    """Rows of a shard, by the names of domains and then of nodes: the order in which masks speak of them.
+
+    Args:
+        owns: Which domains the shard has.
+    """
+
+    def __init__(self, owns: Callable[[str], bool]) -> None:
+        self._owns = owns
+        self._revision = -1
+        self._rows: Rows = np.empty(0, np.int64)
+
+    def rows(self, table: NodeTable) -> Rows:
+        """The rows as they are now; always of the same table."""
+        if self._revision != table.layout_revision:
+            self._revision = table.layout_revision
+            rows = [
+                row for domain in sorted(table.domains) if self._owns(domain) for row in table.rows_of_domain(domain)
+            ]
+            self._rows = np.array(rows, np.int64)
+        return self._rows
+
+
+def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) -> Candidates:
+    """Candidates of all shards that answered, in total order.
+
+    Args:
+        table: The nodes; its order of names breaks ties.
+        parts: One answer a shard.
+        missing_nodes: Nodes of shards that did not answer.
+    """
+    error = next((part.error for part in parts if part.error is not None), None)
+    if error is not None:
+        return unscored(error)
+    ranks = table.ranks()
+    keyed = [
+        [(-score, int(ranks[row]), row) for row, score in zip(part.rows, part.scores, strict=True)] for part in parts
+    ]
+    # Beyond the last candidate of a shard that has more, a better one may be hidden in that shard.
+    horizon = min(
+        (
+            keys[-1] if keys else (-(1 << 62), 0, 0)
+            for keys, part in zip(keyed, parts, strict=True)
+            if not part.exhausted
+        ),
+        default=None,
+    )
+    merged: list[tuple[int, int, int]] = []
+    for key in heapq.merge(*keyed):
+        if horizon is not None and key > horizon:
+            break
+        merged.append(key)
+    counts = _added(part.counts for part in parts)
+    if missing_nodes:
+        counts[int(NodeReason.SHARD_MISSING)] = missing_nodes
+    return Candidates(
+        rows=[row for _, _, row in merged],
+        scores=[-score for score, _, _ in merged],
+        exhausted=horizon is None,
+        total=sum(part.total for part in parts) + missing_nodes,
+        fit=sum(part.fit for part in parts),
+        counts=counts,
+        usable=_united([part.usable for part in parts if part.usable is not None]),
+        fits=_united([part.fits for part in parts if part.fits is not None]),
+    )
+
+
+def _united(parts: Sequence[Fits]) -> Fits | None:
+    """What one shard or another can give: a leaf may have nodes of several."""
+    if not parts:
+        return None
+    found: Fits = np.logical_or.reduce(parts)
+    return found
+
+
+def _added(parts: Iterable[dict[int, int]]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for part in parts:
+        for reason, nodes in part.items():
+            counts[reason] = counts.get(reason, 0) + nodes
+    return counts

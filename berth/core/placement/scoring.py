@@ -1,0 +1,438 @@
+"""Filter and score: which nodes can take a pod of a shape, and how good each is.
+
+Checks run in the order of :class:`NodeReason`; the first that fails is the node's reason. Equal scores are ordered by
+node name. Everything is vectorised over the rows of a table; a single row can be asked for with the state that earlier
+gangs of a round would leave it in.
+
+Longer than 400 lines because all rows and single rows must agree check by check.
+"""
+
+import copy
+import functools
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
+from berth.core.chips.products import FORMS
+from berth.core.chips.soft_share_scoring import share_reasons, share_row
+from berth.core.chips.soft_share_table import ShareBook, SharedNode
+from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
+from berth.core.cluster.node_table import NodeTable
+from berth.core.errors import brief, guarded
+from berth.core.levels.model import levels_of, stands_in_tree
+from berth.core.superpods.model import rack_number
+from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.schemas.constraints import Toleration
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason, ReasonCount
+
+Reasons = npt.NDArray[np.uint8]
+Scores = npt.NDArray[np.int32]
+Fits = npt.NDArray[np.bool_]
+_FITS: Final = int(NodeReason.FITS)
+_REASONS: Final = len(NodeReason)
+_ERROR: Final = 255
+"""Stands for the reason of a class of nodes that could not be judged."""
+_LEAST: Final = np.int32(np.iinfo(np.int32).min)
+_ALL_TAINTS: Final = (Toleration(operator="Exists"),)
+_SHAPES_MAX: Final = 4096
+"""Shapes whose compiled form is kept; beyond it all are compiled anew."""
+
+
+class RowState(msgspec.Struct, gc=False):
+    """What a round's earlier gangs leave of a node."""
+
+    free: int
+    idle: int
+    cpu_free: int
+    memory_free: int
+    share: SharedNode | None = None
+
+
+class Candidates(NamedTuple):
+    """Best rows of a shape in total order (score down, name up), and what became of the others."""
+
+    rows: list[int]
+    scores: list[int]
+    exhausted: bool
+    total: int
+    fit: int
+    counts: dict[int, int]
+    """Nodes by reason, those that fit left out."""
+    usable: Grid | None = None
+    """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
+    fits: Fits | None = None
+    """One mark a row: its node takes a pod; None for shapes without SuperPoD affinity."""
+    error: Exception | None = None
+    """What ended the scoring of the shape; then the rest says nothing."""
+
+
+def unscored(error: Exception) -> Candidates:
+    """Answer for a shape whose scoring ended with an error."""
+    return Candidates([], [], exhausted=True, total=0, fit=0, counts={}, error=error)
+
+
+class _Compiled(NamedTuple):
+    shape: Shape
+    rule: ChipRule | None
+    node_label: tuple[str, str] | None
+    by_name: bool
+
+
+class Scorer:
+    """Scoring of one table under one set of settings."""
+
+    def __init__(self, table: NodeTable, shares: ShareBook, settings: Settings) -> None:
+        self.table = table
+        self.shares = shares
+        self.settings = settings
+        self._compiled: dict[Shape, _Compiled] = {}
+        self._class_reasons: dict[Shape, Reasons] = {}
+        self._class_errors: dict[Shape, dict[int, Exception]] = {}
+        """Classes of nodes that cannot be judged for a shape: an error only where a node of such a class is looked at."""
+        self._may: dict[Shape, Fits] = {}
+        self._reason_lists: dict[Shape, list[int]] = {}
+        """The same as plain lists, for single rows."""
+        self._has_number: Fits = np.empty(0, np.bool_)
+
+    def on(self, table: NodeTable, shares: ShareBook) -> "Scorer":
+        """The same scoring on a fork of the table: nodes, classes and places are the same, only what is free differs."""
+        other = copy.copy(self)
+        other.table, other.shares = table, shares
+        return other
+
+    def rule(self, shape: Shape) -> ChipRule | None:
+        """Chip rule of a shape; None for pods without chips and for soft share."""
+        return self._compile(shape).rule
+
+    def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
+        """Reason and raw score of every row; rows without a node fact get ``OTHER_RESOURCE``.
+
+        Args:
+            shape: What is asked.
+            without: Marks of rows that are not looked at; what is said of them means nothing. None for no such row.
+        """
+        table = self.table
+        rows = table.view()
+        compiled = self._compile(shape)
+        reasons = self._by_class_of_row(shape, without)
+        self._by_place(shape, reasons)
+        self._by_name(compiled, reasons)
+        level = table.level[rows]
+        if level.any():
+            _fail(reasons, level >= NodeHealth.NO_NEW_WORK, NodeReason.NODE_FAULT)
+            if shape.sub_health != "ignore":
+                _fail(reasons, level == NodeHealth.SUB_HEALTHY, NodeReason.SUB_HEALTH)
+        if self.settings.needs_health:
+            _fail(reasons, ~table.spoken[rows] & (table.capacity[rows] > 0), NodeReason.HEALTH_UNKNOWN)
+        if shape.cpu_milli:
+            _fail(reasons, table.cpu_free[rows] < shape.cpu_milli, NodeReason.CPU)
+        if shape.memory_mib:
+            _fail(reasons, table.memory_free[rows] < shape.memory_mib, NodeReason.MEMORY)
+        if compiled.rule is not None:
+            chip_reasons, scores = compiled.rule.evaluate(self._columns(), self._labelled(compiled))
+        elif shape.share is not None:
+            chip_reasons, scores = share_reasons(self.table, self.shares, shape, self.settings)
+        else:
+            return reasons, np.zeros(len(table), np.int32)
+        if reasons.any():
+            np.copyto(chip_reasons, reasons, where=reasons != _FITS)
+            scores *= chip_reasons == _FITS
+        return chip_reasons, scores
+
+    def best(self, shape: Shape) -> tuple[int, int] | None:
+        """Row and score of the best node, if any fits."""
+        reasons, scores = self.evaluate(shape)
+        graded = np.where(reasons == _FITS, scores, _LEAST)
+        if not len(graded):
+            return None
+        first = int(graded.argmax())
+        top = int(graded[first])
+        if reasons[first] != _FITS:
+            return None
+        equal = np.flatnonzero(graded == top)
+        return int(equal[self.table.ranks()[equal].argmin()]), top
+
+    def candidates(
+        self, shape: Shape, count: int, *, leaves: LeafTable | None = None, without: Fits | None = None
+    ) -> Candidates:
+        """The best ``count`` rows in total order, and for a shape with switch affinity the places that fit.
+
+        An error ends the scoring of this shape alone: it is in the answer.
+
+        Args:
+            shape: What is asked.
+            count: How many rows at most.
+            leaves: The leaf switches.
+            without: Marks of rows that nobody speaks for; None for no such row.
+        """
+        return guarded(lambda: self._candidates(shape, count, leaves, without), unscored)
+
+    def _candidates(self, shape: Shape, count: int, leaves: LeafTable | None, without: Fits | None) -> Candidates:
+        reasons, scores = self.evaluate(shape, without)
+        if without is not None:
+            reasons = np.where(without, np.uint8(NodeReason.SHARD_MISSING), reasons)
+        counts = np.bincount(reasons[self.table.present[self.table.view()]], minlength=_REASONS).tolist()
+        rows = np.flatnonzero(reasons == _FITS)  # none of them without a node fact
+        fit = len(rows)
+        key = (-scores[rows].astype(np.int64) << 32) | self.table.ranks()[rows].astype(np.int64)
+        if fit > count:
+            part = np.argpartition(key, count)[:count] if count else np.empty(0, np.int64)
+            rows, key = rows[part], key[part]
+        order = np.argsort(key, kind="stable")
+        chosen = rows[order]
+        return Candidates(
+            rows=chosen.tolist(),
+            scores=scores[chosen].tolist(),
+            exhausted=fit <= count,
+            total=sum(counts),
+            fit=fit,
+            counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
+            usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
+            fits=reasons == _FITS if shape.blocks is not None else None,
+        )
+
+    def chips_for(self, shape: Shape) -> tuple[int, int]:
+        """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
+        table = self.table
+        if not table.classes:
+            return 0, 0
+        rows = table.view()
+        may = self._may_use(shape)
+        chosen = may.take(table.klass[rows], mode="wrap") & table.present[rows]
+        return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
+
+    def _may_use(self, shape: Shape) -> Fits:
+        """Whether each class of nodes may be used by resource, selector and affinity."""
+        classes = self.table.classes
+        known = self._may.get(shape)
+        if known is None or len(known) != len(classes):
+            if len(self._may) >= _SHAPES_MAX:
+                self._may.clear()
+            bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
+            never = frozenset({NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR})
+            may = (
+                guarded(functools.partial(_may, bare, key, never), lambda _: False)  # who looks at such nodes is told
+                for key in classes
+            )
+            known = self._may[shape] = np.fromiter(may, np.bool_, len(classes))
+        return known
+
+    def row_state(self, row: int) -> RowState:
+        """State of a row as the table has it."""
+        table = self.table
+        share = self.shares.nodes.get(row)
+        return RowState(
+            free=int(table.free[row]),
+            idle=int(table.idle[row]),
+            cpu_free=int(table.cpu_free[row]),
+            memory_free=int(table.memory_free[row]),
+            share=share.copy() if share is not None else None,
+        )
+
+    def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
+        """Reason and raw score of one row in the state given.
+
+        Args:
+            shape: What is asked.
+            row: The node.
+            state: Its state now.
+            base: Its state before the gang that asks took anything; soft share counts its capacity without siblings.
+        """
+        table = self.table
+        compiled = self._compile(shape)
+        reason = self._class_reason_of(compiled, row) or self._plain_reason(shape, row, state)
+        if reason:
+            return reason, 0
+        if compiled.rule is None:
+            return self._share_one(shape, row, state, base)
+        chips = ChipRow(
+            state.free,
+            int(table.network[row]),
+            bool(table.network_known[row]),
+            int(table.unhealthy_count[row]),
+            int(table.allocatable[row]),
+            state.idle,
+            int(table.capacity[row]),
+        )
+        labelled = compiled.node_label is None or self._has_label(compiled.node_label, row)
+        return compiled.rule.evaluate_one(chips, labelled=labelled)
+
+    def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
+        """What keeps a pod off a node besides its class and its chips."""
+        level = int(self.table.level[row])
+        if level >= NodeHealth.NO_NEW_WORK:
+            return int(NodeReason.NODE_FAULT)
+        if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
+            return int(NodeReason.SUB_HEALTH)
+        if self.settings.needs_health and not self.table.spoken[row] and self.table.capacity[row]:
+            return int(NodeReason.HEALTH_UNKNOWN)
+        if shape.cpu_milli and shape.cpu_milli > state.cpu_free:  # who asks for none gets it on a node that lacks some
+            return int(NodeReason.CPU)
+        if shape.memory_mib and shape.memory_mib > state.memory_free:
+            return int(NodeReason.MEMORY)
+        return _FITS
+
+    def _share_one(self, shape: Shape, row: int, state: RowState, base: RowState | None) -> tuple[int, int]:
+        if shape.share is None:
+            return _FITS, 0
+        before = base.share if base is not None else None
+        return share_row(self.shares, shape, row, free=state.free, now=state.share, base=before, settings=self.settings)
+
+    def _compile(self, shape: Shape) -> _Compiled:
+        compiled = self._compiled.get(shape)
+        if compiled is None:
+            if len(self._compiled) >= _SHAPES_MAX:
+                self._compiled.clear()
+                self._class_reasons.clear()
+                self._class_errors.clear()
+                self._reason_lists.clear()
+            form = FORMS[shape.form] if shape.form else None
+            rule = None
+            if form is not None and shape.share is None and shape.chips:
+                rule = compile_rule(form, chips=shape.chips, distributed=shape.uses_network, settings=self.settings)
+            label = form.node_label if form is not None else None
+            compiled = self._compiled[shape] = _Compiled(shape, rule, label, asks_name(shape))
+        return compiled
+
+    def _by_class(self, shape: Shape) -> Reasons:
+        """Reason of each class of nodes, with one entry at least."""
+        known = self._class_reasons.get(shape)
+        classes = self.table.classes
+        if known is None or len(known) != len(classes):
+            found = [self._judged(shape, index, key) for index, key in enumerate(classes)]
+            known = np.array(found or [NodeReason.FITS], np.uint8)
+            if classes:  # what stands for none is no word on the first
+                self._class_reasons[shape] = known
+        return known
+
+    def _judged(self, shape: Shape, index: int, key: ClassKey) -> int:
+        """Reason of a class of nodes; a mark that is none where an error came instead."""
+
+        def failed(error: Exception) -> int:
+            self._class_errors.setdefault(shape, {})[index] = error
+            return _ERROR
+
+        return guarded(lambda: int(self._reason_of(shape, key)), failed)
+
+    def _by_class_of_row(self, shape: Shape, without: Fits | None) -> Reasons:
+        """Reason of the class of each row.
+
+        Raises:
+            Exception: That of a class of nodes that are looked at, if one cannot be judged; of several the first in words.
+        """
+        table = self.table
+        rows = table.view()
+        reasons: Reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
+        np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
+        if without is not None:
+            np.copyto(reasons, int(NodeReason.SHARD_MISSING), where=without)
+        errors = self._class_errors.get(shape)
+        bad = np.flatnonzero(reasons == _ERROR) if errors else ()
+        if errors and len(bad):
+            error = min((errors[int(index)] for index in np.unique(table.klass[bad])), key=brief)
+            raise error
+        return reasons
+
+    def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
+        """Reason of a class of nodes."""
+        reason = class_reason(shape, key)
+        if reason or shape.blocks is None or not shape.blocks.levels:
+            return reason
+        config = levels_of(self.settings.resource_levels)
+        found = stands_in_tree(config, dict(key.labels), len(shape.blocks.levels))
+        return NodeReason.FITS if found else NodeReason.NO_LEVEL
+
+    def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
+        if not compiled.by_name:
+            return
+        table = self.table
+        for row in np.flatnonzero(reasons == _FITS).tolist():
+            if not name_fits(compiled.shape, table.names[row], table.labels(row)):
+                reasons[row] = NodeReason.SELECTOR
+
+    def _by_place(self, shape: Shape, reasons: Reasons) -> None:
+        """Nodes that stand nowhere cannot take a pod of a job with SuperPoD affinity."""
+        blocks = shape.blocks
+        if blocks is None or blocks.levels:
+            return
+        table, rows = self.table, self.table.view()
+        lost = table.superpod[rows] < 0
+        if blocks.rack_size:
+            lost |= ~self._racked()[table.rack[rows]]  # -1 is the last
+        np.copyto(reasons, int(NodeReason.NO_SUPERPOD), where=lost & (reasons == _FITS))
+
+    def _stands(self, shape: Shape, row: int) -> bool:
+        """The same of one node."""
+        blocks = shape.blocks
+        if blocks is None or blocks.levels:
+            return True
+        return bool(self.table.superpod[row] >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]]))
+
+    def _racked(self) -> Fits:
+        """Whether each rack has a number, and at the end false, for nodes in none."""
+        names = self.table.racks
+        if len(self._has_number) != len(names) + 1:
+            self._has_number = np.array([*(rack_number(name) >= 0 for name in names), False], np.bool_)
+        return self._has_number
+
+    def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
+        table = self.table
+        if not table.present[row]:
+            return int(NodeReason.OTHER_RESOURCE)
+        known = self._reason_lists.get(compiled.shape)
+        if known is None or len(known) != len(table.classes):
+            known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
+        reason = known[int(table.klass[row])]
+        if reason == _ERROR:
+            raise self._class_errors[compiled.shape][int(table.klass[row])]
+        if not reason and not self._stands(compiled.shape, row):
+            return int(NodeReason.NO_SUPERPOD)
+        if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
+            return int(NodeReason.SELECTOR)
+        return reason
+
+    def _columns(self) -> ChipColumns:
+        table = self.table
+        rows = table.view()
+        return ChipColumns(
+            free=table.free[rows],
+            network=table.network[rows],
+            network_known=table.network_known[rows],
+            unhealthy=table.unhealthy_count[rows],
+            allocatable=table.allocatable[rows],
+            idle=table.idle[rows],
+            capacity=table.capacity[rows],
+        )
+
+    def _labelled(self, compiled: _Compiled) -> npt.NDArray[np.bool_] | None:
+        if compiled.node_label is None:
+            return None
+        name, value = compiled.node_label
+        by_class = np.array([dict(key.labels).get(name) == value for key in self.table.classes] or [False], np.bool_)
+        return by_class.take(self.table.klass[self.table.view()], mode="wrap")
+
+    def _has_label(self, label: tuple[str, str], row: int) -> bool:
+        return self.table.labels(row).get(label[0]) == label[1]
+
+
+def _may(shape: Shape, key: ClassKey, never: frozenset[NodeReason]) -> bool:
+    return class_reason(shape, key) not in never
+
+
+def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:
+    np.copyto(reasons, int(reason), where=where & (reasons == _FITS))
+
+
+def counts_of(counts: dict[int, int]) -> list[ReasonCount]:
+    """Nodes by reason, most frequent first, ties by code."""
+    return [
+        ReasonCount(reason, nodes)
+        for reason, nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if nodes
+    ]

@@ -1,0 +1,263 @@
+"""Gangs with SuperPoD affinity in one round: which nodes are left for them, and who gets them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth.core.levels.model import NoLevels
+from berth.core.levels.planner import plan_levels
+from berth.core.placement.scoring import Fits, RowState, Scorer
+from berth.core.placement.touched_nodes import TouchedMarks
+from berth.core.requests.gangs import Gang
+from berth.core.state.ledger import pods_of
+from berth.core.state.superpod_index import BlockGround
+from berth.core.superpods.inference import Taste, mindie_grants, service_grants
+from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
+from berth.core.superpods.planner import candidates, drawn, not_enough_nodes, plan_blocks
+from berth.core.superpods.rack_inference import plan_rack_service
+from berth.core.superpods.racks import plan_racks
+from berth.schemas.columns import pack
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.refusal import BlockLack, NearGroup
+
+_ANNOTATED: Final = frozenset({"a3", "850"})
+"""Variants whose pods are told where they are. Source: specification, SuperPoD affinity, section 11."""
+_NONE: Final = -1
+
+
+_VARIANTS: Final[Mapping[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
+
+
+class BlockAnswer(NamedTuple):
+    """Row of each pod with chips by rank, and what the placement says of the plan."""
+
+    rows: list[int]
+    part: BlockPart
+
+
+class BlockRound:
+    """SuperPoDs while a round goes on.
+
+    Args:
+        scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
+        ground: SuperPoDs and trees, and the jobs that were placed before the round.
+    """
+
+    def __init__(self, scorer: Scorer, ground: BlockGround) -> None:
+        settings = scorer.settings
+        self._scorer = scorer
+        self._ground = ground.superpods
+        self._levels = ground.levels
+        self._company = ground.company
+        self._rules = Rules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
+        self._placed: list[tuple[Gang, Placement]] = []
+        self._usable = TouchedMarks(scorer, int)  # a row's mark is that of its number
+
+    def note(self, gang: Gang, placement: Placement) -> None:
+        """Note what the round has given a gang."""
+        self._placed.append((gang, placement))
+
+    def usable(
+        self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
+    ) -> Fits:
+        """Rows that can take a pod of a shape now.
+
+        Args:
+            shape: What is asked.
+            offered: Rows that could before the round; None when nobody answered.
+            log: Rows that the round has touched so far, in its order.
+            state_of: State in which it left a row.
+        """
+        if offered is None:
+            return np.zeros(len(self._scorer.table), np.bool_)
+        return self._usable.now(shape, offered, log, state_of)
+
+    def plan(self, gang: Gang, fits: Fits, states: Mapping[int, RowState]) -> BlockAnswer | BlockLack:
+        """Where the pods with chips of a gang go, every one of them, when these rows are usable for each.
+
+        Args:
+            gang: The gang.
+            fits: One mark a row.
+            states: Rows that the round has touched, as it left them.
+        """
+        blocks = blocks_of(gang)
+        if blocks.levels:
+            return self._by_levels(gang, blocks, fits)
+        want = want_of(gang, blocks)
+        idle = self._idle(states) if want.replicas == 1 else None
+        yard = self._ground.yard(fits, idle=idle)
+        if blocks.service or blocks.mindie:
+            found = self._beside(blocks, want, yard)
+        elif blocks.rack_size:
+            found = plan_racks(yard, want, self._rules, unlinked=self._unlinked(yard))
+        else:
+            found = plan_blocks(yard, want, self._rules)
+        if isinstance(found, NoBlocks):
+            return _lack_of(found)
+        if not found.is_whole:
+            return BlockLack(
+                "incomplete",
+                want.blocks,
+                0,
+                want.block,
+                nodes_need=want.replicas,
+                nodes_have=int((found.rows >= 0).sum()),
+            )
+        phases: dict[int, str] = {}
+        for grant in found.grants:
+            phases.setdefault(grant.vid, grant.phase)
+        names = [yard.ids[pod] for pod in found.pods.tolist()]
+        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.vids.tolist(), names, phases))
+
+    def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
+        """Plan of a gang in groups of several levels. Only nodes that it fills serve. Source: section 13, D-11."""
+        table = self._scorer.table
+        chips = max(shape.chips for shape, _ in gang.klass)
+        view = table.view()
+        kept = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
+        replicas = sum(pods for shape, pods in gang.klass if shape.blocks is not None)
+        trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
+        found = plan_levels(trees, blocks.levels, replicas)
+        if isinstance(found, NoLevels):
+            # Where no tree is high enough, levels are counted and no nodes.
+            size = blocks.levels[found.level - 1] if found.level else int(found.gap != "levels")
+            near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
+            lack = "nodes" if found.gap == "nodes" else "level"
+            nodes = sum(len(tree.rows) for tree in trees)
+            return BlockLack(lack, found.need, found.have, size, nodes_need=replicas, nodes_have=nodes, near=near)
+        groups = trees[found.tree].groups[-1]
+        vids = found.blocks.tolist()
+        names = [groups[group] for group in found.groups[found.blocks].tolist()]
+        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, vids, names, dict.fromkeys(vids, "level")))
+
+    def _idle(self, states: Mapping[int, RowState]) -> Rows:
+        """Free chips of each row."""
+        table = self._scorer.table
+        idle: Rows = np.bitwise_count(table.free[table.view()]).astype(np.int64)
+        for row, state in states.items():
+            idle[row] = state.free.bit_count()
+        return idle
+
+    def _beside(self, blocks: Blocks, want: Want, yard: Yard) -> BlockPlan | NoBlocks:
+        """Plan of an inference job."""
+        hosts: list[tuple[str, int]] = []
+        if blocks.service:
+            nodes = [*self._company.of_service(blocks.service), *self._new(blocks.service)]
+            hosts = sorted(set(self._ground.places_of(nodes)))
+        if blocks.rack_size:
+            return plan_rack_service(yard, want, hosts)
+        yard = candidates(yard, want)
+        if len(yard.rows) < want.replicas:
+            return not_enough_nodes(yard, want)
+        counts = yard.counts
+        if blocks.service:
+            grants = service_grants(yard.ids, counts, want, [superpod for superpod, _ in hosts])
+        else:
+            taste = Taste(blocks.idlest, self._liked(blocks, yard) if blocks.near else None)
+            grants = mindie_grants(yard.ids, counts, want, self._rules, taste)
+        return grants if isinstance(grants, NoBlocks) else drawn(yard, grants, want.replicas)
+
+    def _unlinked(self, yard: Yard) -> Rows:
+        """Rows of a yard with chips that the network does not reach, or of which that is not known."""
+        table, rows = self._scorer.table, yard.rows
+        found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
+        return found
+
+    def _liked(self, blocks: Blocks, yard: Yard) -> Rows:
+        """Nodes of each SuperPoD that carry pods which the gang wants beside it, candidates left out."""
+        table = self._scorer.table
+        near = dict(blocks.near)
+        nodes = set(self._company.of_labels(near))
+        for gang, placement in self._placed:
+            if near.items() <= gang.labels.items():
+                nodes.update(placement.names())
+        nodes.difference_update(table.names[row] for row in yard.rows.tolist())
+        place = {name: index for index, name in enumerate(yard.ids)}
+        liked = np.zeros(len(yard.ids), np.int64)
+        for superpod, _ in self._ground.places_of(sorted(nodes)):
+            if superpod in place:
+                liked[place[superpod]] += 1
+        return liked
+
+    def _new(self, service: str) -> list[str]:
+        """Nodes that the round has given to jobs of a service."""
+        return [
+            pod.node
+            for _, placement in self._placed
+            if placement.block is not None and placement.block.service == service
+            for pod in pods_of(placement)
+        ]
+
+
+def blocks_of(gang: Gang) -> Blocks:
+    """How the pods with chips of a gang with SuperPoD affinity are to lie.
+
+    Raises:
+        ValueError: It has no SuperPoD affinity.
+    """
+    blocks = gang.blocks
+    if blocks is None:
+        raise ValueError(f"gang {gang.namespace}/{gang.name} has no SuperPoD affinity")
+    return blocks
+
+
+def want_of(gang: Gang, blocks: Blocks) -> Want:
+    """What a gang with SuperPoD affinity asks of SuperPoDs."""
+    return Want(
+        _VARIANTS[blocks.variant],
+        blocks.size,
+        sum(pods for shape, pods in gang.klass if shape.blocks is not None),
+        soft=blocks.soft,
+        rack_block=blocks.rack_size,
+        ub_memory=blocks.memory,
+    )
+
+
+def _part(
+    gang: Gang, blocks: Blocks, vids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
+) -> BlockPart:
+    """What a placement says of a plan.
+
+    Args:
+        gang: The gang.
+        blocks: What it asked.
+        vids: Block of each pod with chips, by rank.
+        superpods: SuperPoD, or group of the lowest level, of each.
+        phases: What gave each block its nodes.
+    """
+    block_order = {vid: index for index, vid in enumerate(sorted(set(vids)), start=1)}
+    superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
+    block_index: list[int] = []
+    superpod_index: list[int] = []
+    ranks = iter(zip(vids, superpods, strict=True))
+    for shape, count in gang.klass:
+        for _ in range(count):
+            vid, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
+            block_index.append(block_order.get(vid, 0))
+            superpod_index.append(superpod_order.get(superpod, 0))
+    return BlockPart(
+        variant=blocks.variant,
+        size=blocks.size,
+        blocks=list(block_order),
+        phases=[phases[vid] for vid in block_order],
+        superpods=list(superpod_order),
+        block_index=pack(block_index, 2),
+        superpod_index=pack(superpod_index, 2),
+        annotated=blocks.variant in _ANNOTATED,
+        service=blocks.service,
+    )
+
+
+def _lack_of(found: NoBlocks) -> BlockLack:
+    """What a refusal says of a plan that was not found."""
+    return BlockLack(
+        rule=found.lack,
+        need=found.blocks_need,
+        have=found.blocks_have,
+        size=found.block,
+        nodes_need=found.nodes_need,
+        nodes_have=found.nodes_have,
+        near=[NearGroup(near.superpod, near.free, near.blocks) for near in found.closest],
+    )

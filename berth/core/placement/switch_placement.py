@@ -1,0 +1,135 @@
+"""Gangs with switch affinity in one round: what the leaves offer them, and what the round's own decisions leave of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from berth.core.placement.scoring import RowState, Scorer
+from berth.core.placement.touched_nodes import TouchedMarks
+from berth.core.requests.gangs import Gang
+from berth.core.state.leaf_occupancy import placed_job
+from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.core.switches.planner import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
+from berth.core.switches.support import unsupported
+from berth.schemas.columns import pack
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.refusal import Code, SwitchLack
+
+_CODES: Final[Mapping[str, Code]] = {
+    "one-leaf": "no-leaf",
+    "leaf-size": "no-leaf",
+    "logical-switches": "no-rows",
+    "idle-and-shared": "no-leaves",
+    "any-leaf": "no-leaves",
+}
+
+
+class LeafRound:
+    """Leaves while a round goes on.
+
+    Args:
+        scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
+        leaves: The leaf switches.
+        book: Jobs on them before the round; stays as it is.
+    """
+
+    def __init__(self, scorer: Scorer, leaves: LeafTable, book: LeafBook) -> None:
+        self.leaves = leaves
+        self.rules = rules_of(scorer.settings, is_single_layer=leaves.is_single_layer)
+        self._scorer = scorer
+        self._before = book
+        self._book: LeafBook | None = None
+        self._placed: list[tuple[tuple[str, int], Placement]] = []
+        self._usable = TouchedMarks(scorer, self._cell_of)
+
+    def note(self, gang: Gang, placement: Placement) -> None:
+        """Note what the round has given a gang."""
+        if len(self.leaves):
+            self._placed.append(((gang.uid, gang.attempt), placement))
+
+    def book(self) -> LeafBook:
+        """Jobs on the leaves, those that the round has placed included."""
+        if self._placed:
+            if self._book is None:
+                self._book = self._before.copy()
+            for key, placement in self._placed:
+                self._book.put(key, placed_job(placement))
+            self._placed.clear()
+        return self._book or self._before
+
+    def usable(
+        self, shape: Shape, offered: Grid | None, log: Sequence[int], state_of: Callable[[int], RowState]
+    ) -> Grid:
+        """Places that can take a pod of a shape now.
+
+        Args:
+            shape: What is asked.
+            offered: Places that could before the round; None when nobody answered.
+            log: Rows that the round has touched so far, in its order.
+            state_of: State in which it left a row.
+        """
+        if offered is None:
+            return np.zeros_like(self.leaves.listed)
+        return self._usable.now(shape, offered.reshape(-1), log, state_of).reshape(self.leaves.listed.shape)
+
+    def _cell_of(self, row: int) -> int:
+        return self.leaves.cell_of.get(self._scorer.table.names[row], -1)
+
+    def plan(self, gang: Gang, usable: Grid) -> Plan | NoPlan:
+        """Where the pods with chips of a gang go, when these places are usable for all of them."""
+        return plan(self.board(usable), demand_of(gang), self.rules)
+
+    def board(self, usable: Grid) -> Board:
+        """The leaves as a gang finds them."""
+        leaves = self.leaves
+        return Board(leaves.names, usable, leaves.slices, self.book().bits(), leaves.places)
+
+    def rows(self, found: Plan) -> list[int]:
+        """Row of each rank of a plan."""
+        rows: list[int] = self.leaves.rows(self._scorer.table)[np.array(found.cells, np.int64)].tolist()
+        return rows
+
+    def warning(self, gang: Gang) -> str:
+        """Why a gang is outside what its policy supports; empty when it is inside."""
+        shares = any(shape.share is not None for shape, _ in gang.klass)
+        return unsupported(self.rules.policy, form=gang.form, framework=gang.framework, shares_chips=shares)
+
+    def part(self, gang: Gang, found: Plan) -> SwitchPart:
+        """What a placement says of a plan."""
+        width = self.leaves.width
+        above = [cell // width for cell in found.cells]
+        order = {leaf: index for index, leaf in enumerate(dict.fromkeys(above), start=1)}
+        ranks = iter(zip(above, found.states, strict=True))
+        index: list[int] = []
+        states = bytearray()
+        for shape, pods in gang.klass:
+            for _ in range(pods):
+                leaf, state = next(ranks) if shape.tor_affinity else (-1, 0)
+                index.append(order.get(leaf, 0))
+                states.append(state)
+        return SwitchPart(
+            tor_affinity=gang.tor_affinity,
+            pods=demand_of(gang).pods,
+            policy=self.rules.policy,
+            rule=found.rule,
+            leaves=[self.leaves.names[leaf] for leaf in order],
+            leaf_index=pack(index, 2),
+            states=bytes(states),
+            annotated=is_annotated(self.rules),
+            warning=self.warning(gang),
+        )
+
+
+def demand_of(gang: Gang) -> Demand:
+    """What a gang with switch affinity asks of leaves."""
+    replicas = sum(pods for shape, pods in gang.klass if shape.tor_affinity)
+    pods = max((shape.gang_pods for shape, _ in gang.klass), default=0)
+    return Demand(replicas, max(replicas, pods), gang.tor_affinity)
+
+
+def code_of(lack: SwitchLack) -> Code:
+    """Code of the refusal for what is missing."""
+    return _CODES[lack.rule]

@@ -1,0 +1,1 @@
+"""Replay of recorded histories: decisions made again and compared record by record."""

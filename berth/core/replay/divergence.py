@@ -1,0 +1,316 @@
+"""A decision that came out otherwise when it was made again: what was recorded, what came out, and the state around it."""
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.core.errors import guarded
+from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.refusal_text import reason_words, sentence
+from berth.core.explain.switch_text import counted, ranges
+from berth.core.scheduling.scheduler import Decider, Opening
+from berth.core.state.ledger import PodShare, pods_of
+from berth.schemas.facts import NodeHealth
+from berth.schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.message import Part
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import NodeReason
+
+_PODS_TOLD: Final = 4
+_NODES_TOLD: Final = 8
+_QUEUE_TOLD: Final = 12
+_NOTHING: Final = "nothing"
+_FITS: Final = int(NodeReason.FITS)
+
+
+class NodeTold(msgspec.Struct, frozen=True):
+    """A node that plays a part, just before the gang was decided."""
+
+    node: str
+    free: list[int]
+    """Free chips."""
+    health: str
+    held_by: list[str]
+    """Jobs with chips there, as ``namespace/name``, those of the same record included."""
+    score: int | None = None
+    """For a pod of the gang; None where it does not fit, and ..."""
+    unfit: str = ""
+    """... why."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Where a recorded decision and the one made again part."""
+
+    sequence: int
+    """Record of the ledger."""
+    epoch: int
+    round: int
+    at_ms: int
+    facts_seq: int
+    """Facts that the record knew."""
+    facts_given: int
+    """Facts that were before it in the recording."""
+    subject: str
+    """What they differ on first: ``gang namespace/name``, or another part of the record."""
+    recorded: str
+    replayed: str
+    nodes: list[NodeTold]
+    queue: list[str]
+    """Gangs that the round took, in order, up to the one on which they differ, the last of them at most; ``namespace/name``."""
+    queue_length: int
+    """Gangs that waited in all."""
+    asleep: list[str]
+    """One gang of each class that slept on."""
+    before: list[Entry]
+    """The last facts and records before it."""
+    settings: Settings
+    missing: list[int]
+    """Shards that did not answer."""
+
+
+class Moment(NamedTuple):
+    """The state in which a record was decided again, before it is folded."""
+
+    decider: Decider
+    sequence: int
+    opening: Opening | None
+    before: list[Entry]
+
+
+def difference_of(moment: Moment, recorded: Round, replayed: Round | None) -> Difference:
+    """How two decisions on the same state differ first; they must differ.
+
+    Args:
+        moment: The state, and what led to it.
+        recorded: As it was stored.
+        replayed: As it came out here; None when there was nothing to decide.
+    """
+    mine = replayed.verdicts if replayed is not None else []
+    theirs = _first(recorded.verdicts, mine)
+    if theirs is None:
+        return _told(moment, recorded, "the record", *_rest(recorded, replayed), nodes=[])
+    uid = theirs.uid
+    was = _of(recorded.verdicts, uid)
+    now = _of(mine, uid)
+    told = _Compared(moment, mine, uid)
+    words = (_place_words(recorded.verdicts, uid), _place_words(mine, uid)) if was == now else told.words(was, now)
+    subject = f"gang {theirs.namespace}/{theirs.name}"
+    return _told(moment, recorded, subject, *words, nodes=told.nodes, uid=uid)
+
+
+def _first(recorded: Sequence[Verdict], mine: Sequence[Verdict]) -> Verdict | None:
+    """The first verdict in which two records differ: one that only one of them has before one in another place."""
+    for was, now in zip_longest(recorded, mine):
+        if was == now:
+            continue
+        if was is None or (now is not None and _of(recorded, now.uid) is None):
+            return was if was is not None and _of(mine, was.uid) is None else now
+        return was
+    return None
+
+
+def _place_words(verdicts: Sequence[Verdict], uid: str) -> str:
+    place = next(index for index, verdict in enumerate(verdicts, 1) if verdict.uid == uid)
+    return f"the same verdict, number {place} of {len(verdicts)} in the record"
+
+
+def _of(verdicts: Iterable[Verdict], uid: str) -> Verdict | None:
+    return next((verdict for verdict in verdicts if verdict.uid == uid), None)
+
+
+def _told(
+    moment: Moment, record: Round, subject: str, was: str, now: str, *, nodes: list[NodeTold], uid: str = ""
+) -> Difference:
+    decider = moment.decider
+    taken = moment.opening.gangs if moment.opening is not None else []
+    queue = [(f"{gang.namespace}/{gang.name}", gang.uid) for gang in taken]
+    upto = next((index for index, (_, taken_uid) in enumerate(queue) if taken_uid == uid), len(queue) - 1)
+    _, sleepers = decider.queue.dump()
+    gangs = decider.state.fold.gangs
+    asleep = [gangs[sleeper.uid] for sleeper in sleepers if sleeper.uid in gangs]
+    return Difference(
+        sequence=moment.sequence,
+        epoch=record.epoch,
+        round=record.number,
+        at_ms=record.at_ms,
+        facts_seq=record.facts_seq,
+        facts_given=decider.state.facts_seq,
+        subject=subject,
+        recorded=was,
+        replayed=now,
+        nodes=nodes,
+        queue=[name for name, _ in queue[: upto + 1]][-_QUEUE_TOLD:],
+        queue_length=len(decider.queue),
+        asleep=[f"{gang.namespace}/{gang.name}" for gang in asleep][:_QUEUE_TOLD],
+        before=moment.before,
+        settings=decider.state.fold.settings,
+        missing=list(record.missing),
+    )
+
+
+def _rest(recorded: Round, replayed: Round | None) -> tuple[str, str]:
+    """How records with the same verdicts differ."""
+    if replayed is None:
+        return _parts(recorded), "nothing was to be decided"
+    one: Sequence[Part]
+    other: Sequence[Part]
+    for what, one, other in (
+        ("evictions", recorded.evictions, replayed.evictions),
+        ("releases", recorded.releases, replayed.releases),
+        ("adoptions", recorded.adoptions, replayed.adoptions),
+    ):
+        pair = next((pair for pair in zip_longest(one, other) if pair[0] != pair[1]), None)
+        if pair is not None:
+            return f"{what}: {_part_words(pair[0])}", f"{what}: {_part_words(pair[1])}"
+    return _field_words(recorded, replayed)
+
+
+def _parts(record: Round) -> str:
+    """What a record without differing verdicts holds, in a few words."""
+    counts = (
+        (record.verdicts, "verdict"),
+        (record.evictions, "eviction"),
+        (record.releases, "release"),
+        (record.adoptions, "adoption"),
+    )
+    return ", ".join(counted(len(parts), noun) for parts, noun in counts if parts) or _NOTHING
+
+
+def _part_words(part: Part | None) -> str:
+    match part:
+        case Eviction():
+            return f"{part.uid}, attempt {part.attempt}, because {part.reason}"
+        case Release():
+            ranks = f", ranks {ranges(part.ranks)}" if part.ranks else ""
+            return f"{part.uid}, attempt {part.attempt}{ranks}: {part.reason}{', again' if part.again else ''}"
+        case Adoption():
+            return f"{part.namespace}/{part.gang}: {_where(pods_of(part.placement))}"
+        case _:
+            return _NOTHING
+
+
+def _field_words(one: msgspec.Struct, other: msgspec.Struct, path: str = "") -> tuple[str, str]:
+    """The first field in which two messages of one kind differ, with both values."""
+    for name in one.__struct_fields__:
+        was, now = getattr(one, name), getattr(other, name)
+        if was == now:
+            continue
+        here = f"{path}{name}"
+        if isinstance(was, Part) and type(was) is type(now):
+            return _field_words(was, now, f"{here}.")
+        return f"{here} is {was!r}", f"{here} is {now!r}"
+    return _NOTHING, _NOTHING
+
+
+def _where(pods: Sequence[PodShare], first: int = 0) -> str:
+    """Nodes and chips of some ranks."""
+    told = [
+        f"rank {rank} on {pod.node}, {f'chips {ranges(pod.chips)}' if pod.chips else 'no chips'}"
+        for rank, pod in enumerate(pods[first : first + _PODS_TOLD], start=first)
+    ]
+    more = len(pods) - first - len(told)
+    return "; ".join(told) + (f"; and {counted(more, 'pod')} more" if more > 0 else "")
+
+
+class _Compared:
+    """Two verdicts on one gang, told on the state that the gang met."""
+
+    def __init__(self, moment: Moment, mine: Sequence[Verdict], uid: str) -> None:
+        self.nodes: list[NodeTold] = []
+        state = moment.decider.state
+        self._board = Board(state, state.fold.settings)
+        for verdict in mine:
+            if verdict.uid == uid:
+                break
+            if verdict.placement is not None:
+                self._board.take_all(verdict, verdict.placement)
+
+    def words(self, was: Verdict | None, now: Verdict | None) -> tuple[str, str]:
+        """What each says; also notes the nodes on which they do not agree."""
+        if was is None or now is None:
+            self._note(was or now, 0, [was, now])
+            return self._verdict(was, 0), self._verdict(now, 0)
+        if was.placement is not None and now.placement is not None:
+            return self._placements(was, was.placement, now, now.placement)
+        self._note(now, 0, [was, now])
+        one, other = self._verdict(was, 0), self._verdict(now, 0)
+        if one == other:
+            return _field_words(was, now)
+        return one, other
+
+    def _placements(self, was: Verdict, one: Placement, now: Verdict, other: Placement) -> tuple[str, str]:
+        ours, theirs = pods_of(other), pods_of(one)
+        first = next((rank for rank, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), -1)
+        if first < 0:
+            words = _field_words(was, now)
+            return f"the same nodes and chips, {words[0]}", f"the same nodes and chips, {words[1]}"
+        for pod in ours[:first]:
+            self._board.take(pod, other.share)
+        self._note(now, first, [was, now])
+        return self._verdict(was, first), self._verdict(now, first)
+
+    def _verdict(self, verdict: Verdict | None, first: int) -> str:
+        """A verdict in words, placements from rank ``first`` on."""
+        if verdict is None:
+            return "no verdict on it in this round"
+        if verdict.placement is not None:
+            pods = pods_of(verdict.placement)
+            told = next((node for node in self.nodes if node.node == pods[first].node), None) if pods else None
+            score = f" (score {told.score})" if told is not None and told.score is not None else ""
+            plan = "" if verdict.placement.switch is None and verdict.placement.block is None else ", by one plan"
+            return f"placed{plan}: {_where(pods, first)}{score}"
+        if verdict.refusal is None:
+            return _NOTHING
+        return f"{'turned away' if verdict.final else 'refused'}: {sentence(verdict.refusal)}"
+
+    def _note(self, of: Verdict | None, first: int, verdicts: Sequence[Verdict | None]) -> None:
+        """Note the nodes that the verdicts name from rank ``first`` on, as a pod of that rank met them."""
+        names: dict[str, None] = {}
+        placed = [pods_of(each.placement) for each in verdicts if each is not None and each.placement is not None]
+        for rank in range(first, first + _PODS_TOLD):
+            names.update(dict.fromkeys(pods[rank].node for pods in placed if rank < len(pods)))
+        gang = self._board.gang(of) if of is not None else None
+        standing: Standing | None = None
+        if gang is not None and gang.klass:
+            tasks = [index for index, (_, count) in enumerate(gang.klass) for _ in range(count)]
+            standing = self._standing(gang.klass[tasks[min(first, len(tasks) - 1)]][0])
+        self.nodes = [self._node(name, standing) for name in list(names)[:_NODES_TOLD]]
+
+    def _standing(self, shape: Shape) -> Standing | None:
+        """What nodes are to a shape; None for one that cannot be scored, whose gang was set aside."""
+
+        def standing() -> Standing | None:
+            return Standing(self._board, shape)
+
+        return guarded(standing, lambda _: None)
+
+    def _node(self, name: str, standing: Standing | None) -> NodeTold:
+        board = self._board
+        row = board.table.row(name)
+        free = board.at(row).free
+        told = NodeTold(
+            node=name,
+            free=[chip for chip in range(free.bit_length()) if free >> chip & 1],
+            health=self._health(row),
+            held_by=board.holders(name),
+        )
+        if standing is None or row >= len(standing.reasons):
+            return told
+        reason = int(standing.reasons[row])
+        if reason == _FITS:
+            return msgspec.structs.replace(told, score=int(standing.scores[row]))
+        words = reason_words(reason, nodes=1, chips=standing.shape.chips, form=standing.shape.form)
+        return msgspec.structs.replace(told, unfit=words)
+
+    def _health(self, row: int) -> str:
+        table = self._board.table
+        if not table.present[row]:
+            return "no fact tells of it"
+        level = NodeHealth(int(table.level[row]))
+        ill = int(table.unhealthy_count[row])
+        words = "well" if level == NodeHealth.OK else level.name.lower().replace("_", " ")
+        return f"{words}, {counted(ill, 'unhealthy chip')}" if ill else words

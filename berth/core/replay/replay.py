@@ -1,0 +1,277 @@
+"""Replay: the decisions of a recording, made again from facts, times and settings alone.
+
+At each recorded round the decision is made on what the record knew, and only then the recorded one is looked at. It is the
+recorded one that is folded afterwards, so a replay can go on behind a difference.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.core.errors import HistoryError, InvariantError
+from berth.core.replay.divergence import Difference, Moment, difference_of
+from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.state.cell import State
+from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.recording import Entry
+from berth.schemas.status import SnapshotBody
+
+_DIFFERENCES_MAX: Final = 20
+_BEFORE: Final = 8
+"""Facts and records before a difference that are told with it."""
+
+
+_SETTINGS_OF_0_4: Final = 21
+"""Settings that release 0.4 knows: the first fields of :class:`berth.schemas.ledger.Settings`."""
+
+
+class ReplayError(Exception):
+    """A recording that cannot be history: what it says never follows from what comes before.
+
+    Attributes:
+        sequence: Record of the ledger; 0 for the state at the start.
+        reason: What is wrong.
+    """
+
+    def __init__(self, sequence: int, reason: str) -> None:
+        super().__init__(f"record {sequence} cannot be: {reason}" if sequence else f"the start: {reason}")
+        self.sequence = sequence
+        self.reason = reason
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay found."""
+
+    facts: int = 0
+    records: int = 0
+    rounds: int = 0
+    """Records that were decided again."""
+    decisions: int = 0
+    """Verdicts in them, and evictions, releases and adoptions."""
+    placed: int = 0
+    refused: int = 0
+    epochs: int = 0
+    void: int = 0
+    """Records that count for nobody: of a writer that no longer reigned, or of a kind that this release does not know."""
+    undecodable: int = 0
+    """Facts that no reader can apply."""
+    not_compared: int = 0
+    """Rounds on which nothing can be said, and ..."""
+    because: str = ""
+    """... why; empty when there are none."""
+    differences: int = 0
+    found: list[Difference] = []
+    """The first of them."""
+    digest: str = ""
+    """SHA-256 over the epochs and the rounds as they were decided here."""
+    recorded_digest: str = ""
+    """The same of the recorded ones."""
+
+    @property
+    def events(self) -> int:
+        """Facts and records."""
+        return self.facts + self.records
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether every decision that was compared is the recorded one."""
+        return not self.differences
+
+
+class _Own(NamedTuple):
+    """A decision that was made here."""
+
+    opening: Opening | None
+    record: Round | None
+
+
+class Replay:
+    """A recording that is decided again, entry by entry.
+
+    Args:
+        start: State at its beginning.
+        shards: Number of shards, for records that say that some were silent but not how many there were (before 0.4); 0: unknown.
+        differences_max: Differences that are kept with what is around them; all are counted.
+
+    Attributes:
+        state: Facts and ledger so far.
+        decider: Who decides.
+
+    Raises:
+        ReplayError: The start does not decode.
+    """
+
+    def __init__(self, start: SnapshotBody, *, shards: int = 0, differences_max: int = _DIFFERENCES_MAX) -> None:
+        self.state = State()
+        self.decider = Decider(self.state)
+        self._shards = shards
+        self._differences_max = differences_max
+        self._why_not = ""
+        self._because: dict[str, None] = {}
+        self._own, self._recorded = hashlib.sha256(), hashlib.sha256()
+        self._before: deque[Entry] = deque(maxlen=_BEFORE)
+        self._found: list[Difference] = []
+        self._facts = self._records = self._rounds = self._decisions = self._placed = self._refused = 0
+        self._epochs = self._void = self._undecodable = self._not_compared = self._differences = 0
+        if start.ledger:
+            self._load(start)
+
+    def feed(self, entry: Entry) -> Difference | None:
+        """Take the next entry; returns how the decision differs, if it is one and does.
+
+        Args:
+            entry: In the order of recordings: before each record the facts that it knew.
+
+        Raises:
+            ReplayError: The recorded decision is impossible; nothing can be fed any more.
+        """
+        if entry.subject:
+            self._facts += 1
+            if self.state.apply_fact(entry.subject, entry.sequence, entry.data):
+                self._undecodable += 1
+            self._before.append(entry)
+            return None
+        self._records += 1
+        self.state.moved.clear()  # whose status may be another; nobody asks here
+        try:
+            found = self._record(entry)
+        except (InvariantError, HistoryError, DecodeError) as error:
+            raise ReplayError(entry.sequence, str(error)) from error
+        self._before.append(entry)
+        return found
+
+    @property
+    def result(self) -> Replayed:
+        """What was found so far."""
+        return Replayed(
+            facts=self._facts,
+            records=self._records,
+            rounds=self._rounds,
+            decisions=self._decisions,
+            placed=self._placed,
+            refused=self._refused,
+            epochs=self._epochs,
+            void=self._void,
+            undecodable=self._undecodable,
+            not_compared=self._not_compared,
+            because="; ".join(self._because),
+            differences=self._differences,
+            found=list(self._found),
+            digest=self._own.hexdigest(),
+            recorded_digest=self._recorded.hexdigest(),
+        )
+
+    def _load(self, start: SnapshotBody) -> None:
+        try:
+            self.state.load(start)
+        except DecodeError as error:
+            raise ReplayError(0, error.reason) from error
+        except InvariantError as error:
+            raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
+        if self.state.waiting is None:
+            self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
+            self.decider.begin()
+        else:
+            self.decider.load(self.state.waiting)
+
+    def _record(self, entry: Entry) -> Difference | None:
+        envelope = open_envelope(entry.data)
+        fold = self.state.fold
+        if envelope.kind == Round.KIND:
+            record = body_of(envelope, Round)
+            if record.epoch == fold.epoch and record.base_seq == entry.sequence - 1 == fold.head:
+                return self._round(entry, record)
+        folded = self.state.apply_record(entry.sequence, entry.data)
+        if folded.epoch:
+            self._epoch(envelope)
+        elif folded.void:
+            self._void += 1
+        return None
+
+    def _epoch(self, envelope: Envelope) -> None:
+        self._epochs += 1
+        self._why_not = ""
+        self.decider.begin()
+        said = _digested(body_of(envelope, Epoch))
+        self._own.update(said)
+        self._recorded.update(said)
+
+    def _round(self, entry: Entry, record: Round) -> Difference | None:
+        silence = Silence(record.shards or self._shards, record.missing, record.doubted)
+        why_not = self._why_not
+        if not why_not and silence.missing and not silence.shards:
+            why_not = "records before 0.4 do not say how many scorers there were when some were silent"
+        own = self._decided(record.at_ms, silence, skip=bool(why_not))
+        if own.record is not None and record.shards != own.record.shards:
+            own = _Own(
+                own.opening, msgspec.structs.replace(own.record, shards=record.shards)
+            )  # said by the caller, not here
+        found = None
+        if why_not:
+            self._not_compared += 1
+            self._because[why_not] = None
+        else:
+            found = self._compared(entry, record, own)
+        self.decider.adopt(self.state.apply_round(entry.sequence, record))
+        return found
+
+    def _decided(self, at_ms: int, silence: Silence, *, skip: bool) -> _Own:
+        """The decision on the state as it is; it must not know what was recorded."""
+        opening = self.decider.open(at_ms)
+        if opening is None or skip:
+            return _Own(opening, None)
+        return _Own(opening, self.decider.decide(opening, silence))
+
+    def _compared(self, entry: Entry, record: Round, own: _Own) -> Difference | None:
+        self._rounds += 1
+        self._decisions += len(record.verdicts) + len(record.evictions) + len(record.releases) + len(record.adoptions)
+        placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
+        self._placed += placed
+        self._refused += len(record.verdicts) - placed
+        mine = encode(own.record) if own.record is not None else b""
+        # Records of older releases lack the last fields; written again, they have them.
+        theirs = entry.data if mine == entry.data else encode(record)
+        self._own.update(mine)
+        self._recorded.update(theirs)
+        if mine == theirs:
+            return None
+        self._differences += 1
+        moment = Moment(self.decider, entry.sequence, own.opening, list(self._before))
+        found = difference_of(moment, record, own.record)
+        if len(self._found) < self._differences_max:
+            self._found.append(found)
+        return found
+
+
+def _digested(epoch: Epoch) -> bytes:
+    """An epoch as the digest covers it: settings that came after 0.4 count where they are not the default.
+
+    So the digest of a recording stays what it was when a release appends a setting.
+    """
+    fields = msgspec.structs.fields(Settings)
+    said = [getattr(epoch.settings, field.name) for field in fields]
+    while len(said) > _SETTINGS_OF_0_4 and said[-1] == fields[len(said) - 1].default:
+        said.pop()
+    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-1], said])
+    return msgspec.msgpack.encode((Epoch.KIND, Epoch.VERSION, msgspec.Raw(body)))
+
+
+def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:
+    """Decide a whole history again.
+
+    Args:
+        start: State at its beginning.
+        entries: Facts and records, in the order of recordings.
+        shards: See :class:`Replay`.
+
+    Raises:
+        ReplayError: See :meth:`Replay.feed`.
+    """
+    replay = Replay(start, shards=shards)
+    for entry in entries:
+        replay.feed(entry)
+    return replay.result

@@ -1,0 +1,117 @@
+"""How a job asks for blocks in SuperPoDs, or for groups of several levels, and whether it may.
+
+Source: specification, SuperPoD affinity, sections 2, 3, 4.2 (5), 8, 10.1 and 16.
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.core.chips.products import Form
+from berth.core.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
+from berth.core.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
+from berth.core.superpods.model import Variant
+from berth.core.superpods.validation import (
+    RA_BLOCK,
+    SOFT,
+    SP_BLOCK,
+    SUPER_POD_AFFINITY,
+    UB_MEMORY,
+    BadBlocks,
+    BlockRequest,
+    Pods,
+    check_blocks,
+)
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Blocks
+from berth.schemas.refusal import Code, Refusal
+
+SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
+"""Annotation with which pods may be without chips: ``enabled``."""
+_VARIANTS: Final[dict[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
+_LEVELS: Final = "levels"
+_TRUE: Final = "true"
+
+
+def wanted_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
+    """How the pods with chips of a job are to lie, or why it is turned away.
+
+    Args:
+        form: Form with a variant.
+        request: The job; it has pods with chips.
+        settings: ``super_pod_size`` counts.
+        gang_pods: Pods with chips of the whole gang. A part of it is placed like a gang of its own.
+    """
+    found = _levels(form, request) if form.variant == _LEVELS else _superpods(form, request, settings)
+    replicas = sum(task.replicas for task in request.tasks if task.chips)
+    if gang_pods > replicas and isinstance(found, Refusal):
+        part = f"{found.expected}; the request is for {replicas} of the {gang_pods} pods of its gang, in whole blocks"
+        return msgspec.structs.replace(found, expected=part)
+    return found
+
+
+def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | Refusal:
+    asked = BlockRequest(
+        variant=_VARIANTS[form.variant],
+        node_chips=form.chips_max,
+        sp_block=request.annotations.get(SP_BLOCK),
+        tasks=[Pods(task.replicas, task.chips, _is_pardoned(request, task.name)) for task in request.tasks],
+        size=settings.super_pod_size,
+        ra_block=request.annotations.get(RA_BLOCK),
+        ub_memory=request.annotations.get(UB_MEMORY) == _TRUE,
+    )
+    found = check_blocks(asked)
+    if isinstance(found, BadBlocks):
+        return _refused(found)
+    inference = inference_of(request.labels, asked.variant)
+    return Blocks(
+        variant=asked.variant,
+        size=found.block,
+        count=max(found.replicas // found.block, 1),
+        soft=request.labels.get(SUPER_POD_AFFINITY) == SOFT,
+        rack_size=found.rack_block,
+        memory=asked.ub_memory,
+        service=request.labels[SERVICE_LABEL] if inference == "service" else "",
+        mindie=inference == "mindie",
+        idlest=inference == "mindie" and request.annotations.get(SP_FIT) == IDLEST,
+        near=tuple(sorted(request.near.items())) if inference == "mindie" else (),
+    )
+
+
+def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
+    """Groups of several levels, of nodes that a pod fills: the pods with chips are alike. Source: section 13, D-11."""
+    chips = next(task.chips for task in request.tasks if task.chips)
+    for index, task in enumerate(request.tasks):
+        if task.chips > form.chips_max or task.chips not in {0, chips}:
+            most = f"1 to {form.chips_max}" if chips > form.chips_max else f"{chips}"
+            wanted = f"{most}, the chips of a node, in every pod with chips: each fills a node"
+            return Refusal(
+                code="invalid-request", field=f"tasks[{index}].chips", value=str(task.chips), expected=wanted
+            )
+    replicas = sum(task.replicas for task in request.tasks if task.chips)
+    try:
+        sizes = read_sizes(request.annotations.get(AFFINITY_CONFIG, ""))
+        check_sizes(sizes, replicas)
+    except LevelError as error:
+        field = error.field if error.field.startswith(AFFINITY_CONFIG) else AFFINITY_CONFIG
+        return Refusal(
+            code="invalid-argument", field=f"annotations.{field}", value=error.value.strip("'"), expected=error.expected
+        )
+    return Blocks(variant=_LEVELS, size=sizes[0], count=replicas // sizes[0], levels=sizes)
+
+
+def _is_pardoned(request: JobRequest, task: str) -> bool:
+    return task == "scheduler" or request.annotations.get(SKIP_PLUGIN) == "enabled"
+
+
+def _refused(bad: BadBlocks) -> Refusal:
+    field = {
+        "sp-block": f"annotations.{SP_BLOCK}",
+        "ra-block": f"annotations.{RA_BLOCK}",
+        "super-pod-size": "settings.super_pod_size",
+        "pods": "tasks",
+        "chips": f"tasks[{bad.task}].chips" if bad.task >= 0 else "tasks",
+    }[bad.subject]
+    code: Code = "invalid-argument" if bad.reason == "InvalidArgument" else "invalid-request"
+    return Refusal(code=code, field=field, value=bad.value, expected=bad.expected)

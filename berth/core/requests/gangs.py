@@ -1,0 +1,106 @@
+"""Gangs as the queue and the round see them."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from berth.core.requests.job_validation import ValidJob, shapes_of, validate
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import Run
+from berth.schemas.refusal import Refusal
+
+_BYTES_A_POD = 4 + 24
+"""Index and share of the name table that one pod takes in a record, at the most usual."""
+_LEAF_BYTES_A_POD = 2 + 1
+"""Index of its leaf, and what is said of it."""
+_BLOCK_BYTES_A_POD = 2 + 2
+"""Indexes of its block and of its SuperPoD."""
+_BYTES_A_GANG = 64 + 64
+"""What a gang takes beside its pods, whatever its name is: a recording without names is decided in the same rounds."""
+_FRAMEWORK = "framework"
+
+ClassKey = tuple[tuple[Shape, int], ...]
+"""Class of request: the shapes and how many pods of each. Equal classes are placed, or refused, alike."""
+
+
+class Gang(msgspec.Struct, gc=False):
+    """A job request that waits for its placement."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    priority: int
+    accepted_seq: int
+    klass: ClassKey
+    tasks: list[str]
+    runs: list[Run]
+    """Pods of each task, parallel to ``klass``."""
+    pods: int
+    resource: str
+    form: str
+    form_because: str
+    tor_affinity: str = ""
+    """Label of that name; empty where switches play no part."""
+    framework: str = ""
+    """Label of that name; empty without."""
+    labels: Mapping[str, str] = {}
+    """Labels of the job."""
+    invalid: Refusal | None = None
+    """The settings of this epoch do not allow the request."""
+    fresh: bool = True
+    """It has had no verdict in this epoch."""
+    run_ms: int = 0
+    """Run time that its request declares; 0 for none."""
+    bytes_in_record: int = 0
+    """Bytes that its placement takes in a record, about."""
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """How its pods with chips are to lie in SuperPoDs or in groups of levels; None where these play no part."""
+        return next((shape.blocks for shape, _ in self.klass if shape.blocks is not None), None)
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Place in the queue: priority, then the sequence at which it was first accepted."""
+        return (-self.priority, self.accepted_seq, self.uid)
+
+
+def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
+    """Chips that a pod gets. A pod of a soft-share job shares one, whatever number it asks."""
+    return min(task.chips, 1) if isinstance(valid, ValidJob) and valid.share is not None else task.chips
+
+
+def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settings) -> Gang:
+    """Gang of an accepted job."""
+    valid = validate(request, settings)
+    invalid = valid if isinstance(valid, Refusal) else None
+    shapes = [] if isinstance(valid, Refusal) else shapes_of(valid, request)
+    runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
+    tor_affinity = valid.tor_affinity if isinstance(valid, ValidJob) else ""
+    a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if tor_affinity else 0)
+    a_pod += _BLOCK_BYTES_A_POD if any(shape.blocks is not None for shape in shapes) else 0
+    return Gang(
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        attempt=attempt,
+        priority=request.priority,
+        accepted_seq=job.accepted_seq,
+        klass=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
+        tasks=[task.name for task in request.tasks],
+        runs=runs,
+        pods=sum(task.replicas for task in request.tasks),
+        resource=request.resource,
+        form=valid.form if isinstance(valid, ValidJob) else "",
+        form_because=valid.because if isinstance(valid, ValidJob) else "",
+        tor_affinity=tor_affinity,
+        framework=request.labels.get(_FRAMEWORK, ""),
+        labels=request.labels,
+        invalid=invalid,
+        run_ms=request.run_ms,
+        bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + _BYTES_A_GANG,
+    )

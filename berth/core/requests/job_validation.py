@@ -1,0 +1,352 @@
+"""Is a job request sound: everything that can be known of it without the cluster.
+
+Source: specification, node and chip, sections 4, 8.9 and 13.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from berth.core.chips.form_selection import FormChoice, choose_form
+from berth.core.chips.products import FORMS, Form
+from berth.core.requests.block_requests import wanted_blocks
+from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
+from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.offers import Blocks, Shape
+from berth.schemas.placement import Share
+from berth.schemas.refusal import Code, Refusal
+
+MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
+SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
+SUB_HEALTHY: Final = "subHealthyStrategy"
+GANG_PODS: Final = "berth/gang-pods"
+"""Annotation of a request for a part of a gang: how many pods with chips the whole gang has."""
+SHARE_AICORE: Final = "huawei.com/scheduler.softShareDev.aicoreQuota"
+SHARE_HBM: Final = "huawei.com/scheduler.softShareDev.hbmQuota"
+SHARE_POLICY: Final = "huawei.com/scheduler.softShareDev.policy"
+
+LABEL_VALUES: Final = {
+    "subHealthyStrategy": ("ignore", "graceExit", "forceExit", "hotSwitch"),
+    "npu-310-strategy": ("card", "chip"),
+    TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE),
+}
+"""Labels that take only certain values. The reference reads any other value as if the label were absent, except that of
+switch affinity, with which a job is invalid."""
+SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
+CHIPS_MAX: Final = 64
+"""Most chips of a node."""
+_AICORE_MAX: Final = 100
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_INT64: Final = 1 << 63
+
+
+class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from a sound request.
+
+    Attributes:
+        form: Name of the product form; empty for a job without chips.
+        because: What the form follows from; empty with it.
+        distributed: More than one pod of the gang has chips.
+        chip_pods: Pods with chips, those of the gang that are requested apart included.
+        task_chips: Chips a pod, one entry a task.
+        share: Quota a pod, for soft share.
+        sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
+        tor_affinity: Label of that name; empty where switches play no part: without it, with ``null``, or without chips.
+        blocks: How its pods are to lie in SuperPoDs or in groups of several levels; None where they play no part. Switch
+            affinity goes before it.
+    """
+
+    form: str = ""
+    because: str = ""
+    distributed: bool = False
+    chip_pods: int = 0
+    task_chips: tuple[int, ...] = ()
+    share: Share | None = None
+    sub_health: str = "ignore"
+    tor_affinity: str = ""
+    blocks: Blocks | None = None
+
+
+def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
+    """What follows from ``request``, or why it is turned away; no cluster state is looked at.
+
+    A job whose tasks ask no chips is sound whatever its resource: its pods are plain pods.
+    """
+    refusal = (
+        _check_tasks(request)
+        or _check_minimum(request)
+        or _check_labels(request, settings)
+        or _check_whole_gang(request)
+    )
+    if refusal is not None:
+        return refusal
+    task_chips = tuple(task.chips for task in request.tasks)
+    strategy = request.labels.get(SUB_HEALTHY, "ignore")
+    sub_health = strategy if strategy in LABEL_VALUES[SUB_HEALTHY] else "ignore"
+    if not any(task_chips):
+        return ValidJob(task_chips=task_chips, sub_health=sub_health)
+    chosen = requested_form(request)
+    if isinstance(chosen, Refusal):
+        return chosen
+    form = chosen.form
+    refusal = _check_form(form, request, settings)
+    if refusal is not None:
+        return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
+    blocks = wanted_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
+    if isinstance(blocks, Refusal):
+        return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
+    chip_pods = _gang_pods(request)
+    return ValidJob(
+        form=form.name,
+        because=chosen.because,
+        distributed=chip_pods > 1,
+        chip_pods=chip_pods,
+        task_chips=task_chips,
+        share=_share_of(request) if form.check == "share" else None,
+        sub_health=sub_health,
+        tor_affinity=_tor_affinity(request),
+        blocks=blocks,
+    )
+
+
+def requested_form(request: JobRequest) -> FormChoice | Refusal:
+    """Product form of a request whose tasks ask for chips, or why it has none."""
+    return choose_form(
+        resource=request.resource,
+        labels=request.labels,
+        annotations=request.annotations,
+        selector=_selector(request),
+    )
+
+
+def shapes_of(valid: ValidJob, request: JobRequest) -> list[Shape]:
+    """Shape of each task, in the order of the tasks; equal tasks give equal shapes.
+
+    A task's own node selector outranks the job's where both name a label.
+    """
+    return [_shape(valid, request, task) for task in request.tasks]
+
+
+def _shape(valid: ValidJob, request: JobRequest, task: Task) -> Shape:
+    has_chips = task.chips > 0
+    return Shape(
+        form=valid.form if has_chips else "",
+        resource=request.resource if has_chips else "",
+        chips=task.chips,
+        gang_pods=valid.chip_pods if has_chips else 0,
+        cpu_milli=task.cpu_milli,
+        memory_mib=task.memory_mib,
+        selector=tuple(sorted((request.node_selector | task.node_selector).items())),
+        affinity=tuple(task.affinity),
+        tolerations=tuple(task.tolerations),
+        share=valid.share if has_chips else None,
+        sub_health=valid.sub_health,
+        tor_affinity=valid.tor_affinity if has_chips else "",
+        blocks=valid.blocks if has_chips and not valid.tor_affinity else None,
+    )
+
+
+def _chip_pods(request: JobRequest) -> int:
+    return sum(task.replicas for task in request.tasks if task.chips > 0)
+
+
+def _gang_pods(request: JobRequest) -> int:
+    """Pods with chips of the whole gang, of which the request may be a part."""
+    return max(_chip_pods(request), _integer(request.annotations.get(GANG_PODS, "0")) or 0)
+
+
+def _total_chips(request: JobRequest) -> int:
+    return sum(task.replicas * task.chips for task in request.tasks)
+
+
+def _integer(text: str) -> int | None:
+    """Decimal 64-bit integer, with or without a sign; None for anything else."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    value = int(text)
+    return value if -_INT64 <= value < _INT64 else None
+
+
+def _refuse(code: Code, field: str, value: object, expected: str) -> Refusal:
+    return Refusal(code=code, field=field, value=str(value), expected=expected)
+
+
+def _check_tasks(request: JobRequest) -> Refusal | None:
+    """Numbers that no product allows."""
+    if not request.tasks:
+        return _refuse("invalid-request", "tasks", "[]", "at least one task")
+    for index, task in enumerate(request.tasks):
+        if task.replicas < 1:
+            return _refuse("invalid-request", f"tasks[{index}].replicas", task.replicas, "at least 1")
+        if not 0 <= task.chips <= CHIPS_MAX:
+            return _refuse("invalid-request", f"tasks[{index}].chips", task.chips, f"0 to {CHIPS_MAX}")
+    return None
+
+
+def _check_minimum(request: JobRequest) -> Refusal | None:
+    """The gang's minimum."""
+    pods = sum(task.replicas for task in request.tasks)
+    if request.min_available < 0:
+        return _refuse("invalid-request", "min_available", request.min_available, "0 (all pods) or more")
+    if request.min_available > pods:
+        refusal = _refuse(
+            "not-enough-pods", "min_available", request.min_available, f"at most {pods}, the pods of the job"
+        )
+        return msgspec.structs.replace(refusal, pods_need=request.min_available, pods_have=pods)
+    whole = request.annotations.get(GANG_PODS)
+    if whole is not None and not 1 <= (_integer(whole) or 0) < _INT64 >> 32:
+        return _refuse("invalid-argument", f"annotations.{GANG_PODS}", whole, "the pods of the gang, 1 or more")
+    minimum = request.annotations.get(MIN_AVAILABLE)
+    if minimum is not None and _integer(minimum) is None:
+        return _refuse("invalid-argument", f"annotations.{MIN_AVAILABLE}", minimum, "an integer")
+    return None
+
+
+def _check_whole_gang(request: JobRequest) -> Refusal | None:
+    """A job with switch affinity is planned whole. Source: specification, switch affinity, section 11, row 20."""
+    if not _tor_affinity(request):
+        return None
+    pods = sum(task.replicas for task in request.tasks)
+    whole = f"pods of the job: with label {TOR_AFFINITY} all of them start together"
+    if request.min_available not in {0, pods}:
+        return _refuse("invalid-request", "min_available", request.min_available, f"0 or {pods}, the {whole}")
+    minimum = request.annotations.get(MIN_AVAILABLE)
+    if minimum is not None and _integer(minimum) != pods:
+        return _refuse("invalid-request", f"annotations.{MIN_AVAILABLE}", minimum, f"{pods}, the {whole}")
+    return None
+
+
+def _tor_affinity(request: JobRequest) -> str:
+    """Value of the label, where switches play a part."""
+    value = request.labels.get(TOR_AFFINITY, UNINVOLVED)
+    return value if value != UNINVOLVED and _chip_pods(request) else ""
+
+
+def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
+    """The rules of the form, in the order of the specification, then those of Berth."""
+    checks: list[Refusal | None] = []
+    match form.check:
+        case "sizes":
+            checks.append(_check_sizes(form, request))
+        case "pairs":
+            checks.append(_check_pairs(form, request))
+        case "average":
+            checks.append(_check_average(form, request))
+        case "share":
+            checks.append(_check_share(request))
+        case "blocks" | "levels":
+            pass  # what is asked for as a whole is checked where blocks are read
+    checks.append(_check_one_pod(form, request))
+    if form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
+        checks.append(_check_shape(form, request))
+    return next((refusal for refusal in checks if refusal is not None), None)
+
+
+def _check_sizes(form: Form, request: JobRequest) -> Refusal | None:
+    """Each task asks 1 to the maximum, and no forbidden size."""
+    for index, task in enumerate(request.tasks):
+        if not 1 <= task.chips <= form.chips_max or task.chips in form.forbidden:
+            besides = f" except {', '.join(map(str, form.forbidden))}" if form.forbidden else ""
+            return _refuse("invalid-request", f"tasks[{index}].chips", task.chips, f"1 to {form.chips_max}{besides}")
+    return None
+
+
+def _check_pairs(form: Form, request: JobRequest) -> Refusal | None:
+    """A3: an even total and even pods; one chip only as the job's only pod with chips."""
+    total = _total_chips(request)
+    single = total == 1 and _gang_pods(request) == 1
+    if not single and total % 2:
+        return _refuse("invalid-request", "tasks", f"{total} chips in all", "an even number, or one pod with one chip")
+    for index, task in _pods_to_pair(request):
+        if not (single and task.chips == 1) and (task.chips < 1 or task.chips % 2 or task.chips > form.chips_max):
+            return _refuse(
+                "invalid-request",
+                f"tasks[{index}].chips",
+                task.chips,
+                f"an even number from 2 to {form.chips_max}; 1 only for the job's only pod; 0 only for the task"
+                f" scheduler or with annotation {SKIP_PLUGIN}: enabled",
+            )
+    return None
+
+
+def _pods_to_pair(request: JobRequest) -> Iterator[tuple[int, Task]]:
+    """Tasks that the A3 rule looks at: all but those without chips that are pardoned."""
+    skip = request.annotations.get(SKIP_PLUGIN) == "enabled"
+    for index, task in enumerate(request.tasks):
+        if task.chips or not (skip or task.name == "scheduler"):
+            yield index, task
+
+
+def _check_average(form: Form, request: JobRequest) -> Refusal | None:
+    """4-mesh: the average a pod is within the maximum; nothing else is checked."""
+    average = _total_chips(request) // _chip_pods(request)
+    if average > form.chips_max:
+        return _refuse("invalid-request", "tasks", f"{average} chips a pod on average", f"at most {form.chips_max}")
+    return None
+
+
+def _check_one_pod(form: Form, request: JobRequest) -> Refusal | None:
+    if form.one_pod_label is None:
+        return None
+    label, value = form.one_pod_label
+    pods = _chip_pods(request)
+    if request.labels.get(label) == value and pods > 1:
+        return _refuse("invalid-request", "tasks", f"{pods} pods with chips", f"1 pod with label {label}={value}")
+    return None
+
+
+def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
+    """910A: up to a node's chips in one pod, more in whole nodes only. Section 13.1."""
+    total, pods, most = _total_chips(request), _chip_pods(request), form.chips_max
+    off = "(setting strict_job_shape)"
+    if total <= most and pods > 1:
+        return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"up to {most} chips in one pod {off}")
+    if total > most and any(task.chips != most for task in request.tasks):
+        return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"{most} chips in every pod {off}")
+    return None
+
+
+def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
+    """Labels whose value is none that they can have."""
+    is_strict = settings.strict_label_values and not settings.reference_parity
+    for label, values in LABEL_VALUES.items():
+        value = request.labels.get(label, values[0])
+        if value not in values and (is_strict or label == TOR_AFFINITY):
+            off = "" if label == TOR_AFFINITY else " (setting strict_label_values)"
+            return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
+    return None
+
+
+def _selector(request: JobRequest) -> dict[str, str]:
+    """Selector by which the form is chosen: the job's, and what all tasks with chips ask alike."""
+    tasks = [task.node_selector for task in request.tasks if task.chips]
+    shared = {key: value for key, value in tasks[0].items() if all(other.get(key) == value for other in tasks)}
+    return request.node_selector | shared
+
+
+def _check_share(request: JobRequest) -> Refusal | None:
+    """The three labels of soft share. Section 8.9."""
+    aicore, hbm = request.labels.get(SHARE_AICORE, ""), request.labels.get(SHARE_HBM, "")
+    if not 1 <= (_integer(aicore) or 0) <= _AICORE_MAX:
+        return _refuse("invalid-request", f"labels.{SHARE_AICORE}", aicore, f"an integer from 1 to {_AICORE_MAX}")
+    if (_integer(hbm) or 0) < 1:
+        return _refuse("invalid-request", f"labels.{SHARE_HBM}", hbm, "an integer of 1 MB or more")
+    policy = request.labels.get(SHARE_POLICY, "")
+    if policy not in SHARE_POLICIES:
+        return _refuse("invalid-request", f"labels.{SHARE_POLICY}", policy, f"one of {', '.join(SHARE_POLICIES)}")
+    return None
+
+
+def _share_of(request: JobRequest) -> Share:
+    """Quota of a request that :func:`_check_share` found sound."""
+    labels = request.labels
+    return Share(aicore=int(labels[SHARE_AICORE]), hbm_mib=int(labels[SHARE_HBM]), policy=labels[SHARE_POLICY])
+
+
+def form_of(valid: ValidJob) -> Form | None:
+    """Product form of a job; None for a job without chips."""
+    return FORMS[valid.form] if valid.form else None

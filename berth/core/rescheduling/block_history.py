@@ -1,0 +1,151 @@
+"""Blocks as they were last placed, and what became of their pods.
+
+Source: specification, SuperPoD affinity, sections 7 and 13.
+"""
+
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from berth.core.superpods.model import Variant, Want
+
+WHOLE_JOB_SESSIONS: Final = 12
+"""Tries after which pods are no longer replaced one by one (850)."""
+NOWHERE: Final = -1
+"""Row of a position whose node is not known."""
+
+
+class Stay(IntEnum):
+    """What becomes of a pod where it was placed."""
+
+    RUNS = 0
+    """It runs and stays."""
+    RETURNS = 1
+    """It is to be placed again although its node did not fail."""
+    LOST = 2
+    """It is to be placed again because its node or its chips failed."""
+
+
+class Held(NamedTuple):
+    """A block where it was last placed.
+
+    Attributes:
+        vid: Its id.
+        superpod: Physical SuperPoD of its first node.
+        ranks: Rank of each position.
+        rows: Node of each position; :data:`NOWHERE` where it is not known.
+        stays: What becomes of the pod of each position.
+    """
+
+    vid: int
+    superpod: str
+    ranks: Sequence[int]
+    rows: Sequence[int]
+    stays: Sequence[Stay]
+
+    @property
+    def is_damaged(self) -> bool:
+        """A node of it failed."""
+        return Stay.LOST in self.stays
+
+    @property
+    def runs(self) -> int:
+        """Pods of it that run."""
+        return self.stays.count(Stay.RUNS)
+
+
+class Setback(NamedTuple):
+    """A gang after a fault.
+
+    Attributes:
+        held: Its blocks, by id.
+        is_pod_level: Pods are replaced one by one (:func:`is_pod_level`).
+        worn: Nodes that ever failed for this gang; they are taken last.
+        waited_ms: Time since its first try.
+    """
+
+    held: Sequence[Held]
+    is_pod_level: bool
+    worn: Collection[int] = frozenset()
+    waited_ms: int = 0
+
+    @property
+    def runs(self) -> int:
+        """Pods of the gang that run."""
+        return sum(held.runs for held in self.held)
+
+
+class Word(NamedTuple):
+    """What is known of one pod.
+
+    Attributes:
+        rank: Its rank.
+        vid: Block that its annotation names.
+        superpod: SuperPoD that its annotation names.
+        row: Its node.
+        stay: What becomes of it.
+    """
+
+    rank: int
+    vid: int
+    superpod: str
+    row: int
+    stay: Stay
+
+
+def is_pod_level(
+    variant: Variant, pending: int, replicas: int, *, is_rescheduling: bool, is_recovering: bool, sessions: int
+) -> bool:
+    """Whether pods are replaced one by one.
+
+    Source: specification, SuperPoD affinity, section 7.2.
+
+    Args:
+        variant: Which handler: A3 asks whether some pods run, 850 for what the job's labels say.
+        pending: Pods that are to be placed.
+        replicas: Pods of the whole gang.
+        is_rescheduling: Label ``pod-rescheduling`` is ``on``.
+        is_recovering: Label ``process-recover-enable`` is ``on``.
+        sessions: Tries so far.
+    """
+    if variant == "850":
+        return is_recovering or (is_rescheduling and sessions < WHOLE_JOB_SESSIONS)
+    return pending != replicas
+
+
+def restored(words: Sequence[Word], want: Want, *, parity: bool = False) -> list[Held]:
+    """Blocks as the annotations of their pods tell of them.
+
+    A rank of which nothing is known returns to block ``rank div B`` where that has fewer than B nodes; else it is open. The
+    reference keeps the order in which it found the pods, whatever their ranks (decision D-9).
+
+    Args:
+        words: What is known of pods, one a rank, in the order in which they were found.
+        want: What the gang asks.
+        parity: The reference's way.
+    """
+    blocks: dict[int, list[Word]] = {}
+    for word in words if parity else sorted(words):
+        blocks.setdefault(word.vid, []).append(word)
+    if not parity:
+        _return_unknown(blocks, want)
+    return [
+        Held(
+            vid,
+            block[0].superpod,
+            tuple(word.rank for word in block),
+            tuple(word.row for word in block),
+            tuple(word.stay for word in block),
+        )
+        for vid, block in sorted(blocks.items())
+    ]
+
+
+def _return_unknown(blocks: dict[int, list[Word]], want: Want) -> None:
+    """Give the ranks of which nothing is known to the blocks that lack them."""
+    known = {word.rank for block in blocks.values() for word in block}
+    for rank in range(want.replicas):
+        block = blocks.get(rank // want.block, [])
+        if rank not in known and 0 < len(block) < want.block:
+            block.append(Word(rank, block[0].vid, block[0].superpod, NOWHERE, Stay.LOST))
+            block.sort()

@@ -1,0 +1,239 @@
+"""A gang with racks that lost nodes: what moves at which stage, and where it goes.
+
+First a lost pod gets another node of its rack; later its part moves within its SuperPoD; then its block moves anywhere; in the
+end the whole gang is placed anew. A pod whose node is sound moves only with its part or block, and the answer names it, so that
+it can be ended first.
+
+Source: specification, SuperPoD affinity, sections 7.1 and 9; section 13, D-10.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from berth.core.superpods.model import BlockPlan, Grant, Marks, NoBlocks, Rows, Rules, Want, Yard
+from berth.core.superpods.racks import DOMAIN_RACKS, NO_ROWS, Ask, Racks, Take, lacking, place, plan_racks
+
+Stage = Literal["pod", "part", "block", "job"]
+"""What moves: lost pods alone; parts of blocks, which stay inside a rack; blocks; the whole gang."""
+PART_SESSIONS: Final = 3
+"""Tries after which the part of a lost pod moves."""
+BLOCK_SESSIONS: Final = 6
+"""Tries after which its block moves."""
+BLOCK_SESSIONS_MAX: Final = 12
+"""Tries after which more than the block moves."""
+
+
+class Standing(NamedTuple):
+    """Where the ranks of a gang were placed.
+
+    Attributes:
+        rows: Node of each rank; -1 where it is not known.
+        vids: Block of each rank.
+        pods: SuperPoD of each rank, as its index in the yard; -1 where it is not known.
+        racks: Rack of each rank; -1 where it is not known.
+    """
+
+    rows: Rows
+    vids: Rows
+    pods: Rows
+    racks: Rows
+
+
+class RackMended(NamedTuple):
+    """Where each rank goes after a loss.
+
+    Attributes:
+        plan: Places of all ranks; its grants are those of the blocks that were placed anew.
+        moved: Ranks, ascending, that are not where they were.
+        given_up: Those of them whose node is sound: their pods have to end first.
+    """
+
+    plan: BlockPlan
+    moved: Rows
+    given_up: Rows
+
+
+def stage_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool) -> Stage:
+    """What moves.
+
+    Args:
+        sessions: Tries since the loss.
+        only_pods: The job's ``huawei.com/recover_policy_path`` is ``pod``.
+        by_pods: The job's label ``pod-rescheduling`` is ``on``.
+        master_lost: Rank 0 is among the lost.
+    """
+    if only_pods:
+        return "pod"
+    if not by_pods or master_lost or sessions > BLOCK_SESSIONS_MAX:
+        return "job"
+    if sessions >= BLOCK_SESSIONS:
+        return "block"
+    return "part" if sessions >= PART_SESSIONS else "pod"
+
+
+def parts_of(vids: Rows, lost: Marks, want: Want, stage: Stage) -> list[Rows]:
+    """Ranks that move together, ascending; those of the first rank first.
+
+    Args:
+        vids: Block of each rank.
+        lost: One mark a rank.
+        want: What the gang asks.
+        stage: What moves.
+    """
+    ranks = np.arange(len(vids))
+    keys: dict[Stage, Rows] = {
+        "pod": ranks,
+        "part": vids * len(vids) + _positions(vids) // want.rack_block,
+        "block": vids,
+        "job": np.zeros(len(vids), np.int64),
+    }
+    key = keys[stage]
+    return [ranks[key == one] for one in dict.fromkeys(key[lost].tolist())]
+
+
+def _positions(vids: Rows) -> Rows:
+    """Position of each rank in its block."""
+    order = np.argsort(vids, kind="stable")
+    ordered = vids[order]
+    positions = np.empty(len(vids), np.int64)
+    positions[order] = np.arange(len(vids)) - np.searchsorted(ordered, ordered)
+    return positions
+
+
+def mend_racks(
+    yard: Yard,
+    want: Want,
+    rules: Rules,
+    standing: Standing,
+    stage: Stage,
+    *,
+    unlinked: Rows = NO_ROWS,
+    ending: bool = False,
+) -> RackMended | NoBlocks:
+    """Places for a gang that had places before.
+
+    Args:
+        yard: SuperPoDs with the candidates and the nodes that the gang still holds; any other node of it is lost.
+        want: What it asks.
+        rules: Size.
+        standing: Where its ranks were placed.
+        stage: What moves.
+        unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
+        ending: Pods of the gang are being deleted and still hold their nodes.
+    """
+    lost: Marks = ~np.isin(standing.rows, yard.rows)
+    parts = parts_of(standing.vids, lost, want, stage)
+    loose = np.zeros(len(lost), np.bool_)
+    loose[np.concatenate([NO_ROWS, *parts])] = True
+    ground = yard.without(np.isin(yard.rows, standing.rows[~loose]))
+    if ending:
+        return lacking(Racks(ground), Ask(want, (), int(loose.sum())), "wait")
+    rules = rules._replace(parity=False)
+    found: BlockPlan | NoBlocks
+    if stage == "job" and parts:
+        found = plan_racks(ground, want, rules, unlinked=unlinked)
+        if isinstance(found, BlockPlan):
+            found = found._replace(rows=_settled(found, standing))
+    elif stage == "block":
+        found = _blocks_moved(ground, want, rules, standing, parts, unlinked)
+    else:
+        found = _parts_moved(ground, want, standing, parts, lost, at_home=stage == "pod")
+    if isinstance(found, NoBlocks):
+        return found
+    moved = found.rows != standing.rows
+    return RackMended(found, np.flatnonzero(moved), np.flatnonzero(moved & ~lost))
+
+
+def _settled(plan: BlockPlan, standing: Standing) -> Rows:
+    """Nodes of a plan with those that its block has again where they stood."""
+    rows = plan.rows.copy()
+    for vid in dict.fromkeys(plan.vids.tolist()):
+        ranks = np.flatnonzero(plan.vids == vid)
+        rows[ranks] = _at_home(rows[ranks], standing.rows[ranks])
+    return rows
+
+
+def _at_home(rows: Rows, held: Rows) -> Rows:
+    """The same nodes, those that were held before at their old positions."""
+    stays = np.isin(held, rows)
+    settled = np.where(stays, held, -1)
+    settled[~stays] = rows[~np.isin(rows, held)]
+    return settled
+
+
+def _parts_moved(
+    yard: Yard, want: Want, standing: Standing, parts: Sequence[Rows], lost: Marks, *, at_home: bool
+) -> BlockPlan | NoBlocks:
+    """Pods or parts, each in its rack if it has room; unless ``at_home``, else in the smallest rack of its SuperPoD."""
+    racks = Racks(yard)
+    pods = np.repeat(np.arange(len(yard.ids)), yard.counts)
+    wanted = np.isin(pods, standing.pods[lost]) & (yard.racks >= 0)
+    free: dict[tuple[int, int], list[int]] = {}
+    for pod, rack, row in zip(
+        pods[wanted].tolist(), yard.racks[wanted].tolist(), yard.rows[wanted].tolist(), strict=True
+    ):
+        free.setdefault((pod, rack), []).append(row)
+    others = {int(row) for part in parts for row in standing.rows[part]}
+    rows, grants = standing.rows.copy(), []
+    for part in parts:
+        first = part[lost[part]][0]
+        home = int(standing.pods[first]), int(standing.racks[first])
+        own = {int(row) for row in standing.rows[part]}
+        cell = _cell_for(free, home, len(part), want, at_home=at_home)
+        if cell is None:
+            return lacking(racks, Ask(want, (), len(part)), "rack")
+        nodes = sorted(free[cell], key=lambda row: (row not in own, row in others))[: len(part)]
+        free[cell] = [row for row in free[cell] if row not in nodes]
+        rows[part] = _at_home(np.array(nodes, np.int64), standing.rows[part])
+        grants.append(Grant(int(standing.vids[first]), cell[0], len(part), "replaced"))
+    places = standing.pods.copy()
+    return BlockPlan(rows, standing.vids, places, tuple(grants))
+
+
+def _cell_for(
+    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, want: Want, *, at_home: bool
+) -> tuple[int, int] | None:
+    """Rack with room: the own one; else the smallest of the SuperPoD, or of the domain where memory is shared."""
+    if len(free.get(home, ())) >= nodes:
+        return home
+    if at_home:
+        return None
+    pod, rack = home
+    fit = [
+        (len(rows), cell)
+        for cell, rows in free.items()
+        if cell[0] == pod
+        and len(rows) >= nodes
+        and (not want.ub_memory or cell[1] // DOMAIN_RACKS == rack // DOMAIN_RACKS)
+    ]
+    return min(fit)[1] if fit else None
+
+
+def _blocks_moved(
+    yard: Yard, want: Want, rules: Rules, standing: Standing, parts: Sequence[Rows], unlinked: Rows
+) -> BlockPlan | NoBlocks:
+    """Blocks, placed as those of a new gang are; pieces of a soft gang may become other pieces."""
+    whole = {int(standing.vids[part[0]]): part for part in parts if len(part) == want.block}
+    loose = sum(len(part) for part in parts) - len(whole) * want.block
+    ask = Ask(want, sorted(whole), loose, max(want.blocks, int(standing.vids.max(initial=-1)) + 1))
+    takes: list[Take] | NoBlocks = [] if not parts else place(Racks(yard), ask, rules, unlinked=unlinked)
+    if isinstance(takes, NoBlocks):
+        return takes
+    rows, vids, pods = standing.rows.copy(), standing.vids.copy(), standing.pods.copy()
+    open_ranks = dict.fromkeys(np.sort(np.concatenate([NO_ROWS, *parts])).tolist())
+    pieces = []
+    for take in sorted(takes, key=lambda take: take.vid):
+        if len(take.rows) != want.block or take.vid not in whole:
+            pieces.append(take)
+            continue
+        part = whole[take.vid]
+        rows[part], pods[part] = _at_home(take.rows, standing.rows[part]), take.pod
+        for rank in part.tolist():
+            del open_ranks[rank]
+    rest = np.array(list(open_ranks), np.int64)
+    for take in pieces:
+        part, rest = rest[: len(take.rows)], rest[len(take.rows) :]
+        rows[part], vids[part], pods[part] = take.rows, take.vid, take.pod
+    return BlockPlan(rows, vids, pods, tuple(Grant(take.vid, take.pod, len(take.rows), take.phase) for take in takes))

@@ -1,0 +1,368 @@
+"""Replacing lost pods of a gang below leaf switches, while its other pods stay where they are.
+
+Policy 1.0 looks for nodes at a position of the leaf that the gang lacks; 2.0 stays below the gang's own leaves as long as
+they have room, and then goes on as for a fresh gang; without a spine the gang stays below its leaf. Ties end in the name of
+the node.
+
+Source: specification, switch affinity, sections 7, 8.1 to 8.3 and 14.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from berth.core.switches.groups import (
+    NO_LEAVES,
+    Counts,
+    Groups,
+    Indexes,
+    counts_of,
+    joined,
+    lack_of,
+    leaf_by_leaf,
+    rising,
+)
+from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rules
+from berth.core.switches.nslb_v2 import best_shared, drained, on_shared
+from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, STATE, UNHEALTHY, Bits
+from berth.core.switches.occupancy.leaf_table import Grid
+from berth.core.switches.single_layer import plan_single
+
+
+class Torn(NamedTuple):
+    """A placed gang that lost pods.
+
+    Attributes:
+        cells: Cell of each pod that lives; -1 for one whose node is below no leaf.
+        ranks: Ranks of the pods to be placed, ascending.
+        is_single: Some pod that lives says that its leaf is free: the gang is below one leaf.
+    """
+
+    cells: Sequence[int]
+    ranks: Sequence[int]
+    is_single: bool = False
+
+
+class Opened(NamedTuple):
+    """Places that a torn gang may take.
+
+    Attributes:
+        places: (leaves, width).
+        rule: What closes the other usable places: whole-gang, lacking-position, leaf-state or own-leaf.
+    """
+
+    places: Grid
+    rule: str
+
+
+class _Leaves(NamedTuple):
+    """Leaves of a torn gang under policy 2.0.
+
+    Attributes:
+        used: Leaves above pods that live, ascending.
+        pods: Such pods below each leaf.
+        state: State byte of each leaf.
+        left: Shared leaves that the gang may still add; below 0 when it has too many.
+    """
+
+    used: Indexes
+    pods: Counts
+    state: Bits
+    left: int
+
+
+class _Choice(NamedTuple):
+    """Nodes for a torn gang under policy 2.0.
+
+    Attributes:
+        numbered: Cells as the reference numbers them, group after group and inside a group by position.
+        tier: Of each cell that may be taken: 0 own exclusive leaves, 1 own shared ones, 2 and 3 the same for new leaves.
+    """
+
+    numbered: list[int]
+    tier: dict[int, int]
+
+
+def open_places(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
+    """Usable places that a torn gang may take.
+
+    Args:
+        board: Leaves as the gang finds them; ``bits`` are without the gang.
+        demand: ``replicas`` are the pods to be placed, ``pods`` the whole gang.
+        rules: What must be heeded.
+        torn: What is left of the gang.
+    """
+    opened = _FILTERS[rules.policy](board, demand, rules, torn)
+    return opened._replace(places=board.usable & opened.places)
+
+
+def plan_partial(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
+    """Where the lost pods of a gang go, in the order of ``torn.ranks``, or what is missing.
+
+    Args:
+        board: Leaves as the gang finds them; ``bits`` are without the gang itself.
+        demand: ``replicas`` are the pods to be placed, ``pods`` the whole gang.
+        rules: What must be heeded.
+        torn: What is left of the gang.
+        node_names: Node at each cell; empty where none is known.
+
+    Raises:
+        ValueError: Nothing is to be placed, or ``replicas`` is not the number of ranks.
+    """
+    if not torn.ranks or len(torn.ranks) != demand.replicas:
+        raise ValueError(
+            f"replicas is {demand.replicas}: expected {len(torn.ranks)}, the ranks to be placed, 1 or more"
+        )
+    board = board._replace(usable=open_places(board, demand, rules, torn).places)
+    if not board.usable.any():
+        return _no_plan(board, demand, rules.policy, "open-places")
+    return _PLANS[rules.policy](board, demand, rules, torn, node_names)
+
+
+def decisions_of(demand: Demand, rules: Rules) -> tuple[str, ...]:
+    """Documented decisions that may make the answer differ from the reference's. Source: section 14.
+
+    1.0 places a padding job only as a whole, whatever was decided on positions.
+    """
+    is_whole = rules.policy == "1.0" and demand.kind == "padding"
+    return () if is_whole else (_DECISIONS[rules.policy],)
+
+
+def _no_plan(board: Board, demand: Demand, policy: Policy, rule: str) -> NoPlan:
+    return NoPlan(lack_of(board, demand, policy, rule, have=int(np.count_nonzero(board.usable))), rule)
+
+
+def _slices_used(board: Board, torn: Torn) -> Counts:
+    """Pods that live at each position; positions of a topology that states no ``places`` may go beyond the longest list."""
+    positions = max(board.places, int(board.slices.max(initial=-1)) + 1)
+    slices = board.slices.reshape(-1)[[cell for cell in torn.cells if cell >= 0]]
+    return np.bincount(slices, minlength=positions)
+
+
+def _most_at_one(board: Board, demand: Demand) -> int:
+    """Most pods that the whole gang would have at one position; lists may all be empty, and then a leaf has no places."""
+    return -(-demand.pods // max(board.places, 1))
+
+
+def _open_one(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
+    """1.0: leaves that no other job crosses, at positions that the gang lacks; a padding job is placed only as a whole.
+
+    A position is lacking where fewer pods live than the whole gang would have at most at one position. The reference takes
+    the highest position that is in use. Source: section 8.1, and section 14, row 12.
+    """
+    if demand.kind == "padding":
+        return Opened(np.zeros_like(board.usable), "whole-gang")
+    used = _slices_used(board, torn)
+    if rules.parity:
+        is_open = np.arange(len(used)) == (np.flatnonzero(used)[-1] if used.any() else 0)
+    else:
+        is_open = used < _most_at_one(board, demand)
+    return Opened(is_open[board.slices] & (board.bits & CROSS == 0)[:, None], "lacking-position")
+
+
+def _open_two(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened:
+    """2.0: the gang's own leaves, and others if it is not below one leaf. Source: section 8.2."""
+    leaves = _leaves_of(board, rules, torn)
+    state = leaves.state & STATE
+    shut = (state == EXCLUSIVE) | torn.is_single
+    if leaves.left <= 0:
+        shut |= state == SHARED
+    shut[leaves.used] = False
+    return Opened(np.broadcast_to(~shut[:, None], board.usable.shape), "leaf-state")
+
+
+def _open_single(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened:
+    """Single layer: the leaf of the pods that live; the reference lets all go. Source: section 14, row 13."""
+    used = np.bincount(_leaves_above(board, torn), minlength=len(board.names)) > 0
+    is_open = used[:, None] | (rules.parity or not used.any())
+    return Opened(np.broadcast_to(is_open, board.usable.shape), "own-leaf")
+
+
+def _leaves_above(board: Board, torn: Torn) -> Indexes:
+    found: Indexes = np.array([cell for cell in torn.cells if cell >= 0], np.int64) // board.usable.shape[1]
+    return found
+
+
+def _leaves_of(board: Board, rules: Rules, torn: Torn) -> _Leaves:
+    pods = np.bincount(_leaves_above(board, torn), minlength=len(board.names))
+    used = np.flatnonzero(pods)
+    state: Bits = board.bits & np.uint8(STATE | UNHEALTHY)
+    return _Leaves(used, pods, state, rules.shared_max - int(np.count_nonzero(state[used] & STATE == SHARED)))
+
+
+def _plan_one(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
+    """1.0: one pod after the other at the position with the fewest, below the gang's own leaves if it can be."""
+    cells = np.flatnonzero(board.usable).tolist()
+    if len(cells) < demand.replicas:
+        return _no_plan(board, demand, rules.policy, "open-places")
+    if rules.parity:
+        chosen = sorted(cells, key=node_names.__getitem__)[: demand.replicas]
+        return Plan(cells=chosen, rule="replacement", states=bytes(len(chosen)))
+    found = _by_position(board, demand, torn, sorted(cells, key=node_names.__getitem__))
+    if found is None:
+        return _no_plan(board, demand, rules.policy, "open-places")
+    return Plan(cells=found, rule="replacement", states=bytes(len(found)))
+
+
+def _by_position(board: Board, demand: Demand, torn: Torn, cells: list[int]) -> list[int] | None:
+    own = set(_leaves_above(board, torn).tolist())
+    width = board.usable.shape[1]
+    slices = board.slices.reshape(-1)
+    used = _slices_used(board, torn).tolist()
+    most = _most_at_one(board, demand)
+    queues: dict[int, list[int]] = {}
+    for cell in sorted(cells, key=lambda cell: cell // width not in own):
+        queues.setdefault(int(slices[cell]), []).append(cell)
+    for queue in queues.values():
+        queue.reverse()
+    chosen: list[int] = []
+    for _ in torn.ranks:
+        lacking = [at for at, queue in queues.items() if queue and used[at] < most]
+        if not lacking:
+            return None
+        at = min(lacking, key=lambda at: (used[at], queues[at][-1] // width not in own, at))
+        chosen.append(queues[at].pop())
+        used[at] += 1
+    return chosen
+
+
+def _plan_two(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
+    leaves = _leaves_of(board, rules, torn)
+    if leaves.left < 0:
+        return _no_plan(board, demand, rules.policy, "shared-limit")
+    counts = counts_of(board.usable)
+    need = demand.replicas - int(counts[leaves.used].sum())
+    if need <= 0:
+        after, new = _kept_states(leaves, counts), Groups(NO_LEAVES, NO_LEAVES)
+    elif demand.kind == "padding":
+        return _no_plan(board, demand, rules.policy, "own-leaves")
+    else:
+        found = _added(board, leaves, counts, need)
+        if isinstance(found, int):
+            refused = _no_plan(board, demand, rules.policy, "idle-and-shared")
+            return msgspec.structs.replace(refused, lack=msgspec.structs.replace(refused.lack, have=found))
+        after, new = found
+    choice = _choice(board, leaves, after, new, node_names)
+    numbered = choice.numbered if rules.parity else []
+    # The reference scores exclusive leaves alike, whether they are new or not, and shared ones below them.
+    tier = {cell: tier & 1 for cell, tier in choice.tier.items()} if rules.parity else choice.tier
+    cells = _picked(torn.ranks, numbered, tier, node_names)
+    return Plan(cells=cells, rule="replacement", states=_said(board, leaves, torn, after, cells), after=after)
+
+
+def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
+    """States of the gang's own leaves when they have room for all.
+
+    One that was free becomes shared if more than the pods of the gang find room below it and the gang may have one more
+    shared leaf, else exclusive.
+    """
+    left = leaves.left
+    after: dict[int, int] = {}
+    for leaf in leaves.used.tolist():
+        if leaves.state[leaf] & STATE:
+            continue
+        is_shared = counts[leaf] > leaves.pods[leaf] + 1 and left != 0
+        after[leaf] = _set(leaves, leaf, SHARED if is_shared else EXCLUSIVE)
+        left -= is_shared
+    return after
+
+
+def _set(leaves: _Leaves, leaf: int, state: int) -> int:
+    """State byte of an own leaf that a plan makes shared or exclusive: an unhealthy one stays unhealthy.
+
+    Only under ``reference_parity`` can a free leaf be unhealthy.
+    """
+    return state | int(leaves.state[leaf]) & UNHEALTHY
+
+
+def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[dict[int, int], Groups] | int:
+    """Leaves beside the gang's own for ``need`` more pods: states that are set and nodes; else the room that there is."""
+    is_new = leaves.pods == 0
+    free = np.flatnonzero(is_new & (leaves.state == 0))
+    shared = np.flatnonzero(is_new & (leaves.state == SHARED))
+    most = best_shared(counts, shared, leaves.left)
+    have = int(counts[free].sum()) + most
+    if have < need:
+        return int(counts[leaves.used].sum()) + have
+    after = {leaf: _set(leaves, leaf, EXCLUSIVE) for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE}
+    taken = drained(counts, rising(counts, free), need)
+    after |= dict.fromkeys(taken.leaves.tolist(), EXCLUSIVE)
+    new = leaf_by_leaf(board.usable, taken.leaves, need)
+    if not taken.rest:
+        return after, new
+    if taken.stop < 0 or taken.rest <= most:
+        rest = on_shared(board, counts, rising(counts, shared), taken.rest, leaves.left)
+    else:
+        rest = leaf_by_leaf(board.usable, np.array([taken.stop]), taken.rest)
+        after[taken.stop] = SHARED if leaves.left > 0 else EXCLUSIVE
+    return after, joined(new, rest)
+
+
+def _choice(board: Board, leaves: _Leaves, after: Mapping[int, int], new: Groups, node_names: Sequence[str]) -> _Choice:
+    """Nodes of the gang's own leaves, exclusive ones first, and then of new ones."""
+    width = board.usable.shape[1]
+    own = [
+        cell for leaf in leaves.used.tolist() for cell in range(leaf * width, (leaf + 1) * width) if node_names[cell]
+    ]
+    groups = joined(Groups(np.array(own, np.int64), np.array(own, np.int64) // width), new)
+    numbered = groups.ranked(board.slices, len(groups.cells)).tolist()
+    usable = board.usable.reshape(-1)
+    tier: dict[int, int] = {}
+    for cell in numbered:
+        if usable[cell]:
+            leaf = cell // width
+            is_shared = after.get(leaf, int(leaves.state[leaf])) & STATE == SHARED
+            tier[cell] = 2 * (not leaves.pods[leaf]) + is_shared
+    return _Choice(numbered, tier)
+
+
+def _picked(
+    ranks: Iterable[int], numbered: Sequence[int], tier: Mapping[int, int], node_names: Sequence[str]
+) -> list[int]:
+    """Cell of each rank: the one that is numbered like it, else the first by tier and name that is left."""
+    order = sorted(tier, key=lambda cell: (tier[cell], node_names[cell]), reverse=True)
+    left = set(order)
+    chosen: list[int] = []
+    for rank in ranks:
+        cell = numbered[rank] if rank < len(numbered) else -1
+        while cell not in left:
+            cell = order.pop()
+        left.discard(cell)
+        chosen.append(cell)
+    return chosen
+
+
+def _said(board: Board, leaves: _Leaves, torn: Torn, after: Mapping[int, int], cells: Sequence[int]) -> bytes:
+    """State byte that each new pod says."""
+    if torn.is_single:
+        return bytes(len(cells))
+    width = board.usable.shape[1]
+    return bytes(after.get(cell // width, int(leaves.state[cell // width])) for cell in cells)
+
+
+def _plan_single(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
+    """Single layer: as a fresh gang of the lost pods, below the leaves that are open."""
+    found = plan_single(board, demand, rules)
+    if isinstance(found, NoPlan):
+        return found
+    cells = _picked(torn.ranks, found.cells, dict.fromkeys(found.cells, 0), node_names)
+    return Plan(cells=cells, rule="replacement", states=bytes(len(cells)))
+
+
+_FILTERS: Final[Mapping[Policy, Callable[[Board, Demand, Rules, Torn], Opened]]] = {
+    "1.0": _open_one,
+    "2.0": _open_two,
+    "single-layer": _open_single,
+}
+_PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules, Torn, Sequence[str]], Plan | NoPlan]]] = {
+    "1.0": _plan_one,
+    "2.0": _plan_two,
+    "single-layer": _plan_single,
+}
+_DECISIONS: Final[Mapping[Policy, str]] = {
+    "1.0": "slice-of-lost-pod",
+    "2.0": "deterministic-scores",
+    "single-layer": "survivors-leaf",
+}

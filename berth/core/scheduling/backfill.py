@@ -1,0 +1,245 @@
+"""Backfill: later gangs start before large ones that wait, as long as these start no later for it.
+
+``easy`` keeps a reservation for the first large gang in the queue that finds no room, ``conservative`` for the first several,
+each beside those before it; there a large gang that waits for a reservation of another has one too. A later gang that has
+found room may start if it ends before each reservation begins, or if whoever has the reservation still gets what it needs at
+that moment, on these nodes or on others.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.core.errors import guarded
+from berth.core.placement.projected_state import Lot, Prospect, Silent
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.scheduling.queue_policies import NEVER, name_of
+from berth.core.scheduling.reservations import AttemptKey, LotKey, Reservation, Timetable
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import Setback
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
+
+_TRIES_MAX: Final = 64
+"""Gangs at most for which a reservation is looked for in one round, those included that can have none."""
+
+_Who = tuple[AttemptKey, ClassKey, int]
+
+
+class Terms(NamedTuple):
+    """What gets reservations."""
+
+    chips_min: int
+    depth: int
+    is_deep: bool
+    """Gangs that wait for a reservation of others may have one too."""
+
+
+class Memory:
+    """What one round may take over from those before it, for speed alone: whatever it holds, decisions are the same."""
+
+    def __init__(self) -> None:
+        self.lots: dict[LotKey, Lot] = {}
+        self.made_for: object = None
+        self.reservations: dict[tuple[_Who, ...], Reservation | None] = {}
+
+    def keep(self, state: State) -> None:
+        """Forget what nobody holds any more, once that is much."""
+        holdings = state.fold.holdings
+        if len(self.lots) > 2 * len(holdings) + 64:
+            self.lots = {key: lot for key, lot in self.lots.items() if key[0] in holdings}
+
+
+class Backfill:
+    """Reservations of one round.
+
+    Args:
+        state: The cell before the round.
+        scorer: Its scoring.
+        at_ms: The moment of the round.
+        waiting: Gangs that wait and are not tried in this round, in order.
+        silent: Rows that count for nothing.
+        memory: Of the dispatcher.
+    """
+
+    is_strict = False
+
+    def __init__(
+        self, state: State, scorer: Scorer, at_ms: int, waiting: Iterator[Gang], silent: Silent, memory: Memory
+    ) -> None:
+        settings = state.fold.settings
+        is_deep = settings.queue_policy == "conservative"
+        self._terms = Terms(settings.reserve_chips, settings.reserve_depth if is_deep else 1, is_deep)
+        self._state, self._scorer, self._silent, self._memory = state, scorer, silent, memory
+        self._at_ms = at_ms
+        self._waiting = waiting
+        self._next = next(waiting, None)
+        self._times: Timetable | None = None
+        self._reservations: list[Reservation] = []
+        self._tried: tuple[_Who, ...] = ()
+        self._placed: list[tuple[Gang, Placement]] = []
+        self._has_placed = False
+        self.setbacks: list[Setback] = []
+        """Gangs that got no reservation because of an error."""
+        self._has_company = False
+        """Somebody has been tried whose place depends on who else runs, which is not looked at in what is remembered."""
+        self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
+        """Classes that may not have what they find, from which run time on, and why."""
+
+    def bars(self, gang: Gang) -> Refusal | None:
+        """A gang that runs no shorter than one of its class that was refused fares no better."""
+        known = self._refused.get(gang.klass)
+        if known is None or self._now().run_ms(gang) < known[0]:
+            return None
+        self._reserve_deep(gang)
+        return known[1]
+
+    def admits(self, gang: Gang, placement: Placement) -> Refusal | None:
+        """Whether all reservations stand when a gang starts."""
+        self._pass(gang)
+        if not self._reservations:
+            self._placed.append((gang, placement))
+            self._has_placed = True
+            return None
+        times = self._now()
+        run_ms = times.run_ms(gang)
+        lot = times.lot(placement)
+        left: list[Reservation] = []
+        moved: list[Reservation] = []
+
+        def enter(prospect: Prospect) -> None:
+            prospect.start(gang, placement, lot)
+
+        for one in self._reservations:
+            is_there = self._at_ms + run_ms > one.start_ms
+            if not (is_there and _meets(one, lot)) and not any(_meets(one, other.lot) for other in moved):
+                left.append(one)
+                continue
+            failed = len(self.setbacks)
+            again = self._guarded(
+                one.gang,
+                functools.partial(
+                    times.planned,
+                    one.gang,
+                    one.start_ms,
+                    one.end_ms - one.start_ms,
+                    left,
+                    besides=enter if is_there else None,
+                ),
+            )
+            if len(self.setbacks) > failed:
+                continue  # a reservation that cannot be planned bars nobody
+            if again is None:
+                refusal = Refusal(code="reserved", ahead=name_of(one.gang), start_ms=one.start_ms)
+                self._refused[gang.klass] = (run_ms, refusal)
+                self._reserve_deep(gang)
+                return refusal
+            moved.append(again)
+            left.append(again)
+        self._reservations = left
+        times.place(gang, placement, lot)
+        self._has_placed = True
+        return None
+
+    def refused(self, gang: Gang, refusal: Refusal) -> Refusal:
+        """A large gang that finds no room gets a reservation."""
+        if refusal.code in NEVER:
+            return refusal
+        self._refused.pop(gang.klass, None)
+        found = self._reserve_next(gang)
+        return refusal if found is None else msgspec.structs.replace(refusal, start_ms=found.start_ms)
+
+    def is_news(self, gang: Gang, refusal: Refusal) -> bool:
+        """Whether a refusal differs from the last one. A moment that is now, since somebody is late, is none."""
+        last = self._last(gang.uid)
+        if gang.fresh or last is None or (last.code, last.ahead) != (refusal.code, refusal.ahead):
+            return True
+        return refusal.code == "reserved" and last.start_ms != refusal.start_ms > self._at_ms
+
+    def _last(self, uid: str) -> Refusal | None:
+        known = self._state.fold.gangs.get(uid)
+        return None if known is None else known.refusal
+
+    def _pass(self, gang: Gang) -> None:
+        """Give reservations to those before a gang who are not tried in this round."""
+        while self._next is not None and self._next.order < gang.order:
+            self._reserve(self._next)
+            self._next = next(self._waiting, None) if self._is_open else None
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether one more reservation may be made."""
+        return len(self._reservations) < self._terms.depth and len(self._tried) < _TRIES_MAX
+
+    def _reserve_deep(self, gang: Gang) -> None:
+        if self._terms.is_deep:
+            self._reserve_next(gang)
+
+    def _reserve_next(self, gang: Gang) -> Reservation | None:
+        """The reservation of a gang of this round, behind those before it."""
+        if _chips_of(gang) < self._terms.chips_min:
+            return None
+        self._pass(gang)
+        return self._reserve(gang)
+
+    def _reserve(self, gang: Gang) -> Reservation | None:
+        """The reservation of a gang, if it is large and gets one."""
+        if not self._is_open or _chips_of(gang) < self._terms.chips_min:
+            return None
+        times = self._now()
+        self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.klass, times.run_ms(gang)))
+        known = self._memory.reservations
+        self._has_company = self._has_company or (
+            gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
+        )
+        may_know = not (self._has_placed or self._has_company)
+        if may_know and self._tried in known:
+            found = known[self._tried]
+            found = None if found is None else found._replace(gang=gang)  # its labels may be others
+        else:
+            found = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
+            if may_know and (found is None or found.start_ms > self._at_ms):
+                known[self._tried] = found
+        if found is not None:
+            self._reservations.append(found)
+        return found
+
+    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
+        """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
+
+        def left_out(error: Exception) -> Reservation | None:
+            self.setbacks.append(Setback(name_of(gang), error))
+            return None
+
+        return guarded(plan, left_out)
+
+    def _now(self) -> Timetable:
+        """Who is expected to end when, with what the round has placed so far."""
+        state, memory = self._state, self._memory
+        if self._times is None:
+            self._times = Timetable(state, self._scorer, self._at_ms, self._silent, memory.lots)
+            memory.keep(state)
+            silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
+            ends = self._times.ends
+            is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
+            made_for = (state.table.revision, state.nodes_seq, state.leaf_book.parity, is_late, ends, silent)
+            if made_for != memory.made_for or state.leaf_book.parity:
+                memory.made_for = made_for
+                memory.reservations = {}
+        for gang, placement in self._placed:
+            self._times.place(gang, placement, self._times.lot(placement))
+        self._placed.clear()
+        return self._times
+
+
+def _chips_of(gang: Gang) -> int:
+    """Chips of a gang that are its own alone."""
+    return sum(shape.chips * pods for shape, pods in gang.klass if shape.share is None)
+
+
+def _meets(one: Reservation, lot: Lot) -> bool:
+    """Whether somebody may be in the way of a reservation: on its nodes, or for a gang with switch affinity anywhere."""
+    return bool(one.gang.tor_affinity) or lot.meets(one.lot)

@@ -1,0 +1,187 @@
+"""Reservations: the earliest moment at which a gang would find room if everybody ends when expected, and what it would get.
+
+Who runs is expected to end when his run time is over: the one that was declared, else the mean of the last two of his like,
+else the setting ``unknown_run_ms``. Who has not ended by then, or is being deleted, is expected to end at once. Chips are
+counted one by one; cpu and memory of reservations that follow one another on a node are added up, which can hold a gang back
+for longer than need be, and never delays a reservation. That more room never hurts is taken for granted.
+"""
+
+import bisect
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from berth.core.placement.projected_state import Lot, Prospect, Silent, lot_of
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import Gang
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding, chips_in, pods_of
+from berth.schemas.placement import Placement, Run
+
+AttemptKey = tuple[str, int]
+LotKey = tuple[AttemptKey, int, int]
+"""Attempt, the record that gave it what it holds, and how many of its ranks have given that back."""
+
+
+class Reservation(NamedTuple):
+    """Room that is kept for a gang."""
+
+    gang: Gang
+    start_ms: int
+    end_ms: int
+    placement: Placement
+    lot: Lot
+
+    def overlaps(self, start_ms: int, end_ms: int) -> bool:
+        """Whether it lasts at some moment of a span."""
+        return self.start_ms < end_ms and start_ms < self.end_ms
+
+
+class Occupant(NamedTuple):
+    """Somebody who runs, and when he is expected to end."""
+
+    end_ms: int
+    key: AttemptKey
+    lot: Lot
+
+
+def run_ms_of(state: State, namespace: str, runs: Iterable[Run], declared_ms: int) -> int:
+    """How long a gang is taken to run."""
+    if declared_ms > 0:
+        return declared_ms
+    estimate = state.fold.run_times.estimate_ms(namespace, chips_in(runs))
+    return state.fold.settings.unknown_run_ms if estimate is None else estimate
+
+
+def end_ms_of(state: State, holding: Holding, at_ms: int) -> int:
+    """When a holding is expected to end, as seen at a moment."""
+    if holding.ending:
+        return at_ms
+    job = state.jobs.get((holding.namespace, holding.name))
+    declared_ms = job.request.run_ms if job is not None and job.uid == holding.uid and job.request is not None else 0
+    run_ms = run_ms_of(state, holding.namespace, holding.placement.runs, declared_ms)
+    return max(at_ms, holding.at_ms + run_ms)
+
+
+def next_end_ms(state: State, at_ms: int) -> int:
+    """The first moment behind ``at_ms`` at which somebody is expected to end; 0 without."""
+    ends = (end_ms_of(state, holding, at_ms) for holding in state.fold.holdings.values())
+    return min((end_ms for end_ms in ends if end_ms > at_ms), default=0)
+
+
+class Timetable:
+    """Who is expected to end when, as a round goes on.
+
+    Args:
+        state: The cell before the round.
+        scorer: Its scoring.
+        at_ms: The moment of the round.
+        silent: Rows that count for nothing.
+        lots: What holdings hold, as far as it is known; what is missing is added.
+    """
+
+    def __init__(self, state: State, scorer: Scorer, at_ms: int, silent: Silent, lots: dict[LotKey, Lot]) -> None:
+        self._state = state
+        self._at_ms = at_ms
+        self._now = Prospect(state, scorer, silent)
+        self._occupants = sorted(
+            (self._occupant(holding, lots) for holding in state.fold.holdings.values()), key=lambda one: one[:2]
+        )
+        self._at: dict[int, Prospect] = {}
+
+    @property
+    def ends(self) -> tuple[tuple[int, AttemptKey], ...]:
+        """Expected ends, the next first."""
+        return tuple((one.end_ms, one.key) for one in self._occupants)
+
+    def _occupant(self, holding: Holding, lots: dict[LotKey, Lot]) -> Occupant:
+        known = (holding.key, holding.ledger_seq, len(holding.gone))
+        lot = lots.get(known)
+        if lot is None:
+            pods = self._state.owned(holding.key)
+            lot = lots[known] = lot_of(self._state.table, pods, holding.placement)
+        return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, lot)
+
+    def lot(self, placement: Placement) -> Lot:
+        """What a placement would hold."""
+        return lot_of(self._state.table, pods_of(placement), placement)
+
+    def run_ms(self, gang: Gang) -> int:
+        """How long a gang is taken to run."""
+        return run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
+
+    def place(self, gang: Gang, placement: Placement, lot: Lot) -> None:
+        """A gang starts in this round."""
+        end_ms = self._at_ms + self.run_ms(gang)
+        self._now.start(gang, placement, lot)
+        bisect.insort(self._occupants, Occupant(end_ms, (gang.uid, gang.attempt), lot), key=lambda one: one[:2])
+        for moment, prospect in self._at.items():
+            if end_ms > moment:
+                prospect.start(gang, placement, lot)
+
+    def at(self, moment_ms: int) -> Prospect:
+        """The cell at a moment: who is expected to end by then has ended. It is to be left as it is."""
+        prospect = self._at.get(moment_ms)
+        if prospect is None:
+            prospect = self._at[moment_ms] = self._now.copy()
+            count = bisect.bisect_right(self._occupants, moment_ms, key=lambda one: one.end_ms)
+            prospect.end({one.key: one.lot for one in self._occupants[:count]})
+        return prospect
+
+    def reserve(self, gang: Gang, others: Sequence[Reservation]) -> Reservation | None:
+        """The earliest reservation that a gang can have beside those of others; None when there is no such moment.
+
+        Args:
+            gang: The gang.
+            others: Reservations that it must leave as they are.
+        """
+        run_ms = self.run_ms(gang)
+        moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants)})
+        # Chips are counted first, then the gang is planned, for what is free only grows; others may be in the way anywhere.
+        moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self.at(moment).may_fit(gang)) :]
+        alone: dict[int, Reservation] = {}
+
+        def is_room(moment: int) -> bool:
+            found = self.planned(gang, moment, run_ms, ())
+            if found is not None:
+                alone[moment] = found
+            return found is not None
+
+        moments = moments[bisect.bisect_left(moments, 1, key=is_room) :]
+        later = {one.end_ms for one in others if moments and one.end_ms > moments[0]}
+        for moment in sorted(later.union(moments)):
+            is_alone = not any(other.overlaps(moment, moment + run_ms) for other in others)
+            found = alone.get(moment) if is_alone else None
+            found = found or self.planned(gang, moment, run_ms, others)
+            if found is not None:
+                return found
+        return None
+
+    def planned(
+        self,
+        gang: Gang,
+        moment_ms: int,
+        run_ms: int,
+        others: Iterable[Reservation],
+        besides: Callable[[Prospect], None] | None = None,
+    ) -> Reservation | None:
+        """What a gang gets at a moment, if it finds room.
+
+        Args:
+            gang: The gang.
+            moment_ms: The moment.
+            run_ms: How long it runs.
+            others: Reservations that it must leave as they are.
+            besides: Puts somebody else into the cell of that moment.
+        """
+        prospect = self.at(moment_ms)
+        around = [other for other in others if other.overlaps(moment_ms, moment_ms + run_ms)]
+        if besides is not None or around:
+            prospect = prospect.copy()
+        if besides is not None:
+            besides(prospect)
+        for other in around:
+            prospect.start(other.gang, other.placement, other.lot)
+        placement = prospect.plan(gang)
+        if placement is None:
+            return None
+        return Reservation(gang, moment_ms, moment_ms + run_ms, placement, self.lot(placement))

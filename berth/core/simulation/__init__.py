@@ -1,0 +1,1 @@
+"""Simulation of workloads on planned clusters, with the scheduler of a real cell."""

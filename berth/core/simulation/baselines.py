@@ -1,0 +1,123 @@
+"""Rivals: other choices of nodes for the same run, which know nothing of leaf switches and SuperPoDs.
+
+A rival has the same queue and its policy, and the same rules of what a node can take and which chips of it; only which of
+the nodes that can take a pod gets it is another. Plans for whole gangs are not asked.
+"""
+
+from typing import Final, Literal, get_args
+
+import msgspec
+import numpy as np
+
+from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer, Scores
+from berth.core.requests.gangs import Gang
+from berth.core.scheduling.scheduler import Decider
+from berth.core.state.cell import State
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+
+Rival = Literal["random", "first-fit", "spread"]
+RIVALS: Final[tuple[Rival, ...]] = get_args(Rival)
+_FITS: Final = int(NodeReason.FITS)
+_MASK: Final = (1 << 64) - 1
+_STEPS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST: Final = 31
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_SCORE_SHIFT: Final = 34
+"""Of a mixed number the upper 30 bits are a score, which has to fit 32 bits with a sign."""
+
+
+class RivalScorer(Scorer):
+    """What a node can take is Berth's; how good it is is the rival's.
+
+    ``random``: a number drawn anew for each round, node and what is free on it. ``first-fit``: all nodes are alike, so names
+    decide. ``spread``: the node with most free chips.
+
+    Args:
+        state: The cell; the number of its last record is part of what is drawn.
+        rival: Which.
+        seed: Of ``random``.
+    """
+
+    def __init__(self, state: State, rival: Rival, seed: int) -> None:
+        super().__init__(state.table, state.shares, state.fold.settings)
+        self._state = state
+        self._rival = rival
+        self._seed = seed
+
+    def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
+        """Reason and score of every row."""
+        reasons, _ = super().evaluate(shape, without)
+        rows = self.table.view()
+        free = self.table.free[rows]
+        scores = np.zeros(len(reasons), np.int32)
+        if self._rival == "spread":
+            scores = np.bitwise_count(free).astype(np.int32)
+        elif self._rival == "random":
+            drawn = _mixed(self.table.ranks().astype(np.uint64) + np.uint64(self._turn()))
+            scores = (_mixed(drawn ^ free) >> np.uint64(_SCORE_SHIFT)).astype(np.int32)
+        return reasons, np.where(reasons == _FITS, scores, 0).astype(np.int32)
+
+    def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
+        """Reason and score of one row in the state given."""
+        reason, _ = super().evaluate_one(shape, row, state, base)
+        if reason or self._rival == "first-fit":
+            return reason, 0
+        if self._rival == "spread":
+            return reason, state.free.bit_count()
+        rank = int(self.table.ranks()[row])
+        return reason, _mixed_one(_mixed_one((rank + self._turn()) & _MASK) ^ state.free) >> _SCORE_SHIFT
+
+    def _turn(self) -> int:
+        """What is drawn from: the seed and the round."""
+        return _mixed_one((self._seed * _GOLDEN + self._state.fold.head) & _MASK)
+
+
+class RivalDecider(Decider):
+    """Decisions of a rival on one state.
+
+    Args:
+        state: The cell.
+        rival: Which.
+        seed: Of ``random``.
+    """
+
+    def __init__(self, state: State, rival: Rival, seed: int) -> None:
+        self._rival: Rival = rival
+        self._seed = seed
+        super().__init__(state)
+
+    def new_scorer(self) -> Scorer:
+        """Scoring of the rival."""
+        return RivalScorer(self.state, self._rival, self._seed)
+
+    def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
+        """A job as it waits, without what it asks of leaf switches and SuperPoDs."""
+        gang = super().gang(job, request, attempt)
+        klass = tuple((_plain(shape), pods) for shape, pods in gang.klass)
+        return msgspec.structs.replace(gang, klass=klass, tor_affinity="")
+
+
+def _plain(shape: Shape) -> Shape:
+    if not shape.is_planned:
+        return shape
+    return msgspec.structs.replace(shape, tor_affinity="", blocks=None)
+
+
+def _mixed(values: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Each number mixed (splitmix64); it wraps."""
+    found = values + np.uint64(_GOLDEN)
+    for shift, factor in _STEPS:
+        found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
+    mixed: np.ndarray[tuple[int], np.dtype[np.uint64]] = found ^ (found >> np.uint64(_LAST))
+    return mixed
+
+
+def _mixed_one(value: int) -> int:
+    """The same of one number."""
+    found = (value + _GOLDEN) & _MASK
+    for shift, factor in _STEPS:
+        found = ((found ^ (found >> shift)) * factor) & _MASK
+    return found ^ (found >> _LAST)

@@ -1,0 +1,195 @@
+"""Figures of several courses side by side: one model of rows for the terminal, Markdown and HTML.
+
+Times are in seconds. A time that is a lower bound, because jobs were not over at the end, has ``>=`` before it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from berth.core.simulation.statistics import LARGE_CHIPS, Figures, Span, Times, in_order
+
+Unit = Literal["", "s", "%", "chips", "gangs", "ratio"]
+NOTHING: Final = "-"
+"""Text of a number that there is not."""
+_SECOND_MS: Final = 1000
+_DECIMALS: Final = 2
+_FINE_BELOW: Final = 100
+"""Numbers with a part behind the point, from which on one decimal says enough."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A figure of each course."""
+
+    section: str
+    metric: str
+    unit: Unit
+    values: list[float | None]
+    """A number a course, in the order of the courses; shares in percent; None where there is nothing to measure."""
+    texts: list[str]
+    """The numbers as they are shown."""
+    changes: list[str]
+    """Difference to the first course: in percent of it, for shares in points; empty for the first and without sense."""
+
+    def cells(self) -> list[str]:
+        """Text of each course, the difference behind it in brackets."""
+        return [f"{text} ({change})" if change else text for text, change in zip(self.texts, self.changes, strict=True)]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Figures of courses side by side."""
+
+    titles: list[str]
+    """Of the courses."""
+    rows: list[Row]
+    """Those of a section stand together."""
+
+
+class _Line(NamedTuple):
+    """A figure of one course."""
+
+    section: str
+    metric: str
+    unit: Unit
+    value: float | None
+    at_least: bool = False
+
+
+def compared(*figures: Figures) -> Comparison:
+    """Figures side by side, each with its difference to the first."""
+    return Comparison([known.title for known in figures], rows_of(figures))
+
+
+def rows_of(figures: Sequence[Figures]) -> list[Row]:
+    """Rows of figures, a value for each course; those of which no course has a value are left out."""
+    priorities = sorted({int(group.name) for known in figures for group in known.wait_by_priority}, reverse=True)
+    causes = in_order(blocked.cause for known in figures for blocked in known.blocked)
+    columns = (_lines(known, [str(priority) for priority in priorities], causes) for known in figures)
+    return [_row(lines) for lines in zip(*columns, strict=True) if any(line.value is not None for line in lines)]
+
+
+def markdown_of(comparison: Comparison) -> str:
+    """A comparison in Markdown, a table a section."""
+    heads = [_escaped(title) for title in comparison.titles]
+    lines: list[str] = []
+    section = ""
+    for row in comparison.rows:
+        if row.section != section:
+            section = row.section
+            lines += ["", f"| {' | '.join([_escaped(section), 'unit', *heads])} |", f"|---|---|{'---:|' * len(heads)}"]
+        lines.append(f"| {' | '.join([_escaped(row.metric), row.unit, *row.cells()])} |")
+    return "\n".join([*lines[1:], ""])
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def _row(lines: Sequence[_Line]) -> Row:
+    first = lines[0]
+    return Row(
+        section=first.section,
+        metric=first.metric,
+        unit=first.unit,
+        values=[line.value for line in lines],
+        texts=[_text(line) for line in lines],
+        changes=["", *(_change(first, line) for line in lines[1:])],
+    )
+
+
+def _text(line: _Line) -> str:
+    if line.value is None:
+        return NOTHING
+    is_whole = isinstance(line.value, int)
+    decimals = 0 if is_whole else _DECIMALS if line.unit == "ratio" else 1 if line.value < _FINE_BELOW else 0
+    return f"{'>= ' if line.at_least else ''}{line.value:,.{decimals}f}"
+
+
+def _change(first: _Line, line: _Line) -> str:
+    """Difference to the first, without one where they are equal, or either is unknown or only a lower bound."""
+    if first.value is None or line.value is None or first.at_least or line.at_least or first.value == line.value:
+        return ""
+    if line.unit == "%":
+        return f"{line.value - first.value:+.1f} points"
+    return f"{(line.value - first.value) / first.value:+.1%}".replace("%", " %") if first.value > 0 else ""
+
+
+def _lines(figures: Figures, priorities: Iterable[str], causes: Iterable[str]) -> Iterator[_Line]:
+    """All figures of a course, the same lines for each."""
+    yield from _jobs(figures)
+    yield from _times("waiting time", figures.wait)
+    yield from _times(f"waiting time of jobs of {LARGE_CHIPS} chips and more", figures.wait_large)
+    for group in figures.wait_by_size:
+        yield from _times(f"waiting time of jobs by chips: {group.name}", group.wait)
+    waits = {group.name: group.wait for group in figures.wait_by_priority}
+    for name in priorities:
+        yield from _times(f"waiting time of jobs of priority {name}", waits.get(name, Times()))
+    yield from _times("completion time, from the request to the end", figures.completion)
+    yield from _use(figures)
+    yield from _spans("leaf switches", figures.leaf_span)
+    yield from _spans("SuperPoDs", figures.superpod_span)
+    yield from _blocked(figures, causes)
+
+
+def _jobs(figures: Figures) -> Iterator[_Line]:
+    section = "jobs"
+    yield _Line(section, "in all", "", figures.jobs)
+    yield _Line(section, "placed", "", figures.placed)
+    yield _Line(section, "turned away", "", figures.turned_away)
+    yield _Line(section, "taken back before they were placed", "", figures.taken_back)
+    yield _Line(section, "still waiting at the end", "", figures.waiting)
+    yield _Line(section, "still running at the end", "", figures.running)
+
+
+def _times(section: str, times: Times) -> Iterator[_Line]:
+    """Lines of times, without values where there are no jobs."""
+    is_known = bool(times.jobs)
+    yield _Line(section, "jobs", "", times.jobs if is_known else None)
+    yield _Line(section, "mean", "s", times.mean_ms / _SECOND_MS if is_known else None, bool(times.unfinished))
+    for name, taken_ms in (("p50", times.p50_ms), ("p95", times.p95_ms), ("p99", times.p99_ms), ("max", times.max_ms)):
+        at_least = bool(times.unfinished) and (taken_ms >= times.known_below_ms or name == "max")
+        yield _Line(section, name, "s", taken_ms / _SECOND_MS if is_known else None, at_least)
+
+
+def _use(figures: Figures) -> Iterator[_Line]:
+    section = "use of the chips"
+    yield _Line(section, "makespan", "s", figures.makespan_ms / _SECOND_MS, not figures.is_over)
+    yield _Line(section, "chips there, mean", "chips", figures.chips_mean)
+    yield _Line(section, "allocation ratio", "%", _percent(figures.allocation_share))
+    yield _Line(section, "allocation ratio, first to last request", "%", _percent(figures.arrival_allocation_share))
+    yield _Line(section, "idle, mean", "chips", figures.idle_chips_mean)
+    yield _Line(section, "idle on partly used nodes, mean", "chips", figures.fragmented_chips_mean)
+    yield _Line(section, "waiting, mean", "gangs", figures.queue_mean)
+    yield _Line(section, "waiting, max", "gangs", figures.queue_max)
+
+
+def _spans(section: str, span: Span) -> Iterator[_Line]:
+    """Lines of how wide jobs of several nodes lie."""
+    is_known = bool(span.jobs)
+    yield _Line(section, "jobs of several nodes", "", span.jobs if is_known else None)
+    yield _Line(section, "span over the smallest possible, mean", "ratio", span.ratio_mean if is_known else None)
+    yield _Line(section, "span over the smallest possible, p95", "ratio", span.ratio_p95 if is_known else None)
+    yield _Line(section, "jobs that span more than they must", "%", _part(span.wider, span.jobs))
+    yield _Line(section, "jobs on more than one", "%", _part(span.several, span.jobs))
+    yield _Line(section, "jobs that fit one", "", span.could_fit if is_known else None)
+    yield _Line(section, "jobs that fit one and lie on several", "%", _part(span.split, span.could_fit))
+
+
+def _blocked(figures: Figures, causes: Iterable[str]) -> Iterator[_Line]:
+    """Lines of idle chips that the first gang in the queue could not get, by cause."""
+    known = {blocked.cause: blocked for blocked in figures.blocked}
+    is_measured = figures.chips_mean is not None
+    for cause in causes:
+        chips, share = (known[cause].chips_mean, known[cause].time_share) if cause in known else (0.0, 0.0)
+        section = "chips blocked while a gang waits"
+        yield _Line(section, f"{cause}, mean", "chips", chips if is_measured else None)
+        yield _Line(section, f"{cause}, part of the time", "%", _percent(share) if is_measured else None)
+
+
+def _part(count: int, of: int) -> float | None:
+    return _percent(count / of) if of else None
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100.0 * share

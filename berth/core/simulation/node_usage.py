@@ -1,0 +1,91 @@
+"""What a course says of nodes, from the columns of a cell: chips in use, and how wide placements lie."""
+
+import numpy as np
+
+from berth.core.cluster.node_table import NodeTable
+from berth.core.simulation.statistics import OUT
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.schemas.facts import NodeHealth
+from berth.schemas.placement import Placement
+
+
+class Use:
+    """Chips in use, by node and in all."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._revision = -1
+        self._totals = (0, 0)
+
+    def totals(self) -> tuple[int, int]:
+        """Chips that are there, and those of them in use."""
+        table = self._table
+        if self._revision != table.revision:
+            self._revision = table.revision
+            rows = table.view()
+            healthy = (table.chips[rows] & ~table.unhealthy[rows]) * table.present[rows]
+            used = (table.used[rows] | table.releasing[rows]) & healthy
+            self._totals = int(np.bitwise_count(healthy).sum()), int(np.bitwise_count(used).sum())
+        return self._totals
+
+    def by_row(self) -> bytes:
+        """A byte a row: chips in use; OUT where the node takes no work."""
+        table = self._table
+        rows = table.view()
+        used = np.bitwise_count((table.used[rows] | table.releasing[rows]) & table.chips[rows])
+        open_ = [key.ready and not key.cordoned for key in table.classes] or [True]
+        takes = table.present[rows] & (table.level[rows] < NodeHealth.NO_NEW_WORK)
+        takes &= np.array(open_, np.bool_).take(table.klass[rows], mode="wrap")
+        return np.where(takes, used, OUT).astype(np.uint8).tobytes()
+
+
+class Spans:
+    """How wide placements lie, and how wide they would have to."""
+
+    def __init__(self, leaves: LeafTable, table: NodeTable) -> None:
+        self.leaves = leaves
+        self._table = table
+        self._layout: tuple[object, ...] = ()
+        self._leaf_sizes: list[int] = []
+        self._superpod_sizes: list[int] = []
+
+    def of(self, placement: Placement) -> tuple[int, int, int, int, int]:
+        """Nodes with chips, leaf switches and the fewest possible, SuperPoDs and the fewest possible."""
+        self._settle()
+        table, leaf_of = self._table, self.leaves.leaf_of
+        parts = zip(placement.names(), placement.chips_by_rank(), strict=True)
+        nodes = list(dict.fromkeys(name for name, chips in parts if chips))
+        leaves = [leaf for name in nodes if (leaf := leaf_of(name)) >= 0]
+        superpods = [pod for name in nodes if (pod := int(table.superpod[table.row(name)])) >= 0]
+        return (
+            len(nodes),
+            len(set(leaves)),
+            _fewest(self._leaf_sizes, len(leaves)),
+            len(set(superpods)),
+            _fewest(self._superpod_sizes, len(superpods)),
+        )
+
+    def _settle(self) -> None:
+        """Count the nodes of leaves and SuperPoDs where they changed."""
+        layout = (id(self.leaves), self._table.layout_revision)
+        if layout == self._layout:
+            return
+        self._layout = layout
+        rows = np.flatnonzero(self._table.present[self._table.view()])
+        above = [leaf for row in rows.tolist() if (leaf := self.leaves.leaf_of(self._table.names[row])) >= 0]
+        self._leaf_sizes = _sizes(above)
+        self._superpod_sizes = _sizes([pod for pod in self._table.superpod[rows].tolist() if pod >= 0])
+
+
+def _sizes(groups: list[int]) -> list[int]:
+    """Nodes of each group, the largest first."""
+    return sorted(filter(None, np.bincount(np.array(groups, np.int64)).tolist()), reverse=True)
+
+
+def _fewest(sizes: list[int], nodes: int) -> int:
+    """Fewest groups that hold so many nodes; all of them where they do not."""
+    for count, size in enumerate(sizes, 1):
+        if not nodes:
+            return count - 1
+        nodes -= min(nodes, size)
+    return len(sizes)

@@ -1,0 +1,390 @@
+"""Discrete events on the core that decides in a real cell: jobs of a workload come, are placed, run and end.
+
+A simulation is a history as a cell would have it: facts with sequences go through the state, records of the ledger through
+the fold, and what the dispatcher does at its turn is done by the same code. So its entries make a recording that replays.
+
+Time is in milliseconds on the clock of the workload, of which 0 is the start. Whatever happens at one moment is applied
+before the first round of that moment; rounds go on until nothing more is to be decided. Events of one moment have the order
+in which they became known: cluster facts, arrivals, takings back, then what follows from decisions.
+
+A job ends ``run_ms`` after its placement; its pods are bound and start at once. Its name is free again when it is over.
+"""
+
+import functools
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.core.scheduling.scheduler import Decider
+from berth.core.simulation.baselines import Rival, RivalDecider
+from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline_recorder import CourseKeeper
+from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
+from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import Folded, Holding
+from berth.schemas.columns import pack
+from berth.schemas.envelope import encode
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry
+from berth.schemas.refusal import Refusal
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import PlannedJob, Workload
+
+HOLDER: Final = "simulation"
+"""Who reigns, as the epoch says it."""
+_LARGER: Final = "larger-than-cluster"
+_PASSING: Final = frozenset({"behind", "reserved"})
+"""Refusals that say nothing of whether there is room."""
+
+
+class TimedFact(NamedTuple):
+    """Something that becomes known of the cluster at a moment; 0 is the start."""
+
+    at_ms: int
+    subject: str
+    data: bytes
+
+
+class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is simulated."""
+
+    workload: Workload
+    facts: list[TimedFact]
+    """Nodes, health and topology, by moment; those at 0 are the cluster that jobs find."""
+    settings: Settings
+    title: str = ""
+    """Empty: the queue policy, and the rival if there is one."""
+    words: dict[str, str] = {}
+    """What the course is to say of its settings."""
+    cell: str = "simulation"
+    rival: Rival | None = None
+    seed: int = 0
+    """Of the rival ``random``; nothing else is drawn."""
+
+
+class TurnedAway(msgspec.Struct, frozen=True):
+    """A job that was never placed because it cannot be."""
+
+    namespace: str
+    name: str
+    chips: int
+    pods: int
+    at_ms: int
+    code: str
+    field: str = ""
+    value: str = ""
+    expected: str = ""
+    """What would be right, with the numbers of the cluster."""
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        plan: What is simulated.
+        on_entry: Is given each fact and record, in the order of a recording.
+    """
+
+    def __init__(self, plan: SimulationPlan, *, on_entry: Callable[[Entry], None] | None = None) -> None:
+        self.plan = plan
+        self.now_ms = 0
+        self.turned_away: list[TurnedAway] = []
+        self._subjects = Subjects(plan.cell)
+        self._on_entry = on_entry
+        self._state = State()
+        state = self._state
+        self._decider = RivalDecider(state, plan.rival, plan.seed) if plan.rival is not None else Decider(state)
+        self._keeper = CourseKeeper(self._decider, begin_ms=0)
+        self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
+        """Heap of (moment, number, what happens, whether it still can)."""
+        self._pushed = 0
+        self._intake_seq = 0
+        self._planned: dict[str, PlannedJob] = {}
+        """Jobs (uid) that came and are not over."""
+        self._facts_left = len(plan.facts)
+        self._too_large: dict[str, Refusal] = {}
+        for fact in plan.facts:
+            self._push(fact.at_ms, functools.partial(self._cluster_fact, fact))
+        for job in plan.workload.jobs:
+            self._push(job.at_ms, functools.partial(self._arrive, job))
+        self._apply_due(before_epoch=True)
+        self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings))
+        self._decider.begin()
+        self._settle()
+
+    @property
+    def done(self) -> int:
+        """Jobs that are over."""
+        return self._keeper.over
+
+    def run(self, on_progress: Callable[[int], None] | None = None) -> Course:
+        """Go on to the end; ``on_progress`` is told of the jobs that are over, at each moment."""
+        while self.step():
+            if on_progress is not None:
+                on_progress(self.done)
+        return self.course()
+
+    def step(self) -> bool:
+        """Go on to the next moment; returns whether there was one."""
+        at_ms = self._next_ms()
+        if at_ms is None:
+            if not self._turn_away_stuck():
+                return False
+            at_ms = self.now_ms
+        self._keeper.until(at_ms)
+        self.now_ms = at_ms
+        self._settle()
+        return True
+
+    def course(self) -> Course:
+        """What became of all jobs so far."""
+        plan = self.plan
+        title = plan.title or title_of(plan.settings, plan.rival)
+        return self._keeper.finish(self.now_ms, title=title, settings=dict(plan.words))
+
+    def _next_ms(self) -> int | None:
+        """The next moment at which something happens; None at the end."""
+        while self._events and (can_happen := self._events[0][3]) is not None and not can_happen():
+            heapq.heappop(self._events)
+        moments = [self._events[0][0]] if self._events else []
+        retry_at_ms = self._decider.queue.retry_at_ms
+        if retry_at_ms > self.now_ms:
+            moments.append(retry_at_ms)
+        elif retry_at_ms and moments:  # this moment did not help; the dispatcher's clock ticks on
+            moments.append(self.now_ms + self.plan.settings.shard_retry_ms)
+        return min(moments, default=None)
+
+    def _settle(self) -> None:
+        """Do all that happens at this moment."""
+        self._tick()
+        self._apply_due()
+        while self._round():
+            self._apply_due()
+        if not self._state.fold.holdings and self._keeper.waiting and not self._facts_left:
+            while self._turn_away_stuck():
+                while self._round():
+                    self._apply_due()
+        self._keeper.settle(self.now_ms)
+
+    def _tick(self) -> None:
+        retry_at_ms = self._decider.queue.retry_at_ms
+        if retry_at_ms and self.now_ms >= retry_at_ms:
+            self._fact(self._subjects.fact_timer, TimerSeen(self.now_ms))
+
+    def _push(self, at_ms: int, event: Callable[[], None], can_happen: Callable[[], bool] | None = None) -> None:
+        self._pushed += 1
+        heapq.heappush(self._events, (at_ms, self._pushed, event, can_happen))
+
+    def _apply_due(self, *, before_epoch: bool = False) -> None:
+        """Let happen what happens up to this moment; before the epoch facts of the cluster alone."""
+        while self._events and self._events[0][0] <= self.now_ms:
+            if before_epoch and self._events[0][1] > len(self.plan.facts):
+                return
+            heapq.heappop(self._events)[2]()
+
+    def _fact(self, subject: str, message: Message) -> None:
+        self._apply_fact(subject, encode(message))
+
+    def _apply_fact(self, subject: str, data: bytes) -> None:
+        sequence = self._state.facts_seq + 1
+        wrong = self._state.apply_fact(subject, sequence, data)
+        if wrong:
+            raise ValueError(f"fact on {subject}: {wrong}")
+        if self._on_entry is not None:
+            self._on_entry(Entry(sequence, data, subject))
+
+    def _record(self, message: Message) -> Folded:
+        data = encode(message)
+        sequence = self._state.fold.head + 1
+        folded = self._state.apply_record(sequence, data)
+        if self._on_entry is not None:
+            self._on_entry(Entry(sequence, data))
+        return folded
+
+    def _cluster_fact(self, fact: TimedFact) -> None:
+        self._facts_left -= 1
+        self._apply_fact(fact.subject, fact.data)
+
+    def _arrive(self, planned: PlannedJob) -> None:
+        request = planned.request
+        self._intake_seq += 1
+        key = (request.namespace, request.name)
+        uid = request.uid or uid_from(self._intake_seq)
+        holder = self._holder(key)
+        owner = self._state.name_of.get(uid)
+        if owner is not None and owner != key:
+            holder = msgspec.structs.replace(holder, namesake=owner)
+        receipt = Receipt(self._intake_seq, self._intake_seq - 1, self.now_ms)
+        verdict = admit(request, receipt, holder, self._state.fold.settings)
+        self._job_fact(verdict)
+        refusal = verdict.refusal if verdict.rejection is None else verdict.rejection.refusal
+        if refusal is not None:
+            self._note_turned_away(request, refusal)
+            if verdict.rejection is None:
+                self._bury(verdict)
+            return
+        self._planned[verdict.uid] = planned
+        if planned.cancel_ms:
+            self._push(
+                max(planned.cancel_ms, self.now_ms),
+                functools.partial(self._cancel, key, verdict.uid),
+                functools.partial(self._is_here, verdict.uid),
+            )
+
+    def _holder(self, key: JobKey) -> Holder:
+        job = self._state.jobs.get(key)
+        return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
+
+    def _cancel(self, key: JobKey, uid: str, reason: str = "") -> None:
+        """A job is taken back; one that waits is over with that."""
+        if uid not in self._planned:
+            return
+        receipt = Receipt(self._intake_seq + 1, self._intake_seq, self.now_ms)
+        verdict = cancel(JobCancel(key[0], key[1], uid, reason), receipt, self._holder(key))
+        if verdict is None:
+            return
+        self._intake_seq += 1
+        self._job_fact(verdict)
+        gang = self._state.fold.gangs.get(uid)
+        if gang is None or gang.phase == "waiting":
+            self._bury(verdict)
+
+    def _job_fact(self, job: JobSeen) -> None:
+        self._fact(self._subjects.fact_job(job.namespace, job.name), job)
+        self._keeper.note_job((job.namespace, job.name))
+
+    def _bury(self, job: JobSeen) -> None:
+        """Let a job that is over give up its name."""
+        self._planned.pop(job.uid, None)
+        self._too_large.pop(job.uid, None)
+        self._decider.sync()
+        tombstone = msgspec.structs.replace(
+            job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=self.now_ms
+        )
+        self._fact(self._subjects.fact_job(job.namespace, job.name), tombstone)
+
+    def _round(self) -> bool:
+        """One round; returns whether there was anything to decide."""
+        opening = self._decider.open(self.now_ms)
+        if opening is None:
+            return self._turn_away_large()
+        folded = self._record(self._decider.decide(opening))
+        self._decider.adopt(folded)
+        self._keeper.note_record(folded)
+        for holding in folded.taken:
+            self._start(holding)
+        for holding in folded.ending:
+            self._pods(holding, PodPhase.GONE)
+        for gang in folded.gangs:
+            if gang.is_over:
+                job = self._state.jobs.get((gang.namespace, gang.name))
+                if job is not None and job.uid == gang.uid:
+                    if gang.refusal is not None and job.request is not None:
+                        self._note_turned_away(job.request, gang.refusal)
+                    self._bury(job)
+            elif gang.refusal is not None and gang.refusal.code == _LARGER:
+                self._too_large[gang.uid] = gang.refusal
+        return True
+
+    def _start(self, holding: Holding) -> None:
+        if self.plan.settings.reference_parity:
+            self._pods(holding, PodPhase.RUNNING)  # under these rules a job counts only once it runs
+        planned = self._planned.get(holding.uid)
+        if planned is not None:
+            self._push(
+                self.now_ms + planned.run_ms,
+                functools.partial(self._end, holding),
+                functools.partial(self._holds, holding),
+            )
+
+    def _is_here(self, uid: str) -> bool:
+        """Whether a job came and is not over."""
+        return uid in self._planned
+
+    def _holds(self, holding: Holding) -> bool:
+        """Whether an attempt has not given back its chips."""
+        return self._state.fold.holdings.get(holding.key) is holding
+
+    def _end(self, holding: Holding) -> None:
+        if self._holds(holding):
+            self._pods(holding, PodPhase.SUCCEEDED)
+
+    def _pods(self, holding: Holding, phase: PodPhase) -> None:
+        """All pods of an attempt are in a phase."""
+        placement = holding.placement
+        pods = placement.pods()
+        masks = [sum(1 << chip for chip in chips) for chips in placement.chips_by_rank()]
+        fact = PodsSeen(
+            namespace=holding.namespace,
+            gang=holding.name,
+            uid=holding.uid,
+            attempt=holding.attempt,
+            rank=pack(range(pods), 4),
+            nodes=placement.nodes,
+            node_index=placement.node_index,
+            phase=bytes([phase]) * pods,
+            chips=pack(masks, 8),
+            resource=placement.resource,
+            at_ms=self.now_ms,
+        )
+        self._fact(self._subjects.fact_pod(holding.namespace, holding.name), fact)
+
+    def _turn_away_large(self) -> bool:
+        """Turn jobs away that ask for more than there is, once no more can come; returns whether there were any."""
+        if self._facts_left or not self._too_large:
+            return False
+        for uid, refusal in list(self._too_large.items()):
+            self._turn_away(uid, refusal)
+        return True
+
+    def _turn_away_stuck(self) -> bool:
+        """Turn jobs away that find no room although nothing runs and no fact is to come; returns whether there were any."""
+        state = self._state
+        if state.fold.holdings or self._facts_left:
+            return False
+        stuck: Sequence[str] = [
+            uid
+            for uid in self._planned
+            if (gang := state.fold.gangs.get(uid)) is not None
+            and gang.phase == "waiting"
+            and gang.refusal is not None
+            and gang.refusal.code not in _PASSING
+        ]
+        for uid in stuck:
+            refusal = state.fold.gangs[uid].refusal
+            if refusal is not None:
+                self._turn_away(uid, refusal)
+        return bool(stuck)
+
+    def _turn_away(self, uid: str, refusal: Refusal) -> None:
+        request = self._planned[uid].request
+        self._note_turned_away(request, refusal)
+        self._keeper.turn_away(uid, self.now_ms, refusal.code)
+        self._cancel((request.namespace, request.name), uid, refusal.code)
+
+    def _note_turned_away(self, request: JobRequest, refusal: Refusal) -> None:
+        self.turned_away.append(
+            TurnedAway(
+                namespace=request.namespace,
+                name=request.name,
+                chips=sum(task.replicas * task.chips for task in request.tasks),
+                pods=sum(task.replicas for task in request.tasks),
+                at_ms=self.now_ms,
+                code=refusal.code,
+                field=refusal.field,
+                value=refusal.value,
+                expected=refusal.expected
+                or f"{refusal.pods_need} nodes or room on them, for which an empty cluster has"
+                f" {refusal.nodes_fit} of {refusal.nodes_total} nodes",
+            )
+        )
+
+
+def title_of(settings: Settings, rival: Rival | None) -> str:
+    """Title of a course: the queue policy, and the rival if there is one."""
+    return f"{settings.queue_policy}, {rival} nodes" if rival is not None else settings.queue_policy

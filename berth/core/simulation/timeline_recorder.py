@@ -1,0 +1,324 @@
+"""Keeps the course of a cell while its state goes on, for simulations and for recordings alike.
+
+The keeper is told of each fact of a job, of each record, and when a moment is over. What it says of nodes it takes from the
+columns, once a moment, and only where they changed.
+"""
+
+import heapq
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from berth.core.requests.gangs import Gang
+from berth.core.scheduling.scheduler import Decider
+from berth.core.simulation.node_usage import Spans, Use
+from berth.core.simulation.statistics import OUT
+from berth.core.simulation.timeline import Course, Frame, JobCourse, Moment
+from berth.core.state.cell import JobKey
+from berth.core.state.ledger import Folded, Holding
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+
+_FRAMES_MAX: Final = 200
+"""So many frames are never reached: half of them are dropped, and the others stand for twice the time."""
+_FRAME_MS: Final = 1000
+"""Time between the first frames; a course of days ends with a hundred frames or more all the same."""
+_PARTIAL: Final = (NodeReason.SHORTAGE, NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED, NodeReason.QUOTA)
+"""Reasons that say that the idle chips of a node are too few for a pod, or do not lie as it needs them."""
+
+
+class _Life(msgspec.Struct, gc=False):
+    """A job while it is not over."""
+
+    job: JobSeen
+    request: JobRequest
+    chips: int
+    pods: int
+    asked_ms: int
+    order: tuple[int, int, str]
+    waits: bool = True
+    placed_ms: int = -1
+    ended_ms: int = -1
+    refused: str = ""
+    spans: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    gang: Gang | None = None
+    """Made when it is the first in the queue."""
+
+    def course(self, *, left_ms: int = -1) -> JobCourse:
+        """What became of it so far."""
+        nodes, leaves, leaves_least, superpods, superpods_least = self.spans
+        return JobCourse(
+            namespace=self.job.namespace,
+            name=self.job.name,
+            chips=self.chips,
+            pods=self.pods,
+            priority=self.request.priority,
+            asked_ms=self.asked_ms,
+            placed_ms=self.placed_ms,
+            ended_ms=self.ended_ms,
+            refused=self.refused if self.placed_ms < 0 else "",
+            nodes=nodes,
+            leaves=leaves,
+            leaves_least=leaves_least,
+            superpods=superpods,
+            superpods_least=superpods_least,
+            left_ms=left_ms,
+        )
+
+
+class CourseKeeper:
+    """The course of one state.
+
+    Args:
+        decider: Decisions on the state; its scorer tells what keeps nodes from the first gang in the queue.
+        begin_ms: Begin of the course; jobs that came before it count from it on.
+    """
+
+    def __init__(self, decider: Decider, *, begin_ms: int) -> None:
+        self._decider = decider
+        self._state = decider.state
+        self._table = decider.state.table
+        self._begin_ms = begin_ms
+        self._lives: dict[str, _Life] = {}
+        self._over: list[JobCourse] = []
+        self._line: list[tuple[tuple[int, int, str], str]] = []
+        """Heap of (order, uid) of jobs that wait; entries of others are passed over."""
+        self._waiting = 0
+        self._waiting_chips = 0
+        self._moments: list[Moment] = []
+        self._frames: list[tuple[int, bytes]] = []
+        self._frame_ms = _FRAME_MS
+        self._use = Use(self._table)
+        self._spans = Spans(self._state.leaves, self._table)
+        self._why: tuple[object, ...] = ()
+        self._blocked: dict[str, int] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait."""
+        return self._waiting
+
+    @property
+    def over(self) -> int:
+        """Jobs that are over."""
+        return len(self._over)
+
+    def note_job(self, key: JobKey) -> None:
+        """Take note of what a fact made of a job."""
+        job = self._state.jobs.get(key)
+        if job is None or job.request is None:
+            return
+        life = self._lives.get(job.uid)
+        match job.state:
+            case "accepted" if life is None:
+                self._begin(job, job.request)
+            case "accepted" if life is not None and life.waits and life.request != job.request:
+                self._wait(life, is_new=False)  # a request that took the place of one that waited
+                life.job, life.request, life.gang = job, job.request, None
+                life.chips, life.pods = _size(job.request)
+                life.order = _order(job, job.request)
+                self._wait(life, is_new=True)
+            case "cancelled" if life is not None and life.waits:
+                self._leave(life, job.at_ms)
+            case "rejected" if life is None and job.refusal is not None:
+                code = job.refusal.code
+                request = job.request
+                chips, pods = _size(request)
+                refused = _Life(job, request, chips, pods, self._at(job.at_ms), _order(job, request), refused=code)
+                self._over.append(refused.course(left_ms=self._at(job.at_ms)))
+
+    def turn_away(self, uid: str, at_ms: int, code: str) -> None:
+        """Take note that a job that waits is sent away."""
+        life = self._lives.get(uid)
+        if life is not None and life.waits:
+            life.refused = code
+            self._leave(life, at_ms, is_refused=True)
+
+    def note_record(self, folded: Folded) -> None:
+        """Take note of a record."""
+        at_ms = self._at(self._state.fold.at_ms)
+        for holding in folded.given_back:
+            life = self._lives.get(holding.uid)
+            if life is not None and not holding.foreign:
+                life.ended_ms = at_ms
+        for holding in folded.taken:
+            life = self._lives.get(holding.uid)
+            if life is not None and not holding.foreign:
+                self._place(life, holding, at_ms)
+        for gang in folded.gangs:
+            life = self._lives.get(gang.uid)
+            if life is None:
+                continue
+            life.refused = gang.refusal.code if gang.refusal is not None else ""
+            if gang.is_over and life.waits:
+                self._leave(life, at_ms, is_refused=True)
+            elif gang.is_over:
+                self._over.append(self._lives.pop(gang.uid).course())
+            elif gang.phase == "waiting" and not life.waits:
+                life.placed_ms = life.ended_ms = -1
+                life.waits = True
+                self._wait(life, is_new=True)
+
+    def note_start(self) -> None:
+        """Take note of the jobs of a state that was loaded: those that run and those that wait."""
+        state = self._state
+        for key in sorted(state.jobs):
+            self.note_job(key)
+        for holding_key in sorted(state.fold.holdings):
+            holding = state.fold.holdings[holding_key]
+            life = self._lives.get(holding.uid)
+            if life is not None and not holding.foreign:
+                self._place(life, holding, self._begin_ms)
+        for uid, gang in state.fold.gangs.items():
+            life = self._lives.get(uid)
+            if life is not None and gang.is_over:
+                self._drop(life)  # over before the course began
+
+    def until(self, at_ms: int) -> None:
+        """Take the frames of the time before a moment, during which nothing has changed."""
+        if self._begin_ms + len(self._frames) * self._frame_ms >= at_ms:
+            return
+        used = self._use.by_row()
+        while (next_ms := self._begin_ms + len(self._frames) * self._frame_ms) < at_ms:
+            self._frames.append((next_ms, used))
+            if len(self._frames) == _FRAMES_MAX:
+                self._frames = self._frames[::2]
+                self._frame_ms *= 2
+
+    def settle(self, at_ms: int) -> None:
+        """Take note of how things are from a moment on."""
+        chips, used = self._use.totals()
+        moment = Moment(at_ms, chips, used, self._waiting, self._waiting_chips, self._causes())
+        last = self._moments[-1] if self._moments else None
+        if last is not None and last.at_ms == at_ms:
+            self._moments.pop()
+            last = self._moments[-1] if self._moments else None
+        if last is None or msgspec.structs.replace(last, at_ms=at_ms) != moment:
+            self._moments.append(moment)
+
+    def finish(self, end_ms: int, *, title: str, settings: dict[str, str]) -> Course:
+        """The course up to its end."""
+        self.until(end_ms)
+        table = self._table
+        leaf_of = self._state.leaves.leaf_of
+        names = [table.names[row] for row in range(len(table)) if table.capacity[row]]
+        nodes = sorted(names, key=lambda name: (leaf_of(name) < 0, leaf_of(name), name))
+        rows = [table.row_of[name] for name in nodes]
+        known = self._state.leaves.names
+        leaves = [known[leaf_of(name)] if leaf_of(name) >= 0 else "" for name in nodes] if known else []
+        blank = bytes([OUT]) * len(table)
+        frames = []
+        for at_ms, used in self._frames:
+            whole = used + blank[len(used) :]
+            frames.append(Frame(at_ms, bytes(whole[row] for row in rows)))
+        jobs = [*self._over, *(life.course() for life in self._lives.values())]
+        return Course(
+            title=title,
+            settings=settings,
+            begin_ms=self._begin_ms,
+            end_ms=end_ms,
+            jobs=sorted(jobs, key=lambda job: (job.asked_ms, job.namespace, job.name)),
+            moments=self._moments,
+            nodes=nodes,
+            node_chips=[int(table.capacity[row]) for row in rows],
+            leaves=leaves,
+            frames=frames,
+        )
+
+    def _at(self, at_ms: int) -> int:
+        return max(at_ms, self._begin_ms)
+
+    def _begin(self, job: JobSeen, request: JobRequest) -> None:
+        chips, pods = _size(request)
+        life = _Life(job, request, chips, pods, self._at(job.at_ms), _order(job, request))
+        self._lives[job.uid] = life
+        self._wait(life, is_new=True)
+
+    def _wait(self, life: _Life, *, is_new: bool) -> None:
+        """Count a job that waits, or no longer."""
+        self._waiting += 1 if is_new else -1
+        self._waiting_chips += life.chips if is_new else -life.chips
+        if is_new:
+            heapq.heappush(self._line, (life.order, life.job.uid))
+
+    def _place(self, life: _Life, holding: Holding, at_ms: int) -> None:
+        if life.waits:
+            self._wait(life, is_new=False)
+        life.waits, life.placed_ms, life.ended_ms = False, at_ms, -1
+        self._spans.leaves = self._state.leaves
+        life.spans = self._spans.of(holding.placement)
+
+    def _leave(self, life: _Life, at_ms: int, *, is_refused: bool = False) -> None:
+        """A job leaves that was never placed."""
+        self._drop(life)
+        if not is_refused:
+            life.refused = ""
+        self._over.append(life.course(left_ms=self._at(at_ms)))
+
+    def _drop(self, life: _Life) -> None:
+        if life.waits:
+            self._wait(life, is_new=False)
+        del self._lives[life.job.uid]
+
+    def _first(self) -> _Life | None:
+        """The job that waits at the head of the queue."""
+        line = self._line
+        while line:
+            order, uid = line[0]
+            life = self._lives.get(uid)
+            if life is not None and life.waits and life.order == order:
+                return life
+            heapq.heappop(line)
+        return None
+
+    def _causes(self) -> dict[str, int]:
+        """Idle chips by what keeps them from the first gang in the queue; empty when none waits."""
+        first = self._first()
+        if first is None:
+            return {}
+        gang = first.gang
+        if gang is None:
+            gang = first.gang = self._decider.gang(first.job, first.request, 1)
+        why = (first.job.uid, first.refused, self._table.revision, self._state.fold.epoch)
+        if why != self._why:
+            self._why = why
+            self._blocked = self._causes_of(gang, first.refused)
+        return self._blocked
+
+    def _causes_of(self, gang: Gang, code: str) -> dict[str, int]:
+        shapes = [(shape, pods) for shape, pods in gang.klass if shape.chips]
+        if not shapes:
+            return {}
+        shape = max(shapes, key=lambda part: part[0].chips)[0]
+        reasons, _ = self._decider.scorer.evaluate(shape)
+        table = self._table
+        idle = np.where(table.present[table.view()], np.maximum(table.idle[table.view()], 0), 0)
+        by_reason = np.bincount(reasons, weights=idle, minlength=len(NodeReason)).astype(np.int64).tolist()
+        partial = sum(by_reason[reason] for reason in _PARTIAL)
+        fitting = by_reason[NodeReason.FITS]
+        found = {
+            "partial": partial,
+            _cause(shape, code, nodes=int((reasons == NodeReason.FITS).sum()), pods=sum(n for _, n in shapes)): fitting,
+            "constraint": sum(by_reason) - partial - fitting,
+        }
+        return {cause: chips for cause, chips in found.items() if chips}
+
+
+def _cause(shape: Shape, code: str, *, nodes: int, pods: int) -> str:
+    """What keeps a gang from nodes that would take a pod of it."""
+    if code in {"reserved", "behind"}:
+        return code
+    return "topology" if shape.is_planned and nodes >= pods else "scattered"
+
+
+def _size(request: JobRequest) -> tuple[int, int]:
+    """Chips and pods of a job."""
+    return sum(task.replicas * task.chips for task in request.tasks), sum(task.replicas for task in request.tasks)
+
+
+def _order(job: JobSeen, request: JobRequest) -> tuple[int, int, str]:
+    """Place in the queue, as a gang has it."""
+    return (-request.priority, job.accepted_seq, job.uid)

@@ -1,0 +1,164 @@
+"""What becomes of a request: accepted, rejected, or an update of the job that has the name.
+
+A verdict is a fact. It never takes the name from a job that still has pods or waits: a request that comes in between is
+noted as a rejection beside it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.core.requests.job_validation import validate
+from berth.core.state.ledger import GangRecord
+from berth.schemas.facts import JobSeen, Rejection
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
+
+RECORD_BYTES_MAX: Final = 4_000_000
+"""Bytes that one gang's placement may take in a record."""
+_BYTES_A_POD: Final = 64
+
+
+class Holder(msgspec.Struct, frozen=True, gc=False):
+    """Who has a job's name now."""
+
+    job: JobSeen | None = None
+    is_over: bool = True
+    """Nothing more will happen to it; its name is free."""
+    is_placed: bool = False
+    namesake: tuple[str, str] | None = None
+    """Another job (namespace, name) that has the uid of the request."""
+
+
+def holder_of(job: JobSeen | None, gang: GangRecord | None) -> Holder:
+    """Who has a name.
+
+    Args:
+        job: The fact of the name, if there is one.
+        gang: What the ledger says of that job.
+    """
+    if job is None:
+        return Holder()
+    if gang is None or gang.phase == "waiting":
+        return Holder(job, is_over=job.state != "accepted")
+    return Holder(job, is_over=gang.is_over, is_placed=not gang.is_over)
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """Where and when the request was stored."""
+
+    intake_seq: int
+    after_seq: int
+    """INTAKE sequence of the verdict before this one."""
+    at_ms: int
+
+
+def uid_from(intake_seq: int) -> str:
+    """Uid of a request that brings none."""
+    return f"intake-{intake_seq}"
+
+
+def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Settings) -> JobSeen:
+    """Verdict on a job request."""
+    uid = request.uid or uid_from(receipt.intake_seq)
+    known = holder.job
+    if known is not None and known.uid == uid and known.state != "rejected":
+        return _update(request, receipt, holder, known, settings)
+    if known is not None and not holder.is_over:
+        return _rejected_beside(known, uid, receipt, _name_in_use(request, known))
+    if holder.namesake is not None:
+        refusal: Refusal | None = _uid_in_use(uid, holder.namesake)
+        uid = uid_from(receipt.intake_seq)  # the uid is not its own
+    else:
+        refusal = _refusal_of(request, settings)
+    return JobSeen(
+        namespace=request.namespace,
+        name=request.name,
+        uid=uid,
+        state="accepted" if refusal is None else "rejected",
+        intake_seq=receipt.intake_seq,
+        accepted_seq=receipt.intake_seq if refusal is None else 0,
+        at_ms=receipt.at_ms,
+        request=request,
+        refusal=refusal,
+        after_seq=receipt.after_seq,
+    )
+
+
+def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
+    """Verdict on the cancelling of a job; None when there is nothing to cancel."""
+    known = holder.job
+    if known is None or known.state != "accepted" or holder.is_over or wish.uid not in {"", known.uid}:
+        return None
+    return msgspec.structs.replace(
+        known,
+        state="cancelled",
+        intake_seq=receipt.intake_seq,
+        after_seq=receipt.after_seq,
+        at_ms=receipt.at_ms,
+        reason=wish.reason,
+        rejection=None,
+    )
+
+
+def _update(request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings) -> JobSeen:
+    """The job that has the name is asked for again: the same request changes nothing, another one replaces it."""
+    same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
+    if request == known.request or known.state != "accepted" or holder.is_over:
+        return same
+    if holder.is_placed:
+        refusal = Refusal(
+            code="invalid-request",
+            field="uid",
+            value=known.uid,
+            expected="the request as it was placed, or another uid once it has ended",
+        )
+        return _rejected_beside(known, known.uid, receipt, refusal)
+    refusal_of_new = _refusal_of(request, settings)
+    if refusal_of_new is not None:
+        return _rejected_beside(known, known.uid, receipt, refusal_of_new)
+    return msgspec.structs.replace(same, request=request, rejection=None)
+
+
+def _rejected_beside(known: JobSeen, uid: str, receipt: Receipt, refusal: Refusal) -> JobSeen:
+    return msgspec.structs.replace(
+        known,
+        intake_seq=receipt.intake_seq,
+        after_seq=receipt.after_seq,
+        rejection=Rejection(uid, receipt.intake_seq, refusal, receipt.at_ms),
+    )
+
+
+def _name_in_use(request: JobRequest, known: JobSeen) -> Refusal:
+    return Refusal(
+        code="name-in-use",
+        field="name",
+        value=f"{request.namespace}/{request.name}",
+        expected=f"another name, or the end of the job that has it (uid {known.uid})",
+    )
+
+
+def _uid_in_use(uid: str, namesake: tuple[str, str]) -> Refusal:
+    return Refusal(
+        code="invalid-request",
+        field="uid",
+        value=uid,
+        expected=f"another uid: the job {'/'.join(namesake)} has this one",
+    )
+
+
+def _refusal_of(request: JobRequest, settings: Settings) -> Refusal | None:
+    valid = validate(request, settings)
+    if isinstance(valid, Refusal):
+        return valid
+    size = sum(task.replicas * (_BYTES_A_POD + task.chips) for task in request.tasks)
+    if size > RECORD_BYTES_MAX:
+        pods = sum(task.replicas for task in request.tasks)
+        return Refusal(
+            code="larger-than-round",
+            field="tasks",
+            value=f"{pods} pods",
+            expected=f"a gang whose placement takes at most {RECORD_BYTES_MAX} bytes; this one takes {size}",
+        )
+    return None

@@ -1,0 +1,73 @@
+"""Rules that always hold, as a check that a test can make after every event.
+
+No chip has two owners; a gang is whole or absent; free is healthy minus used minus releasing; cpu and memory add up.
+"""
+
+from berth.core.errors import InvariantError
+from berth.core.state.cell import State
+from berth.core.state.ledger import Holding
+
+_CORE_PERCENT = 100
+
+
+def check(state: State) -> None:
+    """See that every rule holds.
+
+    Raises:
+        InvariantError: One does not.
+    """
+    owned: dict[str, int] = {}
+    cpu: dict[str, int] = {}
+    memory: dict[str, int] = {}
+    for key in sorted(state.fold.holdings):
+        holding = state.fold.holdings[key]
+        _check_whole(state, holding)
+        for pod in state.owned(key):
+            cpu[pod.node] = cpu.get(pod.node, 0) + pod.cpu_milli
+            memory[pod.node] = memory.get(pod.node, 0) + pod.memory_mib
+            if holding.placement.share is not None:
+                continue
+            if owned.get(pod.node, 0) & pod.mask:
+                raise InvariantError("a chip has two owners", subject=f"node {pod.node}")
+            owned[pod.node] = owned.get(pod.node, 0) | pod.mask
+    _check_columns(state, owned, cpu, memory)
+    _check_gangs(state)
+
+
+def _check_whole(state: State, holding: Holding) -> None:
+    pods = state.owned(holding.key)
+    if len(pods) != holding.placement.pods() or sum(run.pods for run in holding.placement.runs) != len(pods):
+        raise InvariantError("a gang is neither whole nor absent", subject=f"gang {holding.uid}")
+    for pod in pods:
+        if len(set(pod.chips)) != len(pod.chips):
+            raise InvariantError("a pod has a chip twice", subject=f"gang {holding.uid}")
+
+
+def _check_columns(state: State, owned: dict[str, int], cpu: dict[str, int], memory: dict[str, int]) -> None:
+    table = state.table
+    for row, name in enumerate(table.names):
+        node = state.shares.nodes.get(row)
+        shared = node.mask if node is not None else 0
+        used, releasing = int(table.used[row]), int(table.releasing[row])
+        if used & releasing:
+            raise InvariantError("a chip is used and releasing at once", subject=f"node {name}")
+        if (used | releasing) != owned.get(name, 0) | shared or owned.get(name, 0) & shared:
+            raise InvariantError("held chips are not those that the ledger gives", subject=f"node {name}")
+        healthy = int(table.chips[row]) & ~int(table.unhealthy[row]) if table.present[row] else 0
+        if int(table.free[row]) != healthy & ~used & ~releasing & ~int(table.withheld[row]):
+            raise InvariantError("free is not healthy minus used, releasing and withheld", subject=f"node {name}")
+        if int(table.cpu_free[row]) != int(table.cpu[row]) - cpu.get(name, 0):
+            raise InvariantError("cpu does not add up", subject=f"node {name}")
+        if int(table.memory_free[row]) != int(table.memory[row]) - memory.get(name, 0):
+            raise InvariantError("memory does not add up", subject=f"node {name}")
+        if node is not None and any(core > _CORE_PERCENT for core in node.core):
+            raise InvariantError("more than 100 percent of a chip is given", subject=f"node {name}")
+
+
+def _check_gangs(state: State) -> None:
+    for uid, gang in state.fold.gangs.items():
+        held = (uid, gang.attempt) in state.fold.holdings
+        if held != (gang.phase in {"placed", "ending"}):
+            raise InvariantError(
+                f"is {gang.phase}, and {'holds' if held else 'does not hold'} chips", subject=f"gang {uid}"
+            )

@@ -1,0 +1,414 @@
+"""Fold of the ledger: who owns what, and what was decided for each gang.
+
+A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
+is void, for every reader in the same way. So a writer that has lost its reign cannot add to history, whatever it still
+sends.
+
+Longer than 400 lines because what a record changes, its folded form and what a placement owns are one description.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from berth.core.errors import HistoryError, InvariantError
+from berth.core.state.run_times import RunTime, RunTimes
+from berth.schemas.envelope import DecodeError, Envelope, body_of
+from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.placement import Placement, Run
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import SnapshotBody
+
+
+class Holding(msgspec.Struct, gc=False):
+    """Chips, cpu and memory that an attempt of a gang owns."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    placement: Placement
+    ledger_seq: int
+    at_ms: int
+    ending: str = ""
+    """Why its pods are being deleted; empty while they may run."""
+    foreign: bool = False
+    """Adopted: placed by another scheduler."""
+    gone: list[int] = []
+    """Ranks that have given back what they owned, ascending."""
+
+    def __post_init__(self) -> None:
+        """See that what was given back was there.
+
+        Raises:
+            ValueError: It was not.
+        """
+        if self.gone and not 0 <= min(self.gone) <= max(self.gone) < self.placement.pods():
+            raise ValueError(f"gone: {self.gone}, the placement has {self.placement.pods()} ranks")
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identity of the decision."""
+        return (self.uid, self.attempt)
+
+
+class GangRecord(msgspec.Struct, gc=False):
+    """What the ledger says of a gang."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int = 1
+    """Attempt that is placed, or the next one while it waits."""
+    phase: str = "waiting"
+    """waiting, placed, ending, succeeded, failed, cancelled, vanished or refused for good."""
+    refusal: Refusal | None = None
+    ledger_seq: int = 0
+    facts_seq: int = 0
+    at_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be decided for it."""
+        return self.phase not in {"waiting", "placed", "ending"}
+
+
+class Folded(msgspec.Struct, gc=False):
+    """What one record changed."""
+
+    taken: list[Holding] = []
+    given_back: list[Holding] = []
+    freed: list[tuple[Holding, list[int]]] = []
+    """Ranks that gave back what they owned, while others of their attempt hold on."""
+    ending: list[Holding] = []
+    gangs: list[GangRecord] = []
+    epoch: bool = False
+    void: bool = False
+    silent: bool = False
+    """Shards were missing when it was decided."""
+
+
+class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=False):
+    """A class of request that sleeps, known by one of its gangs."""
+
+    uid: str
+    retry_at_ms: int = 0
+    never: bool = False
+    """It waits for another cluster, not for room: it stands in nobody's way."""
+    by_any_change: bool = False
+    """Any change of a node may help it, also one for the worse."""
+
+
+class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Who waits for a decision, and what may help them, for snapshots."""
+
+    known: list[str]
+    """Gangs (uid) that wait and had a verdict in this epoch, ascending."""
+    sleeping: list[SleeperDump]
+    improved: list[str]
+    """Nodes on which something got better since classes were woken last, by name."""
+    thinned: list[tuple[str, int]]
+    """Nodes on which chips that were free are not, and those chips."""
+    eased: bool
+    """Leaf switches are open to more jobs than they were."""
+    time_ms: int = 0
+    """Last tick of the dispatcher's clock among the facts."""
+    held: list[SleeperDump] = []
+    """Gangs that may not start because of a reservation, each until something changes or its moment comes, by uid."""
+    loosened: bool = False
+    """Somebody who waited or ran has left, and may have stood in the way of those."""
+    worsened: bool = False
+    """Some node is less than it was, and what is kept of it may be kept for nothing."""
+    regained: list[str] = []
+    """Nodes on which chips came back, whoever holds them, by name."""
+    stirred: bool = False
+    """Some node changed."""
+
+
+class LedgerDump(msgspec.Struct, array_like=True, gc=False):
+    """Folded form for snapshots."""
+
+    head: int
+    epoch: int
+    holder: str
+    settings: Settings
+    facts_seq: int
+    at_ms: int
+    rounds: int
+    holdings: list[Holding]
+    gangs: list[GangRecord]
+    intake_seq: int = 0
+    nodes_seq: int = 0
+    leaving: dict[str, int] = {}
+    waiting: WaitingDump | None = None
+    """None in snapshots of releases before 0.4, which do not say it."""
+    run_times: list[RunTime] = []
+
+
+def dump_of(data: bytes) -> LedgerDump:
+    """Folded form out of a snapshot.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=LedgerDump)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
+
+
+class LedgerFold:
+    """Ownership and verdicts at ``head``."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        """Sequence of the last record, void ones included."""
+        self.epoch = 0
+        self.holder = ""
+        self.settings = Settings()
+        self.facts_seq = 0
+        """Facts that the last record knew."""
+        self.at_ms = 0
+        self.rounds = 0
+        self.voided = 0
+        self.holdings: dict[tuple[str, int], Holding] = {}
+        self.gangs: dict[str, GangRecord] = {}
+        self.run_times = RunTimes()
+        self._leaving: dict[str, int] = {}
+        """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
+
+    def apply(self, sequence: int, envelope: Envelope) -> Folded:
+        """Fold the record stored at ``sequence``.
+
+        Raises:
+            HistoryError: Records are missing between ``head`` and ``sequence``.
+            DecodeError: The body does not decode.
+            InvariantError: The record gives what is not there to give; never for records that Berth wrote.
+        """
+        if envelope.kind == Round.KIND:
+            return self.apply_round(sequence, body_of(envelope, Round))
+        folded = Folded()
+        self._check_order(sequence)
+        if envelope.kind == Epoch.KIND:
+            self._begin(sequence, body_of(envelope, Epoch), folded)
+        else:
+            folded.void = True
+        return self._counted(sequence, folded)
+
+    def apply_round(self, sequence: int, record: Round) -> Folded:
+        """Fold the round stored at ``sequence``.
+
+        Raises:
+            HistoryError: Records are missing between ``head`` and ``sequence``.
+            InvariantError: See :meth:`apply`.
+        """
+        folded = Folded()
+        self._check_order(sequence)
+        self._round(sequence, record, folded)
+        return self._counted(sequence, folded)
+
+    def _check_order(self, sequence: int) -> None:
+        if sequence != self.head + 1:
+            raise HistoryError(wanted=self.head + 1, got=sequence)
+
+    def _counted(self, sequence: int, folded: Folded) -> Folded:
+        self.head = sequence
+        self.voided += folded.void
+        return folded
+
+    def _begin(self, sequence: int, record: Epoch, folded: Folded) -> None:
+        if record.epoch <= self.epoch or record.base_seq != sequence - 1:
+            folded.void = True
+            return
+        self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
+        self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        self._let_go()
+        folded.epoch = True
+
+    def _round(self, sequence: int, record: Round, folded: Folded) -> None:
+        if record.epoch != self.epoch or record.base_seq != sequence - 1:
+            folded.void = True
+            return
+        self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        self.rounds = record.number
+        folded.silent = bool(record.missing)
+        self._let_go()
+        for verdict in record.verdicts:
+            self._verdict(sequence, record, verdict, folded)
+        for eviction in record.evictions:
+            self._evict(sequence, record, eviction, folded)
+        for release in record.releases:
+            self._release(sequence, record, release, folded)
+        for adoption in record.adoptions:
+            self._adopt(sequence, record, adoption, folded)
+        for gang in folded.gangs:
+            if gang.is_over and self._leaving.pop(gang.uid, None) is not None:
+                del self.gangs[gang.uid]
+
+    def _verdict(self, sequence: int, record: Round, verdict: Verdict, folded: Folded) -> None:
+        gang = self.gangs.get(verdict.uid)
+        if gang is None:
+            gang = self.gangs[verdict.uid] = GangRecord(verdict.namespace, verdict.name, verdict.uid)
+        if gang.phase != "waiting":
+            raise InvariantError(f"gets a verdict while it is {gang.phase}", subject=f"gang {verdict.uid}")
+        gang.attempt = verdict.attempt
+        gang.ledger_seq, gang.facts_seq, gang.at_ms = sequence, record.facts_seq, record.at_ms
+        gang.refusal = verdict.refusal
+        if verdict.placement is not None:
+            gang.phase = "placed"
+            holding = Holding(
+                verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, sequence, record.at_ms
+            )
+            self._take(holding, folded)
+        elif verdict.final:
+            gang.phase = "failed"
+        folded.gangs.append(gang)
+
+    def _take(self, holding: Holding, folded: Folded) -> None:
+        if holding.key in self.holdings:
+            raise InvariantError("is placed twice", subject=f"gang {holding.uid} attempt {holding.attempt}")
+        self.holdings[holding.key] = holding
+        folded.taken.append(holding)
+
+    def _evict(self, sequence: int, record: Round, eviction: Eviction, folded: Folded) -> None:
+        holding = self._held(eviction.uid, eviction.attempt)
+        holding.ending = eviction.reason
+        gang = self.gangs.get(eviction.uid)
+        if gang is not None and gang.attempt == eviction.attempt:
+            gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
+            folded.gangs.append(gang)
+        folded.ending.append(holding)
+
+    def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
+        holding = self._held(release.uid, release.attempt)
+        if release.ranks:
+            self._free(holding, release.ranks, folded)
+            return
+        del self.holdings[holding.key]
+        folded.given_back.append(holding)
+        if release.reason == "succeeded" and not holding.foreign:
+            self.run_times.note(holding.namespace, chips_in(holding.placement.runs), record.at_ms - holding.at_ms)
+        gang = self.gangs.get(release.uid)
+        if gang is None or gang.attempt != release.attempt:
+            return
+        gang.ledger_seq, gang.at_ms = sequence, record.at_ms
+        if release.again:
+            gang.phase, gang.attempt = "waiting", gang.attempt + 1
+        else:
+            gang.phase = "failed" if release.reason == "bind-failed" else release.reason
+            if release.reason == "bind-failed":
+                gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
+        folded.gangs.append(gang)
+
+    @staticmethod
+    def _free(holding: Holding, ranks: list[int], folded: Folded) -> None:
+        freed = set(ranks)
+        subject = f"gang {holding.uid} attempt {holding.attempt}"
+        if len(freed) != len(ranks) or not 0 <= min(freed) <= max(freed) < holding.placement.pods():
+            raise InvariantError("gives back ranks that it does not have", subject=subject)
+        if not freed.isdisjoint(holding.gone):
+            raise InvariantError("gives a rank back twice", subject=subject)
+        holding.gone = sorted(freed.union(holding.gone))
+        folded.freed.append((holding, ranks))
+
+    def _adopt(self, sequence: int, record: Round, adoption: Adoption, folded: Folded) -> None:
+        holding = Holding(
+            adoption.namespace, adoption.gang, adoption.uid, 0, adoption.placement, sequence, record.at_ms, foreign=True
+        )
+        self._take(holding, folded)
+
+    def _held(self, uid: str, attempt: int) -> Holding:
+        holding = self.holdings.get((uid, attempt))
+        if holding is None:
+            raise InvariantError("gives back what it does not hold", subject=f"gang {uid} attempt {attempt}")
+        return holding
+
+    def forget(self, uid: str, facts_seq: int) -> None:
+        """Drop what is known of a gang whose name is free again since a fact, now or as soon as it is over.
+
+        Facts may run ahead of records. What is left depends on how far each went, not on their order: a gang that only
+        waits goes when a record knew the fact, for no later one speaks of it.
+        """
+        gang = self.gangs.get(uid)
+        self._leaving.pop(uid, None)
+        if gang is not None and gang.is_over:
+            del self.gangs[uid]
+        else:
+            self._leaving[uid] = facts_seq
+            self._let_go()
+
+    def _let_go(self) -> None:
+        gone = []
+        for uid, facts_seq in self._leaving.items():  # ascending by fact
+            if facts_seq > self.facts_seq:
+                break
+            gang = self.gangs.get(uid)
+            if gang is None or gang.phase == "waiting":
+                gone.append(uid)
+        for uid in gone:
+            del self._leaving[uid]
+            self.gangs.pop(uid, None)
+
+    def dump(self) -> LedgerDump:
+        """Folded form, in a total order."""
+        return LedgerDump(
+            head=self.head,
+            epoch=self.epoch,
+            holder=self.holder,
+            settings=self.settings,
+            facts_seq=self.facts_seq,
+            at_ms=self.at_ms,
+            rounds=self.rounds,
+            holdings=[self.holdings[key] for key in sorted(self.holdings)],
+            gangs=[self.gangs[uid] for uid in sorted(self.gangs)],
+            leaving=dict(self._leaving),
+            run_times=self.run_times.dump(),
+        )
+
+    def load(self, dump: LedgerDump) -> None:
+        """Become what ``dump`` holds."""
+        self.head, self.epoch, self.holder = dump.head, dump.epoch, dump.holder
+        self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
+        self.holdings = {holding.key: holding for holding in dump.holdings}
+        self.gangs = {gang.uid: gang for gang in dump.gangs}
+        self._leaving = dict(dump.leaving)
+        self.run_times.load(dump.run_times)
+
+
+class PodShare(msgspec.Struct, frozen=True, gc=False):
+    """What one pod of a placement owns."""
+
+    node: str
+    mask: int
+    chips: tuple[int, ...]
+    cpu_milli: int
+    memory_mib: int
+
+
+def chips_in(runs: Iterable[Run]) -> int:
+    """Chips of all pods of a gang."""
+    return sum(run.pods * run.chips for run in runs)
+
+
+def owned_by(holding: Holding) -> list[PodShare]:
+    """What each rank of a held attempt owns, in rank order; a rank that gave it back owns nothing of its node."""
+    pods = pods_of(holding.placement)
+    for rank in holding.gone:
+        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+    return pods
+
+
+def pods_of(placement: Placement) -> list[PodShare]:
+    """What each rank of a placement owns, in rank order."""
+    names = placement.names()
+    pods: list[PodShare] = []
+    start = 0
+    for run in placement.runs:
+        for _ in range(run.pods):
+            chips = tuple(placement.chips[start : start + run.chips])
+            start += run.chips
+            mask = 0
+            for chip in chips:
+                mask |= 1 << chip
+            pods.append(PodShare(names[len(pods)], mask, chips, run.cpu_milli, run.memory_mib))
+    return pods

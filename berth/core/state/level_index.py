@@ -1,0 +1,52 @@
+"""Trees of several levels as a table of nodes has them, by the labels of its nodes.
+
+Source: specification, SuperPoD affinity, section 10.1.
+"""
+
+import numpy as np
+
+from berth.core.cluster.node_table import NodeTable
+from berth.core.levels.model import Spot, Tree, forest, levels_of, spot_of
+from berth.core.placement.scoring import Fits
+
+
+class LevelMap:
+    """Trees of all nodes, made anew when a node comes, goes or gets other labels.
+
+    Args:
+        table: The nodes; always the same table.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._made_for = (-1, "")
+        self._trees: tuple[Tree, ...] = ()
+        self._text = ""
+        self._spots: list[Spot] = []
+        """Where the nodes of each class stand."""
+
+    def trees(self, fits: Fits, text: str) -> list[Tree]:
+        """Trees with the nodes that fit, in order of their names; those without any are left out.
+
+        Args:
+            fits: One mark a row of the table.
+            text: Setting ``resource_levels``.
+        """
+        table = self._table
+        if self._made_for != (table.layout_revision, text):
+            self._made_for = (table.layout_revision, text)
+            self._trees = self._grown(text)
+        kept = [tree.only(fits[tree.rows]) for tree in self._trees]
+        return [tree for tree in kept if len(tree.rows)]
+
+    def _grown(self, text: str) -> tuple[Tree, ...]:
+        """Trees of all nodes."""
+        table, config = self._table, levels_of(text)
+        if text != self._text:
+            self._text = text
+            self._spots.clear()
+        news = table.classes[len(self._spots) :]  # a class stays what it is
+        self._spots.extend(spot_of(config, dict(key.labels)) for key in news)
+        rows = np.flatnonzero(table.present[table.view()])
+        rows = rows[np.argsort(table.ranks()[rows])]
+        return forest(config, self._spots, table.klass[rows].astype(np.int64), rows).trees

@@ -1,0 +1,345 @@
+"""What must happen to placements without a new decision of where: evictions, releases, adoptions.
+
+A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
+
+Pods that are adopted keep what their annotations say of leaf switches and of blocks, and their inference service: so the
+states of leaves, and who is whose sibling, are known again where the ledger does not tell them. Source: specification,
+switch affinity, section 9; SuperPoD affinity, sections 7 and 8.2.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from berth.core.chips.picking import ids_of
+from berth.core.errors import guarded
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import Setback
+from berth.core.state.ledger import Holding, PodShare, pods_of
+from berth.core.superpods.model import superpod_key
+from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.schemas.columns import pack, pack_names, unpack, unpack_names
+from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
+from berth.schemas.ledger import Adoption, Eviction, Release, ReleaseReason
+from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart
+
+_ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+
+_INDEX_BYTES: Final = 2
+_SIZE_MAX: Final = 20_000
+"""Adopted pods, evictions and releases of one record, unless one adoption alone has more."""
+
+
+class Due(msgspec.Struct):
+    """What the next record must say of gangs whose life goes on."""
+
+    evictions: list[Eviction] = []
+    releases: list[Release] = []
+    adoptions: list[Adoption] = []
+    setbacks: list[Setback] = []
+    """Gangs (uid) that could not be looked at because of an error; they are left as they are."""
+
+    def __bool__(self) -> bool:
+        return bool(self.evictions or self.releases or self.adoptions)
+
+
+def due(state: State) -> Due:
+    """Look at the gangs that facts or records have touched; those that need nothing are no longer touched.
+
+    What is more than a record should hold is left for the next one.
+    """
+    found = Due()
+    size = 0
+    for uid in sorted(state.touched):
+        if size >= _SIZE_MAX:
+            break
+        adopted = len(found.adoptions)
+        if not _examined(state, uid, found):
+            del state.touched[uid]
+        elif len(found.adoptions) > adopted:
+            size += found.adoptions[-1].placement.pods()
+        else:
+            size += 1
+    return found
+
+
+def _examined(state: State, uid: str, found: Due) -> bool:
+    """As :func:`_examine`; an error leaves the gang as it is, and the others alone."""
+    evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
+
+    def left_out(error: Exception) -> bool:
+        del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:]
+        found.setbacks.append(Setback(uid, error))
+        return False
+
+    return guarded(lambda: _examine(state, uid, found), left_out)
+
+
+def _examine(state: State, uid: str, found: Due) -> bool:
+    """Whether something is due for a gang."""
+    gang = state.fold.gangs.get(uid)
+    holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
+    if holding is None:
+        return _adopt(state, uid, found) if gang is None else False
+    seen = state.pods_seen(holding)
+    outcome = state.outcome_of(holding)
+    if _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
+        reason = _release_reason(state, holding, seen)
+        again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+        found.releases.append(Release(uid, holding.attempt, reason, again))
+        return True
+    part = _part_ended(holding, seen, outcome)
+    if part is not None:
+        found.releases.append(part)
+        return True
+    if holding.foreign:
+        return seen is not None and _adopt_anew(state, holding, seen, found)
+    return not holding.ending and _must_end(state, holding, seen, outcome, found)
+
+
+def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
+    """Whether an attempt that may run is to be ended: its pods could not be bound, or its job was cancelled."""
+    uid = holding.uid
+    if outcome is not None and outcome.state == "failed":
+        if outcome.bound or seen is not None:
+            found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
+        else:
+            reason = _release_reason(state, holding, None, otherwise="bind-failed")
+            again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+            found.releases.append(Release(uid, holding.attempt, reason, again))
+        return True
+    if _is_cancelled(state, holding):
+        found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
+        return True
+    if seen is not None and not seen.phase:
+        found.evictions.append(Eviction(uid, holding.attempt, "vanished"))
+        return True
+    return False
+
+
+def _has_ended(
+    holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, *, counts_own: bool = True
+) -> bool:
+    """Whether no pod of the attempt is left; pods that were not made yet count as left.
+
+    Where no pod is seen, others may be on their way: the binder binds them in turn, and facts follow what it does. Only when
+    it has ended the attempt will none come any more, and facts speak of all that are left.
+
+    Args:
+        holding: The attempt.
+        seen: Its pods.
+        outcome: What the binder achieved.
+        counts_own: Ranks that the attempt does not have count for nothing.
+    """
+    is_evicted = outcome is not None and outcome.state == "evicted"
+    if seen is None:
+        return is_evicted
+    if any(phase not in _ENDED for phase in seen.phase):
+        return False
+    if is_evicted or (holding.foreign and not seen.phase):
+        return True
+    told = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
+    pods = holding.placement.pods()
+    return len({rank for rank in told if rank < pods} if counts_own else told) >= pods
+
+
+def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:
+    """Ranks that the binder could not bind and left so, while the others run."""
+    return {item.rank for item in outcome.failures} if outcome is not None and outcome.state == "bound" else set()
+
+
+def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
+    """Release of the ranks whose pods have ended, or were left unbound, while others hold on."""
+    pods, gone = holding.placement.pods(), set(holding.gone)
+    phases = dict(zip(unpack(seen.rank, 4), seen.phase, strict=True)) if seen is not None else {}
+    ended = {rank: phase for rank, phase in phases.items() if phase in _ENDED and rank < pods and rank not in gone}
+    unbound = {rank for rank in _left_unbound(outcome) if rank < pods} - gone - phases.keys()
+    ranks = sorted(unbound.union(ended))
+    if not ranks or len(gone) + len(ranks) >= pods:
+        return None  # nothing, or all of them: that is the end of the attempt
+    reason: ReleaseReason = "succeeded"
+    if PodPhase.FAILED in ended.values():
+        reason = "failed"
+    elif PodPhase.GONE in ended.values():
+        reason = "vanished"
+    elif not ended:
+        reason = "bind-failed"
+    return Release(holding.uid, holding.attempt, reason, ranks=ranks)
+
+
+def _release_reason(
+    state: State, holding: Holding, seen: PodsSeen | None, *, otherwise: ReleaseReason = "vanished"
+) -> ReleaseReason:
+    """Why a placement ends; ``otherwise`` when its pods were not seen."""
+    if _is_cancelled(state, holding):
+        return "cancelled"
+    if holding.ending == "bind-failed":
+        return "bind-failed"
+    if seen is None or not seen.phase:
+        return otherwise
+    if PodPhase.FAILED in seen.phase:
+        return "failed"
+    if PodPhase.GONE in seen.phase:
+        return "vanished"
+    return "succeeded"
+
+
+def _is_cancelled(state: State, holding: Holding) -> bool:
+    if holding.foreign:
+        return False
+    job = state.jobs.get((holding.namespace, holding.name))
+    return job is not None and (job.uid != holding.uid or job.state == "cancelled")
+
+
+def _adopt(state: State, uid: str, found: Due) -> bool:
+    """Adopt pods of another scheduler that hold chips which the ledger does not know to be theirs."""
+    key = state.foreign.get(uid)
+    fact = state.pods.get(key) if key is not None else None
+    if fact is None or fact.uid != uid or not fact.phase or all(phase in _ENDED for phase in fact.phase):
+        return False
+    placement = _placement_of(state, fact, found)
+    _note_short(state, fact, pods_of(placement))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, placement))
+    return True
+
+
+def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:
+    """Adopt pods of another scheduler once more when they hold other chips now, as far as nobody else owns those.
+
+    Likewise when they say something else of their leaf switches, their blocks or their inference service.
+    """
+    owned = state.owned(holding.key)
+    placement = _placement_of(state, fact, found, owned)
+    pods = pods_of(placement)
+    _note_short(state, fact, pods)
+    if _said_by(pods, placement) == _said_by(owned, holding.placement):
+        return False
+    found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
+    found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
+    return True
+
+
+def _said_by(
+    pods: Sequence[PodShare], placement: Placement
+) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
+    """What adopted pods say: label of switches, inference service, and what each has; without those that have nothing.
+
+    Where their SuperPoDs are is not among it: nodes say that, now and later.
+    """
+    switch, block = placement.switch, placement.block
+    states = (switch.states if switch is not None else b"") or bytes(len(pods))
+    blocks = _blocks(block, len(pods))
+    rows = [
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, vid) if pod.mask else (0, -1)))
+        for pod, state, vid in zip(pods, states, blocks, strict=True)
+        if pod.mask or pod.cpu_milli or pod.memory_mib
+    ]
+    return (switch.tor_affinity if switch is not None else "", block.service if block is not None else "", rows)
+
+
+def _blocks(part: BlockPart | None, count: int) -> list[int]:
+    """Block of each rank; -1 without one."""
+    if part is None or not part.block_index:
+        return [-1] * count
+    return [part.blocks[index - 1] if index else -1 for index in unpack(part.block_index, _INDEX_BYTES)]
+
+
+def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
+    """Note whether pods of another scheduler hold chips that are somebody else's, for when these are given back."""
+    rows = zip(fact.phase, unpack(fact.chips, 8), pods, strict=True)
+    if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in _ENDED):
+        state.short[fact.uid] = None
+    else:
+        state.short.pop(fact.uid, None)
+
+
+def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodShare] = ()) -> Placement:
+    """Placement of pods as they were found: without those that have ended, and without chips that others own.
+
+    Args:
+        state: The cell.
+        fact: The pods.
+        found: What the same record adopts before.
+        owned: What the pods own already.
+    """
+    names = unpack_names(fact.nodes)
+    own: dict[str, int] = {}
+    for pod in owned:
+        own[pod.node] = own.get(pod.node, 0) | pod.mask
+    claimed = {
+        (node, chip)
+        for adoption in found.adoptions
+        for node, chips in zip(adoption.placement.names(), adoption.placement.chips_by_rank(), strict=True)
+        for chip in chips
+    }
+    runs: list[Run] = []
+    taken = bytearray()
+    for index, phase, mask in zip(unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True):
+        node = names[index]
+        ids: list[int] = []
+        if phase not in _ENDED:
+            mine = mask & ~(state.held(node) & ~own.get(node, 0))
+            ids = [chip for chip in ids_of(mine) if (node, chip) not in claimed]
+            claimed.update((node, chip) for chip in ids)
+            runs.append(Run(1, len(ids), fact.cpu_milli, fact.memory_mib))
+        else:
+            runs.append(Run(1, 0))
+        taken += bytes(ids)
+    return Placement(
+        nodes=pack_names(names),
+        node_index=fact.node_index,
+        runs=runs,
+        chips=bytes(taken),
+        resource=fact.resource,
+        switch=_switch_of(fact, runs),
+        block=_block_of(state, fact, [names[index] for index in unpack(fact.node_index, 4)], runs),
+    )
+
+
+def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
+    """What adopted pods say of leaf switches; None when nothing.
+
+    Pods whose job alone bears the label, not they, have the states all the same.
+    """
+    told = fact.leaf_states or bytes(len(runs))
+    states = bytes(state if run.chips else 0 for run, state in zip(runs, told, strict=True))
+    label = fact.tor_affinity if fact.tor_affinity in {NORMAL, LARGE} else ""
+    pods = sum(1 for run in runs if run.chips)
+    if not pods or not (label or any(states)):
+        return None
+    return SwitchPart(label, pods, states=states)
+
+
+def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
+    """What adopted pods say of blocks and of their inference service; None when nothing.
+
+    The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its variant
+    and the size of a block, stays open.
+    """
+    told = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
+    told = [number if run.chips else 0 for run, number in zip(runs, told, strict=True)]
+    if not any(run.chips for run in runs) or not (fact.service or any(told)):
+        return None
+    homes = [_superpod(state, node) if number else "" for node, number in zip(nodes, told, strict=True)]
+    blocks = sorted({number - 1 for number in told if number})
+    block_at = {block: place for place, block in enumerate(blocks, start=1)}
+    superpods = sorted({home for home in homes if home}, key=superpod_key)
+    superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
+    return BlockPart(
+        variant="",
+        size=0,
+        blocks=blocks,
+        phases=[""] * len(blocks),
+        superpods=superpods,
+        block_index=pack([block_at.get(number - 1, 0) for number in told], _INDEX_BYTES),
+        superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
+        service=fact.service,
+    )
+
+
+def _superpod(state: State, node: str) -> str:
+    """SuperPoD of a node as it is known now; empty without one."""
+    row = state.table.row_of.get(node)
+    index = -1 if row is None else int(state.table.superpod[row])
+    return state.table.superpods[index] if index >= 0 else ""

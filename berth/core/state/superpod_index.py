@@ -1,0 +1,130 @@
+"""SuperPoDs of a table of nodes, as the ground on which blocks are planned: which nodes each has, and in which order.
+
+The order inside a SuperPoD keeps neighbours together: by rack, leaf, position and name. Sub-healthy nodes go behind the
+healthy ones when a yard is made.
+
+Source: specification, SuperPoD affinity, section 14; section 13, D-18.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth.core.cluster.node_table import NodeTable
+from berth.core.placement.scoring import Fits
+from berth.core.state.level_index import LevelMap
+from berth.core.superpods.model import Rows, Yard, rack_number, running, superpod_key, yard_of
+from berth.schemas.facts import NodeHealth
+
+_NO_RACK: Final = -1
+
+
+class SuperpodMap:
+    """Order of the nodes of all SuperPoDs, made anew when a node comes, goes or stands somewhere else.
+
+    Args:
+        table: The nodes; always the same table.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._revision = -1
+        self._ids: list[str] = []
+        self._rows: Rows = np.empty(0, np.int64)
+        self._pods: Rows = np.empty(0, np.int64)
+        self._racks: Rows = np.empty(0, np.int64)
+        self._sizes: Rows = np.empty(0, np.int64)
+
+    @property
+    def ids(self) -> list[str]:
+        """SuperPoDs that have nodes, in their order."""
+        self._settle()
+        return self._ids
+
+    def oversized(self, size: int) -> list[str]:
+        """SuperPoDs with more nodes than a SuperPoD is said to have, in their order."""
+        self._settle()
+        return [self._ids[pod] for pod in np.flatnonzero(self._sizes > size).tolist()]
+
+    def yard(self, fits: Fits, *, idle: Rows | None = None) -> Yard:
+        """SuperPoDs with the nodes that fit.
+
+        Args:
+            fits: One mark a row of the table.
+            idle: Idle chips of each row of the table, where they play a part.
+        """
+        self._settle()
+        kept = fits[self._rows]
+        rows, pods, racks = self._rows[kept], self._pods[kept], self._racks[kept]
+        ill = self._table.level[rows] == NodeHealth.SUB_HEALTHY
+        chips = None if idle is None else idle[rows]
+        if ill.any():
+            return yard_of(self._ids, pods, rows, racks=racks, ill=ill, idle=chips)
+        return Yard(self._ids, running(np.bincount(pods, minlength=len(self._ids))), rows, racks, ill, chips)
+
+    def places_of(self, nodes: Iterable[str]) -> list[tuple[str, int]]:
+        """SuperPoD and rack (-1 where it is unknown) of each node that is in one."""
+        table = self._table
+        rows = [row for node in nodes if (row := table.row_of.get(node)) is not None]
+        return [
+            (table.superpods[superpod], rack_number(table.racks[rack]) if rack >= 0 else _NO_RACK)
+            for superpod, rack in zip(table.superpod[rows].tolist(), table.rack[rows].tolist(), strict=True)
+            if superpod >= 0
+        ]
+
+    def _settle(self) -> None:
+        table = self._table
+        if self._revision == table.layout_revision:
+            return
+        self._revision = table.layout_revision
+        view = table.view()
+        rows = np.flatnonzero(table.present[view] & (table.superpod[view] >= 0))
+        used = sorted(np.unique(table.superpod[rows]).tolist(), key=lambda index: superpod_key(table.superpods[index]))
+        self._ids = [table.superpods[index] for index in used]
+        place = np.full(len(table.superpods) + 1, -1, np.int64)
+        place[used] = np.arange(len(used))
+        pods = place[table.superpod[rows]]
+        numbers = np.array([*map(rack_number, table.racks), _NO_RACK], np.int64)
+        racks = numbers[table.rack[rows]]  # -1 is the last
+        leaves = np.array([*_order(table.leaves), -1], np.int64)[table.leaf[rows]]
+        order = np.lexsort((table.ranks()[rows], table.position[rows], leaves, racks, pods))
+        self._rows, self._pods, self._racks = rows[order], pods[order], racks[order]
+        self._sizes = np.bincount(self._pods, minlength=len(self._ids))
+
+
+class Company(NamedTuple):
+    """Who is where: what inference jobs look at besides free nodes.
+
+    Attributes:
+        of_service: Nodes of the jobs of an inference service.
+        of_labels: Nodes of the jobs that carry all of some labels.
+    """
+
+    of_service: Callable[[str], list[str]]
+    of_labels: Callable[[Mapping[str, str]], list[str]]
+
+
+class BlockGround(NamedTuple):
+    """On what blocks are planned.
+
+    Attributes:
+        superpods: SuperPoDs of the table.
+        levels: Trees of the table.
+        company: Who is where.
+    """
+
+    superpods: SuperpodMap
+    levels: LevelMap
+    company: Company
+
+
+def ground_of(table: NodeTable) -> BlockGround:
+    """Ground of a table on which no job is known to be anywhere."""
+    return BlockGround(SuperpodMap(table), LevelMap(table), Company(lambda _: [], lambda _: []))
+
+
+def _order(names: list[str]) -> list[int]:
+    """Place of each name in the order of names."""
+    place = {name: index for index, name in enumerate(sorted(names))}
+    return [place[name] for name in names]

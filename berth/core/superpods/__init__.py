@@ -1,0 +1,1 @@
+"""SuperPoD affinity: logical SuperPoDs (blocks), racks, and inference services."""

@@ -1,0 +1,100 @@
+"""Blocks of an inference service where SuperPoDs have racks: every block inside one rack, beside its siblings.
+
+Source: specification, SuperPoD affinity, section 8.3.
+"""
+
+import heapq
+from collections.abc import Collection
+
+import numpy as np
+
+from berth.core.superpods.model import BlockPlan, NoBlocks, Want, Yard
+from berth.core.superpods.planner import candidates
+from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, lacking, ranked
+
+Key = tuple[int, int, int, int]
+
+
+class Siblings:
+    """Racks of a service and what is free around them, as blocks are given.
+
+    Args:
+        racks: Racks with the candidates.
+        block: B, nodes of a block.
+        hosts: SuperPoD and rack of each pod of the service's other jobs.
+    """
+
+    def __init__(self, racks: Racks, block: int, hosts: Collection[tuple[str, int]]) -> None:
+        self._racks = racks
+        self._block = block
+        index = {name: pod for pod, name in enumerate(racks.yard.ids)}
+        known = {(index[superpod], rack) for superpod, rack in hosts if superpod in index}
+        cells = zip(racks.pods.tolist(), racks.racks.tolist(), strict=True)
+        self._is_host = [cell in known for cell in cells]
+        self._hosts = {pod for pod, _ in known}
+        self._left: list[int] = racks.left.tolist()
+        self._free: list[int] = racks.free.tolist()
+        self._idle: list[int] = (
+            np.bincount(racks.pods, racks.left >= RACK_NODES, minlength=len(self._free)).astype(np.int64).tolist()
+        )
+
+    def best(self, pod: int) -> tuple[Key, int, int] | None:
+        """The best rack of a SuperPoD, with its key before it; None without any."""
+        cells = range(*self._racks.limits[pod : pod + 2])
+        return min(
+            ((self._key(pod, cell), pod, cell) for cell in cells if self._left[cell] >= self._block), default=None
+        )
+
+    def _key(self, pod: int, cell: int) -> Key:
+        left = self._left[cell]
+        if self._is_host[cell]:
+            return (0, -left, 0, 0)
+        return (1 if pod in self._hosts else 2, -self._idle[pod], -left, -self._free[pod])
+
+    def give(self, pod: int, cell: int) -> None:
+        """A block of a rack goes; the rack is one with siblings from then on."""
+        self._idle[pod] -= self._left[cell] >= RACK_NODES
+        self._left[cell] -= self._block
+        self._idle[pod] += self._left[cell] >= RACK_NODES
+        self._free[pod] -= self._block
+        self._is_host[cell] = True
+        self._hosts.add(pod)
+
+
+def plan_rack_service(yard: Yard, want: Want, hosts: Collection[tuple[str, int]]) -> BlockPlan | NoBlocks:
+    """Where each rank of a job of an inference service goes.
+
+    A rack with pods of the service comes first, the one with the most nodes left; then other racks of its SuperPoD; then any.
+    Of those the SuperPoD with the most idle racks, the rack with the most nodes left, and the SuperPoD with the most nodes left
+    come first. The reserve, and soft or hard, play no part.
+
+    Args:
+        yard: SuperPoDs with the candidates of the gang, and their racks.
+        want: What it asks.
+        hosts: SuperPoD and rack of each pod of the service's other jobs.
+    """
+    takes = place_service(yard, want, hosts)
+    return takes if isinstance(takes, NoBlocks) else ranked(takes, want, parity=False)
+
+
+def place_service(yard: Yard, want: Want, hosts: Collection[tuple[str, int]]) -> list[Take] | NoBlocks:
+    """Nodes of each block; see :func:`plan_rack_service`."""
+    racks = Racks(candidates(yard, want))
+    ask = all_of(want)
+    have = int((racks.left // want.block).sum())
+    if have < want.blocks:
+        return lacking(racks, ask, "service", have=have)
+    siblings = Siblings(racks, want.block, hosts)
+    heap = [best for best in map(siblings.best, range(len(racks.free))) if best is not None]
+    heapq.heapify(heap)
+    takes: list[Take] = []
+    for vid in range(want.blocks):
+        _, pod, cell = heap[0]
+        takes.append(Take(vid, pod, racks.take(cell, want.block), "service"))
+        siblings.give(pod, cell)
+        best = siblings.best(pod)
+        if best is None:
+            heapq.heappop(heap)
+        else:
+            heapq.heapreplace(heap, best)
+    return takes

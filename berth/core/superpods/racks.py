@@ -1,0 +1,352 @@
+"""Blocks where SuperPoDs have racks: one rack for all, a domain of racks, one SuperPoD, or several.
+
+A block is made of parts that never cross racks; small racks go first, so that large ones stay whole.
+
+Source: specification, SuperPoD affinity, section 9; section 13, D-1, D-8 and D-19.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from berth.core.superpods.model import BlockPlan, Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
+from berth.core.superpods.planner import candidates
+
+RACK_NODES: Final = 8
+"""Nodes of a rack; a gang of no more tries one rack first."""
+DOMAIN_RACKS: Final = 16
+"""Racks that share memory over the unified bus: those whose numbers agree when divided by this."""
+
+Strategy = Literal["rack", "ub-memory", "superpod", "multi-superpod"]
+NO_ROWS: Final[Rows] = np.empty(0, np.int64)
+
+
+class Ask(NamedTuple):
+    """Blocks that are to be placed.
+
+    Attributes:
+        want: What the whole gang asks.
+        open_ids: Whole blocks, ascending.
+        loose: Nodes beside them, which were pieces before and can be pieces again.
+        next_id: Id of the first new piece.
+    """
+
+    want: Want
+    open_ids: Sequence[int]
+    loose: int = 0
+    next_id: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that are to be found."""
+        return len(self.open_ids) * self.want.block + self.loose
+
+    @property
+    def parts(self) -> int:
+        """Parts of whole blocks that are to be found, each inside a rack."""
+        return len(self.open_ids) * self.want.block // self.want.rack_block
+
+
+class Take(NamedTuple):
+    """Nodes that a block gets.
+
+    Attributes:
+        vid: Id of the block.
+        pod: SuperPoD, as its index in the yard.
+        rows: Its nodes, in the order of the block.
+        phase: What gave them.
+    """
+
+    vid: int
+    pod: int
+    rows: Rows
+    phase: Phase
+
+
+class Racks:
+    """Racks of a yard and what is left in each; nodes whose rack is unknown are left out.
+
+    Args:
+        yard: SuperPoDs with the candidates of a gang.
+    """
+
+    def __init__(self, yard: Yard) -> None:
+        self.yard = yard
+        places = np.flatnonzero(yard.racks >= 0)
+        pods = np.repeat(np.arange(len(yard.ids)), yard.counts)[places]
+        racks = yard.racks[places]
+        order = np.lexsort((racks, pods))
+        self._rows: Rows = yard.rows[places[order]]
+        pods, racks = pods[order], racks[order]
+        first = np.ones(len(pods), np.bool_)
+        first[1:] = (pods[1:] != pods[:-1]) | (racks[1:] != racks[:-1])
+        starts = np.flatnonzero(first)
+        self.pods: Rows = pods[starts]
+        """SuperPoD of each rack; rising."""
+        self.racks: Rows = racks[starts]
+        """Number of each rack; rising inside a SuperPoD."""
+        self.left: Counts = np.diff(starts, append=len(pods))
+        """Nodes left in each rack."""
+        self.free: Counts = np.bincount(pods, minlength=len(yard.ids))
+        """Nodes of each SuperPoD before any was taken."""
+        self._starts = starts
+        self.limits: list[int] = np.searchsorted(self.pods, np.arange(len(yard.ids) + 1)).tolist()
+        """Racks of SuperPoD ``p`` are ``limits[p]`` to ``limits[p + 1]``."""
+
+    def drop(self, gone: Rows) -> None:
+        """Leave out some nodes, by their row."""
+        if not len(gone):
+            return
+        cells = np.repeat(np.arange(len(self.left)), self.left)
+        places = (
+            np.repeat(self._starts, self.left)
+            + np.arange(len(cells))
+            - np.repeat(np.cumsum(self.left) - self.left, self.left)
+        )
+        kept = ~np.isin(self._rows[places], gone)
+        self._rows = self._rows[places[kept]]
+        self.left = np.bincount(cells[kept], minlength=len(self.left))
+        self._starts = np.cumsum(self.left) - self.left
+
+    def take(self, cell: int, nodes: int) -> Rows:
+        """Nodes of a rack, which are left no more."""
+        start = int(self._starts[cell])
+        self._starts[cell] += nodes
+        self.left[cell] -= nodes
+        return self._rows[start : start + nodes]
+
+    def by_left(self, start: int, stop: int) -> list[int]:
+        """Racks of a range that have anything left, the one with the least first."""
+        left = self.left[start:stop].tolist()
+        return [start + at for at in sorted(range(len(left)), key=left.__getitem__) if left[at]]
+
+    def filled(self, cells: Sequence[int], parts: int, size: int) -> Rows:
+        """Nodes of ``parts`` parts of ``size`` nodes, from racks in the order given, each as far as it goes."""
+        rows = []
+        for cell in cells:
+            given = min(int(self.left[cell]) // size, parts)
+            if given:
+                rows.append(self.take(cell, given * size))
+                parts -= given
+            if not parts:
+                break
+        return np.concatenate([NO_ROWS, *rows])
+
+
+def strategies(want: Want, rules: Rules) -> tuple[Strategy, ...]:
+    """Ways to be tried, one after the other."""
+    if want.replicas <= RACK_NODES:
+        return ("rack", "superpod", "multi-superpod")
+    if want.ub_memory:
+        return ("ub-memory",)
+    return ("superpod", "multi-superpod") if want.replicas <= rules.size else ("multi-superpod",)
+
+
+def plan_racks(yard: Yard, want: Want, rules: Rules, *, unlinked: Rows = NO_ROWS) -> BlockPlan | NoBlocks:
+    """Where each rank of a gang goes of which no pod has a node yet.
+
+    Args:
+        yard: SuperPoDs with the candidates of the gang, and their racks.
+        want: What it asks.
+        rules: Size and parity.
+        unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
+    """
+    takes = place(Racks(candidates(yard, want)), all_of(want), rules, unlinked=unlinked)
+    return takes if isinstance(takes, NoBlocks) else ranked(takes, want, parity=rules.parity)
+
+
+def all_of(want: Want) -> Ask:
+    """All blocks of a gang."""
+    return Ask(want, range(want.blocks), next_id=want.blocks)
+
+
+def oversized_lack(racks: Racks, ask: Ask, rules: Rules) -> NoBlocks | None:
+    """The reference gives up where a SuperPoD has more free nodes than it is said to have nodes (decision D-1)."""
+    if not rules.parity or racks.free.max(initial=0) <= rules.size:
+        return None
+    return lacking(racks, ask, "size", limit=rules.size)
+
+
+def decisions_of(yard: Yard, want: Want, rules: Rules) -> tuple[str, ...]:
+    """Documented decisions that change the plan of a gang."""
+    return ("D-1",) if candidates(yard, want).counts.max(initial=0) > rules.size else ()
+
+
+def place(racks: Racks, ask: Ask, rules: Rules, *, unlinked: Rows = NO_ROWS) -> list[Take] | NoBlocks:
+    """Nodes for blocks, by the first strategy that finds them.
+
+    Args:
+        racks: Racks; what is taken is gone from them.
+        ask: Blocks that are to be placed. With loose nodes only several SuperPoDs are tried.
+        rules: Size and parity.
+        unlinked: See :func:`plan_racks`.
+    """
+    lack = oversized_lack(racks, ask, rules)
+    if lack is not None:
+        return lack
+    ways: dict[Strategy, Callable[[], list[Take] | NoBlocks]] = {
+        "rack": lambda: _one_rack(racks, ask),
+        "ub-memory": lambda: _one_domain(racks, ask),
+        "superpod": lambda: _one_superpod(racks, ask),
+        "multi-superpod": lambda: _superpods(racks, ask, rules, unlinked),
+    }
+    tried = ("multi-superpod",) if ask.loose else strategies(ask.want, rules)
+    found: list[Take] | NoBlocks = []
+    for strategy in tried:
+        if strategy == "rack":
+            lack = _hopeless(racks, ask)
+            if lack is not None:
+                return lack
+        found = ways[strategy]()
+        if not isinstance(found, NoBlocks):
+            break
+        if strategy == "rack" and not ask.want.soft and ask.nodes == ask.want.rack_block:
+            break
+    return found
+
+
+def lacking(racks: Racks, ask: Ask, lack: Lack, *, limit: int = 0, have: int | None = None) -> NoBlocks:
+    """Why there is no place, in numbers."""
+    block = ask.want.block
+    return NoBlocks(
+        lack=lack,
+        block=block,
+        blocks_need=len(ask.open_ids),
+        blocks_have=int(_blocks(racks, ask).sum()) if have is None else have,
+        nodes_need=ask.nodes,
+        nodes_have=int(racks.left.sum()),
+        closest=closest(racks.yard.ids, racks.free, block),
+        limit=limit,
+    )
+
+
+def _parts(racks: Racks, ask: Ask) -> Counts:
+    """Parts that fit into the racks of each SuperPoD."""
+    parts = racks.left // ask.want.rack_block
+    return np.bincount(racks.pods, parts, minlength=len(racks.free)).astype(np.int64)
+
+
+def _blocks(racks: Racks, ask: Ask) -> Counts:
+    """Blocks that fit into each SuperPoD."""
+    return _parts(racks, ask) // (ask.want.block // ask.want.rack_block)
+
+
+def _hopeless(racks: Racks, ask: Ask) -> NoBlocks | None:
+    """A hard gang that no sum of SuperPoDs can hold."""
+    have = int((racks.free // ask.want.block).sum())
+    if ask.want.soft or have >= len(ask.open_ids):
+        return None
+    return lacking(racks, ask, "blocks", have=have)
+
+
+def _one_rack(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
+    """All in the rack that is just large enough, of the SuperPoD with the fewest nodes that has one.
+
+    The last block gets the first nodes.
+    """
+    fit = np.flatnonzero(racks.left >= ask.nodes)
+    if not len(fit):
+        return lacking(racks, ask, "rack")
+    pods = racks.pods[fit]
+    cell = int(fit[np.lexsort((racks.left[fit], pods, racks.free[pods]))[0]])
+    rows = racks.take(cell, ask.nodes)
+    return list(_cut(rows, ask.open_ids[::-1], int(racks.pods[cell]), ask.want.block, "rack"))
+
+
+def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
+    """All in one domain of racks, of the SuperPoD with the fewest nodes that has one; of such domains the smallest.
+
+    SuperPoDs with as many nodes count as one here.
+    """
+    domains = racks.pods * (int(racks.racks.max(initial=0)) // DOMAIN_RACKS + 1) + racks.racks // DOMAIN_RACKS
+    starts = np.flatnonzero(np.diff(domains, prepend=-1))
+    if not len(starts):
+        return lacking(racks, ask, "rack")
+    size, pods = ask.want.rack_block, racks.pods[starts]
+    parts = np.add.reduceat(racks.left // size, starts)
+    left = np.add.reduceat(racks.left, starts)
+    fit = np.flatnonzero((parts >= ask.parts) & (racks.free[pods] >= ask.nodes))
+    if not len(fit):
+        return lacking(racks, ask, "rack")
+    best = int(fit[np.lexsort((pods[fit], left[fit], racks.free[pods[fit]]))[0]])
+    stop = int(starts[best + 1]) if best + 1 < len(starts) else len(domains)
+    rows = racks.filled(racks.by_left(int(starts[best]), stop), ask.parts, size)
+    return list(_cut(rows, ask.open_ids, int(pods[best]), ask.want.block, "ub-memory"))
+
+
+def _one_superpod(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
+    """All in one SuperPoD, the one with the fewest nodes that can."""
+    fit = np.flatnonzero((racks.free >= ask.nodes) & (_parts(racks, ask) >= ask.parts))
+    if not len(fit):
+        return lacking(racks, ask, "blocks")
+    pod = int(fit[np.argmin(racks.free[fit])])
+    return list(_given(racks, ask, pod, ask.open_ids, "superpod"))
+
+
+def _superpods(racks: Racks, ask: Ask, rules: Rules, unlinked: Rows) -> list[Take] | NoBlocks:
+    """Whole blocks from the SuperPoDs with the most nodes on; of a soft gang what is left goes rack by rack."""
+    racks.drop(unlinked)
+    order = np.argsort(-racks.free, kind="stable")
+    fits = _blocks(racks, ask)[order]
+    before = np.cumsum(fits) - fits
+    given = np.minimum(fits, len(ask.open_ids) - before).clip(min=0)
+    if not ask.want.soft and int(given.sum()) < len(ask.open_ids):
+        return lacking(racks, ask, "blocks")
+    takes: list[Take] = []
+    for at in np.flatnonzero(given).tolist():
+        ids = ask.open_ids[int(before[at]) : int(before[at] + given[at])]
+        takes += _given(racks, ask, int(order[at]), ids, "multi-superpod")
+    missing = ask.nodes - len(takes) * ask.want.block
+    if not missing:
+        return takes
+    if int(racks.left.sum()) < missing:
+        return lacking(racks, ask, "nodes", have=len(takes))
+    new_ids = count(ask.want.replicas, -1) if rules.parity else count(ask.next_id)
+    return [*takes, *_pieces(racks, order, missing, chain(ask.open_ids[len(takes) :], new_ids))]
+
+
+def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Iterator[Take]:
+    """What is left, a piece a rack: SuperPoDs in the order given, in each the rack with the least first."""
+    for pod in pods.tolist():
+        for cell in racks.by_left(*racks.limits[pod : pod + 2]):
+            if not missing:
+                return
+            rows = racks.take(cell, min(int(racks.left[cell]), missing))
+            missing -= len(rows)
+            yield Take(next(ids), pod, rows, "multi-superpod-pieces")
+
+
+def _given(racks: Racks, ask: Ask, pod: int, ids: Sequence[int], phase: Phase) -> Iterator[Take]:
+    """Blocks of one SuperPoD, from its racks with the least left on."""
+    want = ask.want
+    parts = len(ids) * want.block // want.rack_block
+    rows = racks.filled(racks.by_left(*racks.limits[pod : pod + 2]), parts, want.rack_block)
+    return _cut(rows, ids, pod, want.block, phase)
+
+
+def _cut(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: Phase) -> Iterator[Take]:
+    """Nodes as blocks, one after the other."""
+    return (Take(vid, pod, rows[at * block : (at + 1) * block], phase) for at, vid in enumerate(ids))
+
+
+def ranked(takes: Sequence[Take], want: Want, *, parity: bool) -> BlockPlan:
+    """Node of each rank: ranks walk the blocks by their number, each as long as it is.
+
+    The reference gives rank ``r`` the node ``r mod B`` of block ``r div B``, so that with pieces some ranks have none
+    (decision D-8).
+    """
+    walk = sorted(takes, key=lambda take: take.vid)
+    lengths = np.array([len(take.rows) for take in walk], np.int64)
+    vids = np.repeat(np.array([take.vid for take in walk], np.int64), lengths)
+    ranks = np.arange(len(vids))
+    if parity:
+        ranks = vids * want.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    kept = ranks < want.replicas
+    found = np.full((3, want.replicas), -1, np.int64)
+    columns = (np.concatenate([take.rows for take in walk]), vids, np.repeat([take.pod for take in walk], lengths))
+    for column, values in zip(found, columns, strict=True):
+        column[ranks[kept]] = values[kept]
+    grants = tuple(Grant(take.vid, take.pod, len(take.rows), take.phase) for take in takes)
+    return BlockPlan(found[0], found[1], found[2], grants)

@@ -1,0 +1,270 @@
+"""Is a request for blocks sound, and what follows from it: numbers only, no cluster.
+
+Source: specification, SuperPoD affinity, sections 1, 3 and 16.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from berth.core.superpods.model import SIZE_DEFAULT, Variant
+
+SP_BLOCK: Final = "sp-block"
+"""Annotation of a job: chips of a block."""
+RA_BLOCK: Final = "ra-block"
+"""Annotation of a job: chips of a part of a block that stays inside one rack."""
+SUPER_POD_AFFINITY: Final = "super-pod-affinity"
+"""Label of a job: with :data:`SOFT` blocks may be split; with anything else, and without it, they may not."""
+SOFT: Final = "soft"
+UB_MEMORY: Final = "huawei.com/schedule_ubmemory"
+"""Annotation of a job that shares memory over the unified bus, with ``true``."""
+RACK_CHIPS: Final = 64
+"""Chips of a rack."""
+RACK_SIZE_MAX: Final = 1024
+"""Most nodes of a SuperPoD with racks."""
+UB_MEMORY_CHIPS_MAX: Final = 1024
+"""Most chips of a gang that shares memory."""
+RA_BLOCK_DEFAULT: Final = 8
+_ROUND_UP: Final = 7
+"""T is ``(ra-block + 7) div C``, whatever C is. Source: section 1."""
+
+Reason = Literal[
+    "InvalidArgument",
+    "InvalidResourceRequest",
+    "sp-block is invalid",
+    "npu num is invalid",
+    "job task num is invalid",
+    "Parameter sp-block is invalid.",
+    "Parameter super-pod-size is invalid.",
+    "Parameter ra-block is invalid.",
+]
+"""Reason in the words of the reference."""
+Subject = Literal["sp-block", "super-pod-size", "ra-block", "chips", "pods"]
+"""What is wrong: one of the two annotations, the setting, chips of a task, or the number of pods."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INT64: Final = 1 << 63
+_SHOWN_MAX: Final = 80
+
+
+class Pods(NamedTuple):
+    """Pods of a task.
+
+    Attributes:
+        replicas: How many.
+        chips: Chips a pod.
+        is_pardoned: They may be without chips: of the task ``scheduler``, or of a job whose annotation says so.
+    """
+
+    replicas: int
+    chips: int
+    is_pardoned: bool = False
+
+
+class BlockRequest(NamedTuple):
+    """What a job with SuperPoD affinity says.
+
+    Attributes:
+        variant: Which handler.
+        node_chips: C, chips of a node.
+        sp_block: Annotation ``sp-block``; None without.
+        tasks: Pods, task by task.
+        size: Setting ``super-pod-size`` as it stands; not positive: the default, except with racks, where it is refused.
+        ra_block: Annotation ``ra-block``, for racks; None without.
+        ub_memory: The job shares memory over the unified bus.
+    """
+
+    variant: Variant
+    node_chips: int
+    sp_block: str | None
+    tasks: Sequence[Pods]
+    size: int = SIZE_DEFAULT
+    ra_block: str | None = None
+    ub_memory: bool = False
+
+    @property
+    def chips(self) -> int:
+        """Chips of the whole job."""
+        return sum(task.replicas * task.chips for task in self.tasks)
+
+    @property
+    def pods(self) -> int:
+        """N, pods with chips."""
+        return sum(task.replicas for task in self.tasks if task.chips)
+
+
+class BlockShape(NamedTuple):
+    """What follows from a sound request.
+
+    Attributes:
+        block: B, nodes of a block.
+        replicas: N, pods with chips; a multiple of ``block``.
+        rack_block: T, nodes of a part of a block that stays inside one rack; 0 without racks.
+    """
+
+    block: int
+    replicas: int
+    rack_block: int = 0
+
+
+class BadBlocks(msgspec.Struct, frozen=True):
+    """Why a request is turned away.
+
+    Attributes:
+        reason: Class of reason, in the words of the reference.
+        subject: What is wrong.
+        value: What was said, cut to 80 characters.
+        expected: What would be right.
+        task: Index of the task, where the chips of its pods are wrong; else -1.
+    """
+
+    reason: Reason
+    subject: Subject
+    value: str
+    expected: str
+    task: int = -1
+
+
+def check_blocks(request: BlockRequest) -> BlockShape | BadBlocks:
+    """What follows from a request, or the first thing that is wrong with it."""
+    chips, block_chips = request.node_chips, _sp_block(request)
+    block = 1 if block_chips < chips else block_chips // chips
+    ra_block = RA_BLOCK_DEFAULT if request.ra_block is None else integer_of(request.ra_block)
+    rack_block = (ra_block + _ROUND_UP) // chips
+    fault = next(_faults(request, block_chips, block, ra_block, rack_block), None)
+    if fault is not None:
+        return fault
+    return BlockShape(block, request.pods, rack_block if request.variant == "rack" else 0)
+
+
+def integer_of(text: str) -> int:
+    """A 64-bit integer in decimal digits, with or without a sign; 0 for anything else, as the reference reads it."""
+    value = int(text) if _INTEGER.fullmatch(text) else 0
+    return value if -_INT64 <= value < _INT64 else 0
+
+
+def _sp_block(request: BlockRequest) -> int:
+    return request.chips if request.sp_block is None else integer_of(request.sp_block)
+
+
+def _faults(request: BlockRequest, block_chips: int, block: int, ra_block: int, rack_block: int) -> Iterator[BadBlocks]:
+    match request.variant:
+        case "a3":
+            return _faults_a3(request, block_chips, block)
+        case "850":
+            return _faults_850(request, block_chips, block)
+        case "rack":
+            return _faults_rack(request, block_chips, block, ra_block, rack_block)
+
+
+def _faults_a3(request: BlockRequest, block_chips: int, block: int) -> Iterator[BadBlocks]:
+    """Section 3.1, row by row; a negative ``sp-block`` is as wrong as none (section 13, D-14)."""
+    chips, total = request.node_chips, request.chips
+    wanted = f"a multiple of {chips}, the chips of a node, or all {total} chips of the job where that is less"
+    if block_chips <= 0 or (block_chips < chips and block_chips != total):
+        yield _bad_sp_block(request, "InvalidArgument", wanted)
+    if block_chips >= chips and block_chips % chips:
+        yield _bad_sp_block(request, "InvalidArgument", wanted)
+    yield from _too_large(request, "InvalidResourceRequest", block, _size(request))
+    if request.pods == 1 and total != 1 and (total % 2 or total > chips):
+        yield _bad(
+            "InvalidResourceRequest", "chips", total, f"1, or an even number up to {chips}, for the job's only pod"
+        )
+    yield from _not_whole(request, "InvalidResourceRequest", block_chips)
+    if request.pods != 1:
+        yield from _not_whole_nodes(request, "InvalidResourceRequest")
+
+
+def _faults_850(request: BlockRequest, block_chips: int, block: int) -> Iterator[BadBlocks]:
+    """Section 3.2."""
+    chips, total = request.node_chips, request.chips
+    if block_chips <= 0 or (block_chips >= chips and block_chips % chips):
+        yield _bad_sp_block(
+            request, "sp-block is invalid", f"1 or more, and from {chips}, the chips of a node, a multiple of it"
+        )
+    yield from _too_large(request, "sp-block is invalid", block, _size(request))
+    if request.pods == 1 and total > chips:
+        yield _bad("npu num is invalid", "chips", total, f"1 to {chips} for the job's only pod")
+    yield from _not_whole(request, "npu num is invalid", block_chips)
+    if request.pods != 1:
+        yield from _not_whole_nodes(request, "npu num is invalid")
+
+
+def _faults_rack(
+    request: BlockRequest, block_chips: int, block: int, ra_block: int, rack_block: int
+) -> Iterator[BadBlocks]:
+    """Section 3.3, in its order."""
+    chips, pods, total = request.node_chips, request.pods, request.chips
+    if block_chips <= 0 or (block_chips >= chips and block_chips % chips):
+        wanted = f"1 or more, and from {chips}, the chips of a node, a multiple of it"
+        yield _bad_sp_block(request, "Parameter sp-block is invalid.", wanted)
+    if pods % block:
+        wanted = f"a multiple of {block}, the nodes of a block ({SP_BLOCK} div {chips})"
+        yield _bad("job task num is invalid", "pods", pods, wanted)
+    if not 1 <= request.size <= RACK_SIZE_MAX:
+        yield _bad("Parameter super-pod-size is invalid.", "super-pod-size", request.size, f"1 to {RACK_SIZE_MAX}")
+    yield from _too_large(request, "Parameter super-pod-size is invalid.", block, request.size)
+    if not 1 <= ra_block <= RACK_CHIPS or ra_block & (ra_block - 1):
+        yield _bad_ra_block(request, f"a power of two from 1 to {RACK_CHIPS}")
+    if rack_block > block or block % rack_block:
+        yield _bad_ra_block(request, f"chips of nodes of which a block of {block} nodes is a multiple")
+    yield from _faults_of_rack_chips(request, block_chips, ra_block)
+    if request.ub_memory and total > UB_MEMORY_CHIPS_MAX:
+        wanted = f"at most {UB_MEMORY_CHIPS_MAX} for a job that shares memory (annotation {UB_MEMORY})"
+        yield _bad("npu num is invalid", "chips", total, wanted)
+
+
+def _faults_of_rack_chips(request: BlockRequest, block_chips: int, ra_block: int) -> Iterator[BadBlocks]:
+    """Section 3.3, step 5."""
+    chips, total = request.node_chips, request.chips
+    if request.pods == 1 and not 1 <= total <= chips:
+        yield _bad("npu num is invalid", "chips", total, f"1 to {chips} for the job's only pod")
+    yield from _not_whole(request, "npu num is invalid", block_chips)
+    if request.pods != 1:
+        if total % ra_block:
+            yield _bad("npu num is invalid", "chips", total, f"a multiple of {ra_block}, the chips of {RA_BLOCK}")
+        yield from _not_whole_nodes(request, "npu num is invalid")
+
+
+def _too_large(request: BlockRequest, reason: Reason, block: int, size: int) -> Iterator[BadBlocks]:
+    if block > size:
+        chips = size * request.node_chips
+        yield _bad_sp_block(request, reason, f"at most {chips}, the chips of {size} nodes (setting super-pod-size)")
+
+
+def _not_whole(request: BlockRequest, reason: Reason, block_chips: int) -> Iterator[BadBlocks]:
+    """One pod is one block; several pods are whole blocks."""
+    total = request.chips
+    if request.pods == 1:
+        if total != block_chips:
+            yield _bad_sp_block(request, reason, f"{total}, the chips of the job's only pod")
+    elif total < 1 or total % block_chips:
+        yield _bad(reason, "chips", total, f"in all, a multiple of {block_chips}, the chips of a block ({SP_BLOCK})")
+
+
+def _not_whole_nodes(request: BlockRequest, reason: Reason) -> Iterator[BadBlocks]:
+    """Every pod of several takes a whole node; only A3 pardons pods without chips."""
+    chips = request.node_chips
+    for index, task in enumerate(request.tasks):
+        if task.chips != chips and not (request.variant == "a3" and task.is_pardoned and not task.chips):
+            yield BadBlocks(reason, "chips", str(task.chips), f"{chips} in every pod, the chips of a node", index)
+
+
+def _size(request: BlockRequest) -> int:
+    return request.size if request.size > 0 else SIZE_DEFAULT
+
+
+def _bad(reason: Reason, subject: Subject, value: object, expected: str) -> BadBlocks:
+    return BadBlocks(reason, subject, str(value)[:_SHOWN_MAX], expected)
+
+
+def _bad_sp_block(request: BlockRequest, reason: Reason, expected: str) -> BadBlocks:
+    said = f"absent, so {request.chips}" if request.sp_block is None else request.sp_block
+    return _bad(reason, "sp-block", said, expected)
+
+
+def _bad_ra_block(request: BlockRequest, expected: str) -> BadBlocks:
+    said = f"absent, so {RA_BLOCK_DEFAULT}" if request.ra_block is None else request.ra_block
+    return _bad("Parameter ra-block is invalid.", "ra-block", said, expected)

@@ -1,0 +1,236 @@
+"""Which jobs are on which leaf switch, and what state that gives each leaf; kept by each event, never recounted.
+
+A job counts from its decision on and until its last pod has ended. Under ``reference_parity`` it counts as in the
+reference: for most rules only once it runs, and also without chips. What several pods say of one leaf is merged without
+regard to order: unhealthy if any says so; shared if it is unhealthy or any says shared, else exclusive if any says so.
+In the reference being unhealthy makes no leaf shared: it stays free or exclusive, and no rule of 2.0 then takes it.
+
+Source: specification, switch affinity, sections 2, 9 and 14.
+"""
+
+import functools
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from berth.core.switches.occupancy.leaf_table import LeafTable
+
+NORMAL: Final = "normal-schema"
+LARGE: Final = "large-model-schema"
+LARGE_PODS_MIN: Final = 4
+"""A foundation-model job with fewer pods with chips is a padding job."""
+SHARED: Final = 1
+EXCLUSIVE: Final = 2
+UNHEALTHY: Final = 4
+CROSS: Final = 8
+NOT_NORMAL: Final = 16
+LARGE_CROSS: Final = 32
+STATE: Final = 3
+"""Bits of :meth:`LeafBook.bits`: 0 and 1 hold the state."""
+Bits = npt.NDArray[np.uint8]
+
+
+class Stage(IntEnum):
+    """How far the pods of a job are. Only the reference's rules look at it."""
+
+    DECIDED = 0
+    PARTLY = 1
+    """Some of its pods run."""
+    RUNNING = 2
+
+
+class LeafJob(msgspec.Struct, frozen=True, gc=False):
+    """A job as leaves see it.
+
+    Attributes:
+        tor_affinity: Label of that name; empty without.
+        pods: Pods with chips of the whole gang.
+        nodes: Node of each pod that has one.
+        states: State byte of each pod in ``nodes``: ``isSharedTor`` plus 4 times ``isHealthy``; empty when all are 0.
+        has_chips: It has pods with chips.
+        stage: How far it is.
+        is_part: Its other pods, if there are any, are noted as jobs of their own: pods of other schedulers are adopted one by
+            one. What its state says of its leaf then tells whether it is on several.
+    """
+
+    tor_affinity: str
+    pods: int
+    nodes: list[str]
+    states: bytes = b""
+    has_chips: bool = True
+    stage: Stage = Stage.DECIDED
+    is_part: bool = False
+
+    @property
+    def is_marked(self) -> bool:
+        """It is part of a job on several leaves: only such a job says anything but free and healthy of a leaf."""
+        return self.is_part and any(self.states)
+
+
+class _Count(IntEnum):
+    CROSS = 0
+    NOT_NORMAL = 1
+    LARGE_CROSS = 2
+    SHARED = 3
+    EXCLUSIVE = 4
+    UNHEALTHY = 5
+
+
+_MARKS: Final = {
+    _Count.UNHEALTHY: UNHEALTHY,
+    _Count.CROSS: CROSS,
+    _Count.NOT_NORMAL: NOT_NORMAL,
+    _Count.LARGE_CROSS: LARGE_CROSS,
+}
+"""Bit that a count leaves on its leaf by itself."""
+
+_Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""Leaves of a job, ascending, and what it adds to the counts of each: (counts, leaves)."""
+_Parts = int | _Columns
+"""Most jobs are below one leaf and say nothing of its state: the leaf where such a job is one that is not common; -1 for a
+job that adds to no count."""
+_NOTHING: Final = -1
+
+
+class LeafBook:
+    """Jobs by leaf.
+
+    Args:
+        table: The leaves.
+        parity: Count as the reference does.
+    """
+
+    def __init__(self, table: LeafTable, *, parity: bool = False) -> None:
+        self.table = table
+        self.parity = parity
+        self.eased = False
+        """Some leaf may be open to more jobs than before; whoever looks clears it."""
+        self._counts = np.zeros((len(_Count), len(table)), np.int32)
+        self._bits_of = _bits_by_counts(parity=parity)
+        self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
+
+    def copy(self) -> "LeafBook":
+        """A book that goes its own way."""
+        other = LeafBook(self.table, parity=self.parity)
+        other._counts = self._counts.copy()
+        other._jobs = dict(self._jobs)
+        return other
+
+    def put(self, key: tuple[str, int], job: LeafJob) -> None:
+        """Note a job, or what became of it."""
+        known = self._jobs.get(key)
+        if known is not None and known[0] == job:
+            return
+        parts = self._parts(job)
+        self._exchange(_NOTHING if known is None else known[1], parts)
+        self._jobs[key] = (job, parts)
+
+    def drop(self, key: tuple[str, int]) -> None:
+        """Forget a job."""
+        known = self._jobs.pop(key, None)
+        if known is not None:
+            self._exchange(known[1], _NOTHING)
+
+    def _exchange(self, old: _Parts, new: _Parts) -> None:
+        """Count ``new`` in place of ``old``."""
+        if isinstance(old, int) and isinstance(new, int):
+            if old >= 0:
+                self._counts[_Count.NOT_NORMAL, old] -= 1
+            if new >= 0:
+                self._counts[_Count.NOT_NORMAL, new] += 1
+            self.eased = self.eased or (old >= 0 and not self._counts[_Count.NOT_NORMAL, old])
+            return
+        (lost, less), (won, more) = _columns(old), _columns(new)
+        leaves = np.union1d(lost, won)
+        before = self._bits(self._counts[:, leaves])
+        self._counts[:, lost] -= less
+        self._counts[:, won] += more
+        after = self._bits(self._counts[:, leaves])
+        # What is taken from a state opens a leaf, and so does becoming unhealthy: common jobs then heed less.
+        opened = (before & ~after) | (after & ~before & UNHEALTHY)
+        self.eased = self.eased or bool(opened.any())
+
+    def job(self, key: tuple[str, int]) -> LeafJob | None:
+        """What is noted of a job."""
+        known = self._jobs.get(key)
+        return None if known is None else known[0]
+
+    def jobs(self) -> dict[tuple[str, int], LeafJob]:
+        """All jobs that are noted."""
+        return {key: job for key, (job, _) in self._jobs.items()}
+
+    def bits(self, *, without: tuple[str, int] | None = None) -> Bits:
+        """One byte a leaf.
+
+        ``STATE`` (0 free, 1 shared, 2 exclusive), ``UNHEALTHY``, ``CROSS`` (a job is here and elsewhere), ``NOT_NORMAL`` (a
+        job here is not a common one), ``LARGE_CROSS`` (a foundation-model job is here and elsewhere).
+
+        Args:
+            without: A job whose own presence does not count; its word on states still does.
+        """
+        known = self._jobs.get(without) if without is not None else None
+        if known is None:
+            return self._bits(self._counts)
+        counts = self._counts.copy()
+        leaves, amounts = _columns(known[1])
+        rows = slice(_Count.CROSS, _Count.LARGE_CROSS + 1)
+        counts[rows, leaves] -= amounts[rows]
+        return self._bits(counts)
+
+    def _parts(self, job: LeafJob) -> _Parts:
+        """What a job adds to the counts."""
+        if not len(self.table) or not (job.has_chips or self.parity):
+            return _NOTHING
+        leaf_of = self.table.leaf_of
+        if len(job.nodes) == 1 and not job.states:
+            return leaf_of(job.nodes[0]) if job.tor_affinity != NORMAL else _NOTHING
+        above = [leaf_of(node) for node in job.nodes]
+        found = sorted(set(above) - {-1})
+        if not found:
+            return _NOTHING
+        leaves = np.array(found, np.int64)
+        amounts = np.zeros((len(_Count), len(found)), np.int32)
+        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.stage == Stage.RUNNING):
+            amounts[_Count.CROSS] = 1
+            if job.tor_affinity == LARGE and (job.pods >= LARGE_PODS_MIN or job.is_marked):
+                amounts[_Count.LARGE_CROSS] = 1
+        if job.tor_affinity != NORMAL:
+            amounts[_Count.NOT_NORMAL] = 1
+        if job.states and (not self.parity or (job.has_chips and job.stage != Stage.DECIDED)):
+            place = {leaf: index for index, leaf in enumerate(found)}
+            for leaf, state in zip(above, job.states, strict=True):
+                if leaf >= 0 and state:
+                    column = amounts[:, place[leaf]]
+                    column[_Count.SHARED] += state & STATE == SHARED
+                    column[_Count.EXCLUSIVE] += state & STATE == EXCLUSIVE
+                    column[_Count.UNHEALTHY] += bool(state & UNHEALTHY)
+        return leaves, amounts
+
+    def _bits(self, counts: npt.NDArray[np.int32]) -> Bits:
+        found: Bits = self._bits_of[np.packbits(counts > 0, axis=0, bitorder="little")[0]]
+        return found
+
+
+@functools.cache
+def _bits_by_counts(*, parity: bool) -> Bits:
+    """Bits of a leaf by which of its counts are not zero: bit n of the index is that of ``_Count`` n."""
+    bits = np.zeros(1 << len(_Count), np.uint8)
+    for index in range(len(bits)):
+        some = {count for count in _Count if index >> count & 1}
+        is_shared = _Count.SHARED in some or (_Count.UNHEALTHY in some and not parity)
+        state = SHARED if is_shared else EXCLUSIVE if _Count.EXCLUSIVE in some else 0
+        marks = sum(_MARKS[count] for count in _MARKS if count in some)
+        bits[index] = state + marks
+    return bits
+
+
+def _columns(parts: _Parts) -> _Columns:
+    if not isinstance(parts, int):
+        return parts
+    leaves = np.array([parts] if parts >= 0 else [], np.int64)
+    amounts = np.zeros((len(_Count), len(leaves)), np.int32)
+    amounts[_Count.NOT_NORMAL] = 1
+    return leaves, amounts
