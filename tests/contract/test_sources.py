@@ -18,15 +18,25 @@ DECISIONS: Final = DOCS / "decisions"
 CODE: Final = ("berth", "schemas", "services", "tests", "bench")
 PARTS: Final = ("Reference implementation", "Berth", "Reason", "Setting", "Tests")
 """Headings of a decision page, in this order."""
-PUBLISHERS: Final = ("Kubernetes", "MindCluster", "NATS", "PyPA", "Volcano")
+PUBLISHERS: Final = (
+    "JobSet,",
+    "Kubernetes",
+    "LeaderWorkerSet,",
+    "MindCluster,",
+    "NATS ",
+    "Volcano,",
+    "scheduler-plugins,",
+    "scheduling.volcano.sh",
+)
 """Other projects whose documents a source may name in place of a page of this tree."""
 
 STATEMENT: Final = re.compile(r'\bSource: +((?:"[^"]+"|[^".]|\.(?=\w))+)')
 """Text after the word up to a full stop; a text in quotes may contain one."""
 IN_TREE: Final = re.compile(r'(docs/[\w./-]+\.md)((?:,? (?:and )?"[^"]+")+)')
-BY_SECTION: Final = re.compile(r"\b[Ss]pecification,|\b[Ss]ections? (?:[0-9]|[A-H]\.?[0-9])")
+BY_SECTION: Final = re.compile(r"\bspecification,|\bsections? (?:[0-9]|[a-h]\.?[0-9])", re.IGNORECASE)
 NUMBERED: Final = re.compile(r"\bD-[0-9]+\b")
-NAMED: Final = re.compile(r"\bdecisions? (?:([a-z0-9][a-z0-9.]*(?:-[a-z0-9.]*[a-z0-9])+)|``?([\w.-]+)``?)")
+_NAME: Final = r"(?:``?[\w.-]+``?|[a-z0-9][a-z0-9.]*(?:-[a-z0-9.]*[a-z0-9])+)"
+NAMED: Final = re.compile(rf"\bdecisions? ({_NAME}(?:(?:, | and ){_NAME})*)")
 SLUG: Final = re.compile(r"[^\w\- ]")
 
 
@@ -78,7 +88,8 @@ def citations_by_section(text: str) -> list[str]:
 def decisions_named(text: str) -> set[str]:
     """Decisions that a text names, by number or as "decision <name>"."""
     flat = " ".join(text.split())
-    return {*NUMBERED.findall(flat), *(bare or marked for bare, marked in NAMED.findall(flat))}
+    named = {name.strip("`") for names in NAMED.findall(flat) for name in re.split(", | and ", names)}
+    return named | set(NUMBERED.findall(flat))
 
 
 def decision_index(text: str) -> dict[str, str]:
@@ -201,6 +212,7 @@ def test_a_citation_by_section_is_noticed(text: str) -> None:
 def test_names_of_decisions_are_noticed() -> None:
     text = "by decision leaf-order,\nor (decision ``strict_shape``), D-4 to D-6; a decision that is late, and decisions go on"
     assert decisions_named(text) == {"leaf-order", "strict_shape", "D-4", "D-6"}
+    assert decisions_named("See decisions\n    a-b, c-1.0 and d-e. Then f-g") == {"a-b", "c-1.0", "d-e"}
 
 
 def test_a_decision_page_without_a_part_or_a_test_is_noticed() -> None:

@@ -55,7 +55,7 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
 
 
 def faults_of(yard: Yard, want: Want, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
-    """What the specification forbids, whatever the reference answers; with decisions also whether there is a plan."""
+    """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
     ground = planner.candidates(yard, want)
     faults = plan_faults(ground, want, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.parity:

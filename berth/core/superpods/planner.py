@@ -1,6 +1,7 @@
 """Where the pods of a gang with SuperPoD affinity go: blocks are selected on counts, then their nodes are drawn.
 
-Source: specification, SuperPoD affinity, sections 4.2, 5 and 5.4.
+Source: docs/reference/superpods.md, "Before the selection", "Selection of blocks" and
+"Ranks and annotations of blocks".
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,9 @@ def ask_of(want: Want) -> Ask:
 def candidates(yard: Yard, want: Want) -> Yard:
     """Nodes that a gang looks at: a gang of one pod goes where the fewest chips are idle, and to a healthy node if any.
 
-    With racks health plays no part. Source: section 4.2, step 3.
+    With racks health plays no part.
+
+    Source: docs/reference/superpods.md, "Before the selection".
     """
     if want.replicas != 1 or not len(yard.rows):
         return yard
@@ -68,7 +71,10 @@ def candidates(yard: Yard, want: Want) -> Yard:
 
 
 def not_enough_nodes(yard: Yard, want: Want) -> NoBlocks:
-    """There are fewer candidates than pods. Source: section 4.2, step 4."""
+    """There are fewer candidates than pods.
+
+    Source: docs/reference/superpods.md, "Before the selection".
+    """
     return NoBlocks(
         lack="nodes",
         block=want.block,
@@ -83,7 +89,9 @@ def not_enough_nodes(yard: Yard, want: Want) -> NoBlocks:
 def drawn(yard: Yard, grants: Sequence[Grant], replicas: int) -> BlockPlan:
     """Nodes of each rank, taken from each SuperPoD in its order, grant after grant.
 
-    Ranks walk the blocks by their number, each as long as it is. Source: section 5.4.
+    Ranks walk the blocks by their number, each as long as it is.
+
+    Source: docs/reference/superpods.md, "Ranks and annotations of blocks".
 
     Args:
         yard: SuperPoDs whose nodes are free to be taken.
