@@ -181,6 +181,42 @@ def test_each_index_of_a_folder_lists_its_pages() -> None:
         assert listed == {path.name for path in folder.glob("*.md")} - {"README.md"}
 
 
+QUESTIONS: Final = (
+    "ring order (HCCS)",
+    "EASY reservation",
+    "shared leaf states",
+    "`huawei.com/Ascend910` annotation",
+    "retry of waiting classes",
+    "refused append",
+    "NATS failure in the middle of a round",
+    "message versions",
+    "metrics",
+    "product forms",
+)
+"""Rows of the page that says where things are."""
+FILES_MAX: Final = 3
+
+
+def answers(text: str) -> dict[str, list[str]]:
+    """Files that each row of the page names, in their order."""
+    rows = re.findall(r"^\| (?!what |---)(.+?) \| (`.+?`) \| (.+?) \| .+ \|$", text, re.MULTILINE)
+    return {what: re.findall(r"`([^`]+)`", f"{first} {then}") for what, first, then in rows}
+
+
+def test_where_things_are_is_answered_with_at_most_three_files_that_exist() -> None:
+    found = answers((DOCS / "where-is.md").read_text("utf-8"))
+    assert tuple(found) == QUESTIONS
+    assert [name for names in found.values() for name in names if not (ROOT / name).is_file()] == []
+    assert {what: len(names) for what, names in found.items() if not 1 <= len(names) <= FILES_MAX} == {}
+
+
+def test_a_row_of_where_things_are_is_read_whole() -> None:
+    text = (
+        "| what | first | then | in short |\n|---|---|---|---|\n| `a` b | `x/y.py` | `z.md`, `q.py` | it is `c.py` |\n"
+    )
+    assert answers(text) == {"`a` b": ["x/y.py", "z.md", "q.py"]}
+
+
 PLANTED: Final = {"docs/reference/a.md": ["Rings", "Order of picking. A note"]}
 
 

@@ -113,12 +113,12 @@ def _surplus(classes_of: int) -> tuple[tuple[int, ...], ...]:
 
 
 RINGS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 2, 1), (4, 4, 4, 4), (4, 4, 4, 0))
-"""910A: one chip prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never.
+"""HCCS rings of 910A: one chip prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never.
 
 Source: docs/reference/nodes-and-chips.md, "910A: two rings of 4".
 """
 RINGS_OF_8: Final = _surplus(8)
-"""A2 Box16: the fewest chips left over in the ring.
+"""HCCS rings of A2 Box16: the fewest chips left over in the ring.
 
 Source: docs/reference/nodes-and-chips.md, "A2 Box16: two rings of 8".
 """
