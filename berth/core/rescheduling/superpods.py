@@ -207,10 +207,10 @@ def _mended(ground: _Ground, want: Want, setback: Setback, pending: int) -> _Hal
             owed[block.held.superpod] += lacking
     if stuck:
         return _stuck(ground, want, stuck, owed)
-    demand = Counter(owed)
+    owed_counts = Counter(owed)
     for held in damaged:
         left = ground.free(held.superpod) - owed[held.superpod]
-        if not held.runs and left + demand[held.superpod] >= want.block and left >= len(held.rows):
+        if not held.runs and left + owed_counts[held.superpod] >= want.block and left >= len(held.rows):
             block = _Settled(held, ground.pod(held.superpod), _own(ground, held), "rebuilt")
             owed[held.superpod] += block.rows.count(NOWHERE)
             torn.append(block)
