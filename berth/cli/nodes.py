@@ -112,7 +112,7 @@ def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> No
     table = state.table
     domain = table.domains[int(table.domain[row])]
     health = judged.get((domain, table.names[row]))
-    key = table.classes[int(table.klass[row])]
+    key = table.classes[int(table.node_class[row])]
     shares = state.shares.nodes.get(row)
     leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
     return NodeRow(

@@ -84,7 +84,7 @@ class Views:
         if batch:
             await self._submit(batch)
 
-    async def bury_the_dead(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
+    async def expire_finished(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
         """Let jobs that have been over for long enough give up their names.
 
         Args:

@@ -31,7 +31,7 @@ VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces"
 _DEADLINE_S: Final = 25.0
 
 
-class Yard:
+class CandidatePool:
     """A cell, its services as processes, and a namespace for jobs.
 
     Args:
