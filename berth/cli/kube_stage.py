@@ -30,7 +30,7 @@ from berth.formats.pod_template import SYSTEM_CLASSES
 from berth.formats.workloads import short_kind
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.schemas.intake import JobRequest
 
 NAMESPACE: Final = "berth-demo"

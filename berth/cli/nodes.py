@@ -15,9 +15,9 @@ from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
 from berth.core.state.cell import State
 from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition

@@ -5,11 +5,11 @@ from typing import Final
 
 import structlog
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
-from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.runtime.waits import pause
 from berth.services.dispatcher import metrics

@@ -7,11 +7,11 @@ from typing import Final
 import structlog
 
 from berth.core.scheduling.scheduler import Scheduler
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import snapshot_ends
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName

@@ -16,10 +16,10 @@ import structlog
 
 from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import JobKey, State
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
-from berth.runtime.faults import FaultPoints
-from berth.runtime.port import Bus
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.envelope import encode
 
 _LOG: Final = structlog.get_logger()

@@ -14,7 +14,7 @@ from berth.formats.kube_objects import ConfigMap
 from berth.formats.node_info import NodeInfo, parse_node_info
 from berth.formats.report_error import ReportError
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import logger
 from berth.services.health import metrics
 from berth.services.health.ground import Ground

@@ -8,7 +8,7 @@ import msgspec
 
 from berth.formats.kube_events import Involved, event_name, events_path, new_event, repeated
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
 from berth.services.inventory import metrics

@@ -16,11 +16,11 @@ from berth.formats.kube_pods import PodAsks
 from berth.formats.owner_facts import OwnerFacts, owner_facts
 from berth.formats.report_error import SUSPECT
 from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.message import Message
 from berth.services.inventory import metrics

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.config import KubeConfig
 
 
 class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,7 +28,7 @@ async def until_lost(bus, clock, config, stop):
     bus.lost.set_result(FatalError("connection closed for good"))
     await stop.wait()
 
-life.main("test", ServiceConfig, {serve})
+process.main("test", ServiceConfig, {serve})
 """
 
 

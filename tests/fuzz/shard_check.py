@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.placement.gang_placement import NeedMoreError
 from berth.core.scheduling.scheduler import MissingShards, Opening
-from berth.runtime.port import Gathered
+from berth.runtime.bus.port import Gathered
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer, ScoreRequest

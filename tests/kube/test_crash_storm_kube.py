@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from berth.cli.fleet import EXAMPLES
-from berth.runtime.bus import NatsBus
-from berth.runtime.kube_server import KubeServer
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobCancel, JobRequest

@@ -16,9 +16,9 @@ from berth.formats.node_info import parse_node_info
 from berth.formats.pod_annotations import CONSUMED
 from berth.formats.tor_config import read_tor_config
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.simulation import BreakNode
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
 from tests.support.kube_api import KubeApi

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
-from berth.runtime.port import Stored
+from berth.runtime.bus.port import Stored
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.placement import Placement

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from berth.formats.kube_objects import ConfigMap
-from berth.runtime.kube_port import Change
+from berth.runtime.kube.port import Change
 
 
 class Programmed(msgspec.Struct, frozen=True):

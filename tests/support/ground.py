@@ -134,7 +134,18 @@ def shown(state: State) -> object:
     """What a state says of its nodes and of who holds them."""
     table = state.table
     rows = [row for row in range(len(table)) if table.present[row]]
-    columns = ("node_class", "free", "idle", "used", "releasing", "unhealthy", "level", "allocatable", "cpu_free", "domain")
+    columns = (
+        "node_class",
+        "free",
+        "idle",
+        "used",
+        "releasing",
+        "unhealthy",
+        "level",
+        "allocatable",
+        "cpu_free",
+        "domain",
+    )
     nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
     holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
     return nodes, holdings, list(table.improved), dict(table.thinned), state.leaf_book.bits().tolist()

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer

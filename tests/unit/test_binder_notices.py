@@ -6,7 +6,7 @@ import pytest
 
 from berth.formats.kube_events import Involved
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.facts import MembersSeen, Owner, Rejection
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from berth.runtime import bus_follower
-from berth.runtime.bus_api import Api
-from berth.runtime.bus_follower import NatsFollower, Wanted
-from berth.runtime.bus_inbox import Inbox
-from berth.runtime.port import Gap, GapReason
+from berth.runtime.bus import follower
+from berth.runtime.bus.follower import NatsFollower, Wanted
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.port import Gap, GapReason
+from berth.runtime.bus.stream_api import Api
 from berth.schemas.subjects import StreamName
 from tests.support.fake_wire import STREAM, FakeWire
 from tests.support.waiting import until

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from berth.runtime import bus_publisher
-from berth.runtime.bus_inbox import Inbox
-from berth.runtime.bus_publisher import Publisher
-from berth.runtime.bus_service import NatsServed
-from berth.runtime.bus_streams import refuse_purge
+from berth.runtime.bus import publisher
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.publisher import Publisher
+from berth.runtime.bus.service import NatsServed
+from berth.runtime.bus.streams import refuse_purge
 from berth.runtime.errors import AmbiguousError, FatalError, TransientError
 from berth.schemas.subjects import StreamName, Subjects
 from tests.support.fake_wire import Arrived, FakeWire

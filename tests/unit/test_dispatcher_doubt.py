@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import snapshot_ends
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, TimerSeen

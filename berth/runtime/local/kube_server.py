@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from berth.runtime.errors import FatalError
-from berth.runtime.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
-from berth.runtime.server import die_with
+from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
+from berth.runtime.local.nats_server import die_with
 
 ADMIN: Final = "admin"
 """User who may do everything: a member of ``system:masters``, whom the server neither asks for rights nor slows down."""
@@ -64,7 +64,7 @@ class KubeServer:
 
     Args:
         root: Folder of its files; made if missing, never removed. In memory, it is faster.
-        assets: Folder of the programs; None looks for them, see :func:`~berth.runtime.kube_assets.kube_assets`.
+        assets: Folder of the programs; None looks for them, see :func:`~berth.runtime.local.kube_assets.kube_assets`.
         users: Users besides :data:`ADMIN`, with the groups of each; without a role they may do nothing.
         controllers: Names of the controllers that run; empty for none.
         service_account_admission: Whether a pod needs the service account of its namespace, as in a real cluster; the

@@ -19,17 +19,17 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
-from berth.runtime import bus_streams
-from berth.runtime.bus_access import Access
-from berth.runtime.bus_api import Api
-from berth.runtime.bus_discovery import Discovery, Identity
-from berth.runtime.bus_follower import NatsFollower, Wanted
-from berth.runtime.bus_inbox import Inbox
-from berth.runtime.bus_publisher import SUBMIT_TIMEOUT_S, Publisher
-from berth.runtime.bus_service import NatsServed
-from berth.runtime.bus_wire import Received, size_bytes
+from berth.runtime.bus import streams
+from berth.runtime.bus.access import Access
+from berth.runtime.bus.discovery import Discovery, Identity
+from berth.runtime.bus.follower import NatsFollower, Wanted
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.port import Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
+from berth.runtime.bus.service import NatsServed
+from berth.runtime.bus.stream_api import Api
+from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, ShellError, TransientError
-from berth.runtime.port import Gap, Gathered, Stored, StreamState
 from berth.schemas.subjects import StreamName, Subjects, token
 
 _log = structlog.get_logger()
@@ -69,7 +69,7 @@ class _NatsListening:
 
 
 class _NatsWire:
-    """The connection; see :class:`berth.runtime.bus_wire.Wire`."""
+    """The connection; see :class:`berth.runtime.bus.wire.Wire`."""
 
     def __init__(self, on_break: Callable[[], None], on_return: Callable[[], None]) -> None:
         self.lost: asyncio.Future[FatalError] = asyncio.get_running_loop().create_future()
@@ -223,7 +223,7 @@ class _NatsWire:
 
 
 class NatsBus:
-    """A connection to NATS; see :class:`berth.runtime.port.Bus`. Made by :meth:`connect`."""
+    """A connection to NATS; see :class:`berth.runtime.bus.port.Bus`. Made by :meth:`connect`."""
 
     def __init__(self, cell: str) -> None:
         self.subjects = Subjects(cell)
@@ -315,7 +315,7 @@ class NatsBus:
 
     async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
         """Create or correct all streams of the cell."""
-        await bus_streams.ensure_streams(self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {})
+        await streams.ensure_streams(self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {})
 
     async def publish(
         self,
@@ -386,7 +386,7 @@ class NatsBus:
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
         """Remove what is older than ``keep_from_seq``, or all messages of ``subject``."""
-        await bus_streams.purge(self._api, self.subjects, self._specs[stream], keep_from_seq, subject)
+        await streams.purge(self._api, self.subjects, self._specs[stream], keep_from_seq, subject)
 
     def follow(
         self,
@@ -405,7 +405,7 @@ class NatsBus:
             start_seq=start_seq,
             filters=tuple(filters),
             created=created,
-            is_pruned=bus_streams.is_pruned(self._specs[stream]),
+            is_pruned=streams.is_pruned(self._specs[stream]),
         )
         follower = NatsFollower(self._wire, self._api, wanted, on_message, on_gap)
         self._followers = [*(known for known in self._followers if not known.is_done), follower]
@@ -413,7 +413,7 @@ class NatsBus:
 
     async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:
         """Wait until a mirror has seen sequence ``at_least`` of its origin."""
-        await bus_streams.wait_head(self._api, self.subjects.stream(stream), at_least=at_least, timeout_s=timeout_s)
+        await streams.wait_head(self._api, self.subjects.stream(stream), at_least=at_least, timeout_s=timeout_s)
 
     async def send(self, subject: str, data: bytes) -> None:
         """Send to whoever listens now; nothing is stored."""

@@ -17,10 +17,10 @@ from berth.runtime.clock import Clock
 from berth.runtime.config import ConfigError, kubeconfig_from_environment
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.identity import process_identity
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
-from berth.runtime.kube_port import Body, Handler, PatchKind, RefusedError
-from berth.runtime.kube_reflector import Reflector
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
+from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
+from berth.runtime.kube.reflector import Reflector
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
 from berth.runtime.errors import ShellError, TransientError
-from berth.runtime.port import Bus, Gap, Stored, StreamState
 from berth.schemas.subjects import StreamName
 
 _QUIET_S: Final = 10.0

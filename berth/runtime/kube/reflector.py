@@ -16,9 +16,9 @@ import msgspec
 from berth.formats.kube_objects import Listed, Meta, StatusReply, Watched
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_http import BROKEN_JSON, KubeHttp, SilenceError
-from berth.runtime.kube_port import Change, Handler, RefusedError
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.http import BROKEN_JSON, KubeHttp, SilenceError
+from berth.runtime.kube.port import Change, Handler, RefusedError
 from berth.runtime.logs import logger
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from berth.runtime.bus_api import Api
+from berth.runtime.bus.stream_api import Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 
@@ -26,7 +26,7 @@ _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mod
 
 
 async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int]) -> None:
-    """Create or correct all streams of a cell; see :meth:`berth.runtime.port.Bus.ensure_streams`.
+    """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
     A server that cannot do it yet is asked again for half a minute: one that starts, or a cluster without a leader.
 
@@ -84,7 +84,7 @@ async def _ensure(api: Api, config: dict[str, Any]) -> None:
 
 
 async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -> None:
-    """Wait until a stream's last sequence is ``at_least`` that; see :meth:`berth.runtime.port.Bus.wait_mirror`.
+    """Wait until a stream's last sequence is ``at_least`` that; see :meth:`berth.runtime.bus.port.Bus.wait_mirror`.
 
     Raises:
         TransientError: It is not within ``timeout_s``.
@@ -100,7 +100,7 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
 
 
 async def purge(api: Api, subjects: Subjects, spec: StreamSpec, keep_from_seq: int | None, subject: str | None) -> None:
-    """Remove messages; see :meth:`berth.runtime.port.Bus.purge`."""
+    """Remove messages; see :meth:`berth.runtime.bus.port.Bus.purge`."""
     refuse_purge(spec, keep_from_seq, subject)
     what = {"filter": subject} if keep_from_seq is None else {"seq": keep_from_seq}
     await api.purge(subjects.stream(spec.name), what)

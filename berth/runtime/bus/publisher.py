@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.bus_api import ApiError, refusal
-from berth.runtime.bus_wire import Received, Wire, is_nobody, size_bytes
+from berth.runtime.bus.stream_api import ApiError, refusal
+from berth.runtime.bus.wire import Received, Wire, is_nobody, size_bytes
 from berth.runtime.errors import (
     AmbiguousError,
     FatalError,
@@ -98,7 +98,7 @@ class Publisher:
         timeout_s: float = SUBMIT_TIMEOUT_S,
         awaited: bool = False,
     ) -> asyncio.Future[int]:
-        """Queue a message; see :meth:`berth.runtime.port.Bus.submit`.
+        """Queue a message; see :meth:`berth.runtime.bus.port.Bus.submit`.
 
         ``awaited`` messages, of which a caller has one on its way at a time, may go a little above the bounds: a lease
         must be renewed also when the streams are slow.
@@ -118,7 +118,7 @@ class Publisher:
         return future
 
     def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
-        """Queue messages of one stream; see :meth:`berth.runtime.port.Bus.submit_batch`."""
+        """Queue messages of one stream; see :meth:`berth.runtime.bus.port.Bus.submit_batch`."""
         future: asyncio.Future[int] = self._loop.create_future()
         for subject, data in messages:
             refused = self._refused(subject, data, None)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.runtime.bus_service import NatsServed
+from berth.runtime.bus.service import NatsServed
 
 ROOT: Final = "$SRV"
 _TYPE: Final = "io.nats.micro.v1"

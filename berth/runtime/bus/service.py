@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from berth.runtime.bus_inbox import Inbox
-from berth.runtime.bus_wire import Listening, Received, Wire
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 
 _log = structlog.get_logger()
@@ -21,7 +21,7 @@ WAITING_MAX: Final = 65_536
 
 
 class NatsServed:
-    """See :class:`berth.runtime.port.Served`."""
+    """See :class:`berth.runtime.bus.port.Served`."""
 
     def __init__(
         self, wire: Wire, inbox: Inbox, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]

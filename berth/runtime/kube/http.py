@@ -13,8 +13,8 @@ import msgspec
 from berth.formats.kube_objects import StatusReply
 from berth.runtime.clock import Clock
 from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, AmbiguousError, TransientError
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import RefusedError
 
 TOKEN_AGE_MAX_S: Final = 60.0
 """Longest time between two readings of credentials that may change."""

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from berth.runtime.bus_inbox import Inbox
+from berth.runtime.bus.inbox import Inbox
 from berth.runtime.errors import ConflictError, PoisonError, ShellError, TransientError
 
 _Answer = TypeVar("_Answer")

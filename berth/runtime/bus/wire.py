@@ -1,4 +1,4 @@
-"""What the parts of the bus need from a connection; :mod:`berth.runtime.bus` provides it."""
+"""What the parts of the bus need from a connection; :mod:`berth.runtime.bus.client` provides it."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol

@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.bus_api import PREFIX, Api, StreamInfo
-from berth.runtime.bus_wire import Received, Wire
+from berth.runtime.bus.port import Gap, GapReason, Stored
+from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
+from berth.runtime.bus.wire import Received, Wire
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.port import Gap, GapReason, Stored
 from berth.schemas.subjects import StreamName
 
 _BATCH_MAX: Final = 1000
@@ -77,7 +77,7 @@ class _Session:
 
 
 class NatsFollower:
-    """See :class:`berth.runtime.port.Follower`."""
+    """See :class:`berth.runtime.bus.port.Follower`."""
 
     def __init__(
         self, wire: Wire, api: Api, wanted: Wanted, on_message: Callable[[Stored], None], on_gap: Callable[[Gap], None]
@@ -118,7 +118,7 @@ class NatsFollower:
         await asyncio.wait([self._task])
 
     async def wait(self) -> Gap | None:
-        """Wait for its end; see :meth:`berth.runtime.port.Follower.wait`."""
+        """Wait for its end; see :meth:`berth.runtime.bus.port.Follower.wait`."""
         await asyncio.wait([self._task])
         return None if self._task.cancelled() else self._task.result()
 

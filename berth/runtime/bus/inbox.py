@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from berth.runtime.bus_wire import Received, Wire, is_nobody
+from berth.runtime.bus.port import Gathered
+from berth.runtime.bus.wire import Received, Wire, is_nobody
 from berth.runtime.errors import TransientError
-from berth.runtime.port import Gathered
 
 
 class Inbox:
@@ -33,7 +33,7 @@ class Inbox:
             take(None)
 
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
-        """Reply to a request; see :meth:`berth.runtime.port.Bus.request`.
+        """Reply to a request; see :meth:`berth.runtime.bus.port.Bus.request`.
 
         Raises:
             TransientError: Nobody serves it, the connection broke, or no reply came within ``timeout_s``.
@@ -78,7 +78,7 @@ class Inbox:
     async def gather(
         self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, *, timeout_s: float
     ) -> Gathered:
-        """Replies of shards; see :meth:`berth.runtime.port.Bus.gather`."""
+        """Replies of shards; see :meth:`berth.runtime.bus.port.Bus.gather`."""
         gathering = _Gathering(len(subjects))
         tokens = {shard: self._expect(partial(gathering.take, shard)) for shard in subjects}
         try:

@@ -17,14 +17,14 @@ from typing import Any, Final, NoReturn, TypeVar
 import uvloop
 
 from berth.runtime import logs, probes
-from berth.runtime.bus import NatsBus
-from berth.runtime.bus_access import access_of
-from berth.runtime.bus_discovery import Identity
+from berth.runtime.bus.access import access_of
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.discovery import Identity
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.identity import process_identity
-from berth.runtime.port import Bus
 from berth.schemas.subjects import token
 
 C = TypeVar("C", bound=ServiceConfig)
