@@ -18,7 +18,7 @@ import uvloop
 from bench.cluster import CHIPS, NAMESPACE, POD_BYTES, RESOURCE, USER, admin_of
 from bench.limits.bind import seconds_for
 from bench.report import Report, Row, machine, row
-from berth.formats.bind_annotations import BoundPod, annotations
+from berth.formats.ascend.bind_annotations import BoundPod, annotations
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig

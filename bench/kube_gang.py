@@ -25,7 +25,7 @@ from bench.bind import TARGET, bare_s
 from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
 from bench.kube_story import PodLean, Pods, Story, now_ms
 from bench.report import Report, Row, machine, row
-from berth.formats.kube_objects import Listed
+from berth.formats.kubernetes.objects import Listed
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from berth.formats.kube_objects import Lean, Meta
+from berth.formats.kubernetes.objects import Lean, Meta
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.kube.port import Change

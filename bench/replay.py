@@ -17,7 +17,7 @@ from berth.core.replay.replay import Replay, Replayed
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
-from berth.formats.recording import frames_of
+from berth.formats.recordings.recording import frames_of
 from berth.runtime.recording import read_file
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode

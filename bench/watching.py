@@ -15,7 +15,7 @@ import msgspec
 import uvloop
 
 from bench.limits.watch import Measured, memory_mb, quiet_collector
-from berth.formats.kube_objects import Node, Pod
+from berth.formats.kubernetes.objects import Node, Pod
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi

@@ -13,7 +13,7 @@ from berth.cli.fleet import EXAMPLES, Fleet, read_topology
 from berth.cli.nodes import judged_nodes
 from berth.cli.output import CommandError
 from berth.cli.processes import GivenUpError
-from berth.formats.gang_request import ManifestError
+from berth.formats.manifests.gang_request import ManifestError
 from berth.formats.yaml_tree import read_documents
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock

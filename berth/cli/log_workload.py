@@ -8,7 +8,7 @@ from berth.cli.recording_errors import complaints_of
 from berth.core.simulation.recorded_timeline import course_of
 from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
 from berth.core.simulation.timeline import Timeline
-from berth.formats.recording import MAGIC, Reading
+from berth.formats.recordings.recording import MAGIC, Reading
 from berth.runtime.recording import read_file
 
 T = TypeVar("T")

@@ -29,18 +29,18 @@ from berth.core.simulation.baselines import RIVALS, Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
 from berth.core.simulation.timeline import Timeline
-from berth.formats.cluster_words import (
+from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.formats.clusters.cluster_text import (
     PRODUCT,
     ClusterWordsError,
     default_cluster,
     offered_load,
     read_cluster,
 )
-from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
-from berth.formats.recording import Frames
-from berth.formats.topology_file import TopologyError
-from berth.formats.trace_jobs import Affinity
-from berth.formats.traces import TraceError, read_trace
+from berth.formats.clusters.topology_file import TopologyError
+from berth.formats.recordings.recording import Frames
+from berth.formats.traces.jobs import Affinity
+from berth.formats.traces.reader import TraceError, read_trace
 from berth.runtime.recording import replacing
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task

@@ -5,7 +5,7 @@ Source: specification, SuperPoD affinity, sections 5.4 and 11.
 
 from typing import Final
 
-from berth.formats.block_annotations import block_annotations
+from berth.formats.ascend.block_annotations import block_annotations
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement
 

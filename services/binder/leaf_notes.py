@@ -5,7 +5,7 @@ Source: specification, switch affinity, sections 7 and 14.
 
 from typing import Final
 
-from berth.formats.switch_annotations import switch_annotations
+from berth.formats.ascend.switch_annotations import switch_annotations
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.kube_events import Involved, event_name, events_path, new_event, repeated
+from berth.formats.kubernetes.events import Involved, event_name, events_path, new_event, repeated
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import logger

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Final, assert_never
 
 from berth.core.cluster.node_packing import SWITCHES, unpack_health
-from berth.formats.kube_events import Involved
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kube_owners import OWNER_TYPES, OwnerKey, paths
-from berth.formats.kube_pods import PodAsks
-from berth.formats.owner_facts import OwnerFacts, owner_facts
-from berth.formats.report_error import SUSPECT
-from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
+from berth.formats.ascend.report_error import SUSPECT
+from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
+from berth.formats.kubernetes.events import Involved
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
+from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError

@@ -8,7 +8,7 @@ Source: specification, node and chip, section 10; Kubernetes contracts, section 
 
 from collections.abc import Sequence
 
-from berth.formats.owner_facts import OwnerFacts
+from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.services.inventory.parts import Gang, Member, Slot, tells_rank
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, assert_never
 
-from berth.formats.topology_file import Cluster
+from berth.formats.clusters.topology_file import Cluster
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import logger

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError

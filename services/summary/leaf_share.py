@@ -11,7 +11,7 @@ import msgspec
 
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError

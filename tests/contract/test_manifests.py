@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from berth.formats.topology_file import parse_cluster
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.config import load
 from berth.runtime.local.nats_server import server_binary
 from berth.services.dispatcher.config import DispatcherConfig

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from berth.formats.pod_annotations import ATTEMPT, JOB
+from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
 from berth.runtime.bus.client import NatsBus
 from tests.support.bad_yard import CandidatePool
 from tests.support.kube_api import KubeApi

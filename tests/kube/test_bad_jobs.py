@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
 from berth.runtime.bus.client import NatsBus
 from tests.support.bad_yard import CandidatePool
 from tests.support.kube_api import KubeApi

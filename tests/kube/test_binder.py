@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import Listed
+from berth.formats.kubernetes.objects import Listed
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.client import KubeApi as Client

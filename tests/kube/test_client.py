@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from berth.formats.kube_objects import ConfigMap, Listed, Pod
+from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.client import KubeApi

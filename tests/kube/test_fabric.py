@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi as Client

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import ConfigMap, Listed, Pod
+from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig

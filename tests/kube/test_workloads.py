@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.pod_annotations import RANK, RANK_INDEX
+from berth.formats.ascend.pod_annotations import RANK, RANK_INDEX
 from berth.runtime.bus.client import NatsBus
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from berth.core.state.ledger import LedgerDump
-from berth.formats.recording import frames_of
+from berth.formats.recordings.recording import frames_of
 from berth.runtime.config import LogConfig
 from berth.runtime.logs import configure
 from berth.schemas.envelope import encode

@@ -9,8 +9,8 @@ import msgspec
 from berth.core.scheduling.scheduler import MissingShards, Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump
-from berth.formats.anonymous import Anonymiser
-from berth.formats.anonymous_rules import Kind
+from berth.formats.recordings.anonymisation import Anonymiser
+from berth.formats.recordings.anonymisation_rules import Kind
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from berth.formats.pod_annotations import PREDICATE_TIME, chip_names
+from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
 from berth.runtime.kube.port import Api
 
 RESOURCE = "huawei.com/Ascend910"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.kube.port import Change
 
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from berth.formats.kube_objects import Pod, PodGroup
+from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import aiohttp
 
-from berth.formats.kube_objects import Pod
-from berth.formats.pod_annotations import ATTEMPT, JOB_UID, RANK
+from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
+from berth.formats.kubernetes.objects import Pod
 from berth.runtime.errors import TransientError
 from berth.runtime.fault_points import BINDER_POINTS, POINTS
 from berth.runtime.local.kube_server import KubeServer

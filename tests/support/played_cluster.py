@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from berth.formats.topology_file import parse_cluster
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Api

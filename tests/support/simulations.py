@@ -6,9 +6,9 @@ from berth.core.simulation.baselines import Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
 from berth.core.simulation.timeline import JobCourse, Timeline
-from berth.formats.cluster_words import read_cluster
-from berth.formats.trace_jobs import LARGE_PODS_MIN
-from berth.formats.traces import read_trace
+from berth.formats.clusters.cluster_text import read_cluster
+from berth.formats.traces.jobs import LARGE_PODS_MIN
+from berth.formats.traces.reader import read_trace
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import Listed, ListMeta, Meta
+from berth.formats.kubernetes.objects import Listed, ListMeta, Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.fault_points import FaultPoints
 from berth.schemas.facts import PodPhase

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from structlog.testing import capture_logs
 
-from berth.formats.kube_events import Involved
+from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import PoisonError, TransientError
 from berth.schemas.facts import PodsSeen, TimerSeen
 from berth.schemas.subjects import StreamName

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.formats.kube_events import Involved
+from berth.formats.kubernetes.events import Involved
 from berth.schemas.facts import MembersSeen, Owner, PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.chores import ApiTasks

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, PoisonError, TransientError
 from berth.runtime.kube.client import KubeApi

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from berth.formats.kube_objects import Pod
+from berth.formats.kubernetes.objects import Pod
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from berth.formats.device_info import parse_device_info
-from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME
-from berth.formats.tor_config import read_tor_config
+from berth.formats.ascend.device_info import parse_device_info
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME
+from berth.formats.ascend.tor_config import read_tor_config
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.schemas.simulation import BreakNode

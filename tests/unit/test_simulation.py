@@ -8,7 +8,7 @@ from berth.core.cluster.node_packing import pack_health
 from berth.core.replay.replay import replayed
 from berth.core.simulation.simulator import TimedFact
 from berth.core.simulation.statistics import OUT, figures_of
-from berth.formats.cluster_words import read_cluster
+from berth.formats.clusters.cluster_text import read_cluster
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Settings

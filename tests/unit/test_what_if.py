@@ -13,7 +13,7 @@ from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadRead
 from berth.core.simulation.simulator import Simulation, SimulationPlan
 from berth.core.simulation.statistics import figures_of
 from berth.core.state.cell import State
-from berth.formats.recording import frames_of
+from berth.formats.recordings.recording import frames_of
 from berth.schemas.envelope import decode
 from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeDescription

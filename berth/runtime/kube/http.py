@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from berth.formats.kube_objects import StatusReply
+from berth.formats.kubernetes.objects import StatusReply
 from berth.runtime.clock import Clock
 from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, AmbiguousError, TransientError
 from berth.runtime.kube.config import KubeConfig

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
-from berth.formats.kube_objects import Listed, Meta, StatusReply, Watched
+from berth.formats.kubernetes.objects import Listed, Meta, StatusReply, Watched
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.kube.config import KubeConfig

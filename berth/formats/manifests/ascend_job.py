@@ -5,8 +5,8 @@ Source: MindCluster, ``mindxdl.gitee.com/v1`` AscendJob; specification, Kubernet
 
 from typing import Final
 
-from berth.formats.gang_request import PodGroup, gang_request, read_replicas
-from berth.formats.pod_template import read_template
+from berth.formats.manifests.gang_request import PodGroup, gang_request, read_replicas
+from berth.formats.manifests.pod_template import read_template
 from berth.formats.yaml_tree import Tree
 from berth.schemas.intake import JobRequest
 

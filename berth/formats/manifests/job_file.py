@@ -13,7 +13,7 @@ Example::
       memory: 16Gi
       runFor: 30s
 
-``product`` is a form of :mod:`berth.formats.node_products`; it sets the resource, and the selector, policy and labels by
+``product`` is a form of :mod:`berth.formats.ascend.node_products`; it sets the resource, and the selector, policy and labels by
 which a job asks for that form. ``resource``, ``policy`` and ``nodeSelector`` say the same by hand. Several kinds of pods
 stand under ``tasks``, each with ``name``, ``replicas``, ``chips``, ``cpu``, ``memory``, ``nodeSelector``, ``affinity`` and
 ``tolerations``; with one kind these stand in ``spec`` itself. ``softShare`` asks for a part of a chip. ``near`` are labels of
@@ -24,7 +24,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from berth.formats.gang_request import (
+from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS, NodeProduct
+from berth.formats.manifests.gang_request import (
     REPLICAS_MAX,
     RUN_FOR,
     Metadata,
@@ -32,8 +33,7 @@ from berth.formats.gang_request import (
     read_replicas,
     read_run_for,
 )
-from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS, NodeProduct
-from berth.formats.pod_template import (
+from berth.formats.manifests.pod_template import (
     CHIP_PREFIX,
     PRIORITY_MAX,
     read_pieces,

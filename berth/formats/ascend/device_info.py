@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.check_code import check_code
-from berth.formats.device_list import RESOURCE_PREFIX
-from berth.formats.report_error import ReportError, decoded
+from berth.formats.ascend.check_code import check_code
+from berth.formats.ascend.device_list import RESOURCE_PREFIX
+from berth.formats.ascend.report_error import ReportError, decoded
 
 NAMESPACE: Final = "kube-system"
 NAME_PREFIX: Final = "mindx-dl-deviceinfo-"

@@ -7,8 +7,7 @@ from typing import assert_never
 
 import msgspec
 
-from berth.formats.ascend_job import REPLICA_TYPES
-from berth.formats.kube_owners import (
+from berth.formats.kubernetes.owners import (
     AscendJob,
     CoPodGroup,
     Job,
@@ -23,6 +22,7 @@ from berth.formats.kube_owners import (
     VolcanoJob,
     Workload,
 )
+from berth.formats.manifests.ascend_job import REPLICA_TYPES
 
 
 class TaskFacts(msgspec.Struct, frozen=True, gc=False):

@@ -12,10 +12,10 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from berth.formats import device_info, node_info
-from berth.formats.device_info import DeviceReport, SwitchInfo, report_of
-from berth.formats.node_info import FaultDevice, NodeInfo
-from berth.formats.report_error import ReportError, decoded
+from berth.formats.ascend import device_info, node_info
+from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, report_of
+from berth.formats.ascend.node_info import FaultDevice, NodeInfo
+from berth.formats.ascend.report_error import ReportError, decoded
 
 E = TypeVar("E")
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.check_code import check_code
-from berth.formats.fault_levels import KNOWN_LEVELS, level_of
-from berth.formats.report_error import ReportError, decoded
+from berth.formats.ascend.check_code import check_code
+from berth.formats.ascend.fault_levels import KNOWN_LEVELS, level_of
+from berth.formats.ascend.report_error import ReportError, decoded
 from berth.schemas.facts import NodeHealth
 
 NAMESPACE: Final = "mindx-dl"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats.pod_template import SYSTEM_CLASSES, PodTemplate
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import JobRequest, Task

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.formats.device_info import KEY
-from berth.formats.kube_objects import Lean, Meta
-from berth.formats.node_products import LABEL_TYPE, NODE_PRODUCTS, RESOURCE_NPU
-from berth.formats.pod_annotations import RACK_ID, SERVER_INDEX, SUPERPOD_ID
+from berth.formats.ascend.device_info import KEY
+from berth.formats.ascend.node_products import LABEL_TYPE, NODE_PRODUCTS, RESOURCE_NPU
+from berth.formats.ascend.pod_annotations import RACK_ID, SERVER_INDEX, SUPERPOD_ID
+from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.kubernetes.objects import Lean, Meta
 from berth.formats.quantities import NUMBER_MAX
-from berth.formats.report_error import ReportError, decoded
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.nodes import NodeDescription
 

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, get_args
 
 import msgspec
 
-from berth.formats.device_list import chip_mask, resource_of
-from berth.formats.kube_objects import Node
-from berth.formats.node_place import POSITION_MAX, NodePlace, told_place
-from berth.formats.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
-from berth.formats.pod_annotations import BASE_DEVICE_INFOS
+from berth.formats.ascend.device_list import chip_mask, resource_of
+from berth.formats.ascend.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
+from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
+from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, told_place
+from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from berth.schemas.constraints import Effect, Taint
 from berth.schemas.nodes import NodeDescription

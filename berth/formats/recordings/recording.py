@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.recording_frames import FramePacker, FrameSource, RecordingError
+from berth.formats.recordings.frames import FramePacker, FrameSource, RecordingError
 from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart

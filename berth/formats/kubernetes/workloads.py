@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.formats.ascend_job import REPLICA_TYPES
-from berth.formats.kube_objects import OwnerReference, Pod, PodGroup
-from berth.formats.kube_owners import OwnerKey, kind_of
-from berth.formats.pod_annotations import GROUP_NAME, RANK_INDEX
+from berth.formats.ascend.pod_annotations import GROUP_NAME, RANK_INDEX
+from berth.formats.kubernetes.objects import OwnerReference, Pod, PodGroup
+from berth.formats.kubernetes.owners import OwnerKey, kind_of
+from berth.formats.manifests.ascend_job import REPLICA_TYPES
 from berth.schemas.facts import Owner
 
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"

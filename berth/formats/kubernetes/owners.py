@@ -9,7 +9,7 @@ scheduling.x-k8s.io/v1alpha1; specification, Kubernetes contracts, sections E.1 
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.formats.kube_objects import Lean, Meta
+from berth.formats.kubernetes.objects import Lean, Meta
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",

@@ -5,8 +5,8 @@ Source: Kubernetes, ``batch/v1`` Job; specification, Kubernetes contracts, secti
 
 from typing import Final
 
-from berth.formats.gang_request import MIN_AVAILABLE, REPLICAS_MAX, PodGroup, gang_request, read_replicas
-from berth.formats.pod_template import PodTemplate, read_template
+from berth.formats.manifests.gang_request import MIN_AVAILABLE, REPLICAS_MAX, PodGroup, gang_request, read_replicas
+from berth.formats.manifests.pod_template import PodTemplate, read_template
 from berth.formats.yaml_tree import Tree
 from berth.schemas.intake import JobRequest
 

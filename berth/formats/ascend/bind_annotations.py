@@ -12,9 +12,8 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.block_annotations import SUPER_POD_ID, SUPER_POD_RANK
-from berth.formats.job_file import SHARE_LABEL
-from berth.formats.pod_annotations import (
+from berth.formats.ascend.block_annotations import SUPER_POD_ID, SUPER_POD_RANK
+from berth.formats.ascend.pod_annotations import (
     ASCEND_REAL,
     ATTEMPT,
     CONFIGURATION_910,
@@ -30,7 +29,8 @@ from berth.formats.pod_annotations import (
     chip_names,
     configuration_key,
 )
-from berth.formats.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
+from berth.formats.ascend.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
+from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.placement import Share
 

@@ -1,6 +1,6 @@
 """Clusters in a few words, such as ``nodes=302,leaf=16,product=module910bx8``, and the cluster that fits a workload. Pure.
 
-The words stand for a topology file of one entry and are read as one; see :mod:`berth.formats.topology_file`.
+The words stand for a topology file of one entry and are read as one; see :mod:`berth.formats.clusters.topology_file`.
 """
 
 import math
@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.node_products import NODE_PRODUCTS
-from berth.formats.topology_file import parse_cluster
-from berth.formats.tor_config import PLACES_MAX
+from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.formats.ascend.tor_config import PLACES_MAX
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import is_dns_name, nearest
 from berth.schemas.nodes import NodeDescription

@@ -1,6 +1,6 @@
 """Job requests as objects of Kubernetes: a Volcano Job, an AscendJob, a Kubernetes Job, or a pod.
 
-The counterpart of :mod:`berth.formats.manifests`: what is written here asks for the same when it is read there, or when
+The counterpart of :mod:`berth.formats.manifests.reader`: what is written here asks for the same when it is read there, or when
 the inventory makes a request from the pods. Labels stand on the object and in the pod template, for some controllers copy
 one and some the other.
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from berth.formats import ascend_job, batch_job, volcano_job
-from berth.formats.gang_request import LIFTED, MIN_AVAILABLE, PRIORITY_CLASS, RUN_FOR
-from berth.formats.pod_template import SYSTEM_CLASSES
+from berth.formats.manifests import ascend_job, batch_job, volcano_job
+from berth.formats.manifests.gang_request import LIFTED, MIN_AVAILABLE, PRIORITY_CLASS, RUN_FOR
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.formats.yaml_tree import merged
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.formats.anonymous_rules import (
+from berth.formats.recordings.anonymisation_rules import (
     KEPT_KEYS,
     KEPT_TASKS,
     NAME_KEYS,

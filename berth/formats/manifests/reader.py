@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats import ascend_job, batch_job, job_file, volcano_job
-from berth.formats.gang_request import ManifestError
+from berth.formats.manifests import ascend_job, batch_job, job_file, volcano_job
+from berth.formats.manifests.gang_request import ManifestError
 from berth.formats.yaml_tree import Tree, nearest, read_documents
 from berth.schemas.intake import JobRequest
 

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from berth.formats.kube_objects import Container, PodSpec, PodToleration, SelectorRequirement, SelectorTerm
-from berth.formats.pod_annotations import RESOURCE_PREFIX
+from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
+from berth.formats.kubernetes.objects import Container, PodSpec, PodToleration, SelectorRequirement, SelectorTerm
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
 from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
 
