@@ -12,7 +12,7 @@ import pytest
 PROCESSES: list[subprocess.Popen[str]] = []
 PROGRAM = """
 import asyncio
-from berth.runtime import life, logs
+from berth.runtime import logs, process
 from berth.runtime.config import ServiceConfig
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName

@@ -131,7 +131,7 @@ async def test_the_oldest_kept_message_is_where_a_reader_of_everything_begins() 
 
 
 async def test_what_was_sent_and_not_handed_over_is_not_behind_a_follower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
     reader = Reader()
     reader.wire.store(3)
     reader.wire.lost = {3}

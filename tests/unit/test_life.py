@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from berth.runtime import life, logs
+from berth.runtime import logs, process
 from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.nats_server import free_ports
