@@ -18,12 +18,12 @@ import uvloop
 from bench.cluster import CHIPS, NAMESPACE, POD_BYTES, RESOURCE, USER, admin_of
 from bench.limits.bind import seconds_for
 from bench.report import Report, Row, machine, row
-from berth.formats.bind_annotations import BoundPod, annotations
+from berth.formats.ascend.bind_annotations import BoundPod, annotations
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
-from berth.runtime.life import GC_THRESHOLDS
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.process import GC_THRESHOLDS
 from berth.schemas.facts import MembersSeen
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig

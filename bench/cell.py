@@ -12,10 +12,10 @@ from typing import Literal
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
-from berth.formats.node_products import NODE_PRODUCTS, NodeProduct
-from berth.runtime.bus import NatsBus
-from berth.runtime.port import Stored
-from berth.runtime.server import EmbeddedServer
+from berth.formats.ascend.node_products import NODE_PRODUCTS, NodeProduct
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.port import Stored
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen
 from berth.schemas.placement import Run, placement_of

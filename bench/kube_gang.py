@@ -25,13 +25,13 @@ from bench.bind import TARGET, bare_s
 from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
 from bench.kube_story import PodLean, Pods, Story, now_ms
 from bench.report import Report, Row, machine, row
-from berth.formats.kube_objects import Listed
-from berth.runtime.bus import NatsBus
+from berth.formats.kubernetes.objects import Listed
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
-from berth.runtime.server import EmbeddedServer, free_ports
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.nats_server import EmbeddedServer, free_ports
 from berth.services.binder.node_book import NodeBook, NodeLean
 
 PODS: Final = 1_000

@@ -5,10 +5,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from berth.formats.kube_objects import Lean, Meta
-from berth.runtime.bus import NatsBus
-from berth.runtime.kube_port import Change
-from berth.runtime.port import Stored
+from berth.formats.kubernetes.objects import Lean, Meta
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.port import Stored
+from berth.runtime.kube.port import Change
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.intake import JobRequest

@@ -14,10 +14,10 @@ from bench.cell import PRODUCT, described
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.replay.replay import Replay, Replayed
-from berth.core.scheduling.scheduler import Decider
+from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
-from berth.formats.recording import frames_of
+from berth.formats.recordings.recording import frames_of
 from berth.runtime.recording import read_file
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
@@ -51,7 +51,7 @@ class _Cell:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311  # a log that is the same each time
         self._state = State()
-        self._decider = Decider(self._state)
+        self._scheduler = Scheduler(self._state)
         self._subjects = Subjects("bench")
         self._at_ms = 1_700_000_000_000
         self._jobs = 0
@@ -71,13 +71,13 @@ class _Cell:
         yield self._record(
             Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings(skims_classes=True))
         )
-        self._decider.begin()
+        self._scheduler.begin()
         while self._state.facts_seq < facts:
             self._at_ms += _ROUND_MS
             yield from self._news()
-            opening = self._decider.open(self._at_ms)
+            opening = self._scheduler.open(self._at_ms)
             if opening is not None:
-                yield self._record(self._decider.decide(opening))
+                yield self._record(self._scheduler.decide(opening))
 
     def _news(self) -> Iterator[Entry]:
         """What happened since the last round: names given up, pods begun and ended, jobs come."""
@@ -92,7 +92,7 @@ class _Cell:
         while self._ends and self._ends[0][0] <= self._at_ms:
             _, uid = heapq.heappop(self._ends)
             yield self._pods(self._state.fold.holdings[uid, 1], PodPhase.SUCCEEDED)
-        for _ in range(self._random.randint(0, min(_ARRIVALS_MAX, max(0, _WAITING_MAX - len(self._decider.queue))))):
+        for _ in range(self._random.randint(0, min(_ARRIVALS_MAX, max(0, _WAITING_MAX - len(self._scheduler.queue))))):
             yield self._job()
 
     def _job(self) -> Entry:
@@ -151,7 +151,7 @@ class _Cell:
         entry = Entry(self._state.fold.head + 1, encode(record))
         folded = self._state.apply_record(entry.sequence, entry.data)
         self._state.moved.clear()
-        self._decider.adopt(folded)
+        self._scheduler.adopt(folded)
         self._started += folded.taken
         self._over += [self._state.jobs[holding.namespace, holding.name] for holding in folded.given_back]
         return entry

@@ -15,7 +15,7 @@ from berth.cli.pictures import write_file, write_pictures
 from berth.cli.simulate import Policy, Wanted, prepare, simulated
 from berth.core.simulation.comparison import Comparison, Row, markdown_of
 from berth.core.simulation.statistics import Figures
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 from tests.support.traces import FILES, traces_folder
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "results"
@@ -186,7 +186,7 @@ def _kept(found: Results) -> list[Row]:
     ]
 
 
-def _pictures(study: _Study, courses: list[Course]) -> list[tuple[str, str]]:
+def _pictures(study: _Study, courses: list[Timeline]) -> list[tuple[str, str]]:
     """Pictures that fit the study, small: what each shows stands beside it."""
     wanted = (
         {"waiting": "Waiting time by size of the jobs"} if "queue" in study.name else {"span": "Leaf switches of jobs"}

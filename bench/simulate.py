@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from bench.report import Report, Row, machine, row
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
-from berth.formats.cluster_words import read_cluster
-from berth.formats.traces import read_trace
+from berth.formats.clusters.cluster_text import read_cluster
+from berth.formats.traces.reader import read_trace
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings
 from berth.schemas.subjects import Subjects

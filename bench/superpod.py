@@ -16,7 +16,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest, Task
@@ -71,7 +71,7 @@ def _core(state: State, case: _Case) -> list[Row]:
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     gang = _gang(state)
     asks = asks_of([gang])
-    shape = gang.klass[0][0]
+    shape = gang.request_class[0][0]
     plans_ms: list[float] = []
     decisions_ms: list[float] = []
     for index in range(_REPEATS + 1):

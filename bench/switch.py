@@ -68,7 +68,7 @@ def _core(case: _Case) -> list[Row]:
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     gang = _gang(state)
     asks = asks_of([gang])
-    shape = gang.klass[0][0]
+    shape = gang.request_class[0][0]
     plans_ms: list[float] = []
     decisions_ms: list[float] = []
     for index in range(_REPEATS + 1):

@@ -19,10 +19,10 @@ import uvloop
 from bench.limits.watch import Measured
 from bench.report import Report, Row, machine, row, show
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.nats_server import EmbeddedServer
 
 NODES = 5_000
 PODS = 20_000

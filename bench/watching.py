@@ -15,11 +15,11 @@ import msgspec
 import uvloop
 
 from bench.limits.watch import Measured, memory_mb, quiet_collector
-from berth.formats.kube_objects import Node, Pod
-from berth.runtime.bus import NatsBus
+from berth.formats.kubernetes.objects import Node, Pod
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_port import Change, Reflection
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.port import Change, Reflection
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
 

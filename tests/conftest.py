@@ -10,9 +10,9 @@ import hypothesis
 import pytest
 import structlog
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.config import bus_url_from_environment
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer
 
 _cells = count(1)
 

@@ -4,8 +4,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer
 
 
 async def round_trip_ms(size: int, repeats: int) -> list[float]:

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer
 
 
 async def messages_per_gang_s(sync: Literal["interval", "always"], gangs: int = 10_000) -> float:

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import uvloop
 
-from berth.formats.kube_objects import Listed, Node, Pod
+from berth.formats.kubernetes.objects import Listed, Node, Pod
 
 PATHS = {"/api/v1/nodes": Listed[Node], "/api/v1/pods": Listed[Pod]}
 

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, tell
 from berth.formats.quantities import QuantityError, duration_ms
+from berth.runtime.bus.port import Bus
 from berth.runtime.errors import TransientError
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from berth.cli.drawing import rendered, styled, title_of
 from berth.core.simulation.statistics import OUT
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 
 _WIDE: Final = 32
 """Most nodes in a row; those of a larger leaf, or of none, go on in the next."""
@@ -77,10 +77,10 @@ def cells_of(leaves: list[str], nodes: int) -> Cells:
 class ClusterMap:
     """The map of a course, one frame at a time; the course has nodes and frames."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
-        self._cells = cells_of(course.leaves, len(course.nodes))
-        self._most = max(1, *course.node_chips)
+    def __init__(self, timeline: Timeline) -> None:
+        self._course = timeline
+        self._cells = cells_of(timeline.leaves, len(timeline.nodes))
+        self._most = max(1, *timeline.node_chips)
         tall, wide = int(self._cells.row.max()) + 1, max(_NARROW, int(self._cells.column.max()) + 2)
         cell_in = min(_CELL_IN, _WIDTH_IN / wide)
         with styled():
@@ -98,7 +98,7 @@ class ClusterMap:
             ]
             axes.set_aspect("equal")
             axes.set_axis_off()
-            self._title = axes.set_title(title_of(course), fontsize="medium", loc="left")
+            self._title = axes.set_title(title_of(timeline), fontsize="medium", loc="left")
             scale = self.figure.colorbar(
                 self._squares,
                 ax=axes,

@@ -15,7 +15,7 @@ from berth.core.explain.switch_text import counted
 from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
 from berth.core.simulation.simulator import TurnedAway
 from berth.core.simulation.statistics import Figures, figures_of
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 
 _TOLD_MAX: Final = 20
 """Jobs that were turned away which are told one by one."""
@@ -42,22 +42,22 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def results_of(
-    courses: Sequence[Course], *, source: str, cluster: str, notes: Sequence[str], turned_away: Sequence[TurnedAway]
+    courses: Sequence[Timeline], *, source: str, cluster: str, notes: Sequence[str], turned_away: Sequence[TurnedAway]
 ) -> Results:
     """Figures of courses, side by side."""
-    figures = [figures_of(course) for course in courses]
+    figures = [figures_of(timeline) for timeline in courses]
     return Results(
         source=source,
         cluster=cluster,
         notes=list(notes),
-        settings={course.title: course.settings for course in courses},
+        settings={timeline.title: timeline.settings for timeline in courses},
         turned_away=list(turned_away),
         figures=figures,
         rows=compared(*figures).rows,
     )
 
 
-def give(found: Results, courses: Sequence[Course], folder: Path | None, *, as_json: bool) -> None:
+def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as_json: bool) -> None:
     """Print results, for people or as JSON, and write them into a folder if one is named.
 
     Raises:
@@ -130,7 +130,7 @@ def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def write_folder(found: Results, courses: Sequence[Course], folder: Path) -> None:
+def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> None:
     """Write ``report.html``, pictures, ``results.json`` and ``results.md``, and say where.
 
     Raises:

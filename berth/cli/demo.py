@@ -25,8 +25,8 @@ from berth.cli.stage import CellStage, Sight
 from berth.cli.story import Story, Tale
 from berth.cli.up import Shards, asked_to_stop, ready_bus, unless, watched
 from berth.core.explain.switch_text import ranges
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
-from berth.runtime.port import Bus
 
 CELL: Final = "demo"
 _SECOND_MS: Final = 1000

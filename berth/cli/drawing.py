@@ -20,7 +20,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from berth.core.simulation.statistics import SIZE_CLASSES, in_order, size_class
-from berth.core.simulation.timeline import Course, JobCourse, Moment
+from berth.core.simulation.timeline import JobCourse, Moment, Timeline
 
 Format = Literal["svg", "png"]
 Columns = NDArray[np.float64]
@@ -93,22 +93,22 @@ def rendered(figure: Figure, form: Format, *, transparent: bool = False) -> byte
     return target.getvalue()
 
 
-def use_over_time(courses: Sequence[Course]) -> Figure:
+def use_over_time(courses: Sequence[Timeline]) -> Figure:
     """Chips there and in use, a row a course, and below them the chips that waiting gangs ask for."""
     with styled():
         figure, rows = _stack(len(courses) + 1)
         scale, _ = _time_unit(courses)
-        most = float(max((moment.chips for course in courses for moment in course.moments), default=0))
-        for course, axes in zip(courses, rows, strict=False):
-            time, values = _steps(course, lambda moment: (moment.used, moment.chips))
+        most = float(max((moment.chips for timeline in courses for moment in timeline.moments), default=0))
+        for timeline, axes in zip(courses, rows, strict=False):
+            time, values = _steps(timeline, lambda moment: (moment.used, moment.chips))
             axes.fill_between(time / scale, values[0], step="post", color=_USE_COLOUR, linewidth=0)
             axes.step(time / scale, values[1], where="post", color="#000000", linewidth=1)
-            axes.set_title(title_of(course))
+            axes.set_title(title_of(timeline))
             axes.set_ylabel("chips")
             axes.set_ylim(0, max(1.0, 1.05 * most))
         most = 0.0
-        for number, course in enumerate(courses):
-            time, values = _steps(course, lambda moment: (moment.waiting_chips,))
+        for number, timeline in enumerate(courses):
+            time, values = _steps(timeline, lambda moment: (moment.waiting_chips,))
             most = max(most, float(values.max()))
             rows[-1].step(time / scale, values[0], where="post", linewidth=1.2, **_line(number))
         rows[-1].set_title("Chips that waiting gangs ask for")
@@ -120,17 +120,17 @@ def use_over_time(courses: Sequence[Course]) -> Figure:
         return figure
 
 
-def waiting_by_class(courses: Sequence[Course]) -> Figure:
+def waiting_by_class(courses: Sequence[Timeline]) -> Figure:
     """Share of the jobs of each size class that were placed within a time; one line a course."""
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 6.4), layout="constrained")
         grid = figure.subplots(2, 3, sharex=True, sharey=True, squeeze=False).flat
-        placed = (job for course in courses for job in course.jobs if job.placed_ms >= 0)
+        placed = (job for timeline in courses for job in timeline.jobs if job.placed_ms >= 0)
         longest_s = 2.0 * max(_TICKS[1][0], max((job.placed_ms - job.asked_ms for job in placed), default=0) / 1000)
         for index, (known, axes) in enumerate(zip(SIZE_CLASSES, grid, strict=True)):
             jobs = 0
-            for number, course in enumerate(courses):
-                waits, members = _waits(course, index)
+            for number, timeline in enumerate(courses):
+                waits, members = _waits(timeline, index)
                 jobs = max(jobs, members)
                 if members:
                     shares, seconds = _distribution(waits, members, longest_s)
@@ -151,7 +151,7 @@ def waiting_by_class(courses: Sequence[Course]) -> Figure:
         return figure
 
 
-def span_over_least(courses: Sequence[Course]) -> Figure:
+def span_over_least(courses: Sequence[Timeline]) -> Figure:
     """How much wider jobs of several nodes lie than they must, over leaf switches and over SuperPoDs."""
     with styled():
         figure = Figure(figsize=(WIDTH_IN, _HEAD_IN + 0.6 + 0.45 * max(1, len(courses))), layout="constrained")
@@ -167,20 +167,20 @@ def span_over_least(courses: Sequence[Course]) -> Figure:
         return figure
 
 
-def blocked_by_cause(courses: Sequence[Course]) -> Figure:
+def blocked_by_cause(courses: Sequence[Timeline]) -> Figure:
     """Idle chips while a gang waits, by what keeps them from the first in the queue; a row a course."""
     with styled():
         figure, rows = _stack(max(1, len(courses)), sharey=True)
         scale, _ = _time_unit(courses)
         most = 0.0
-        causes = in_order(cause for course in courses for moment in course.moments for cause in moment.blocked)
+        causes = in_order(cause for timeline in courses for moment in timeline.moments for cause in moment.blocked)
         colours = [_CAUSE_COLOURS.get(cause, _OTHER_COLOUR) for cause in causes]
-        for course, axes in zip(courses, rows, strict=False):
-            time, values = _steps(course, lambda moment: tuple(moment.blocked.get(cause, 0) for cause in causes))
+        for timeline, axes in zip(courses, rows, strict=False):
+            time, values = _steps(timeline, lambda moment: tuple(moment.blocked.get(cause, 0) for cause in causes))
             if causes:
                 most = max(most, float(values.sum(axis=0).max()))
                 axes.stackplot(time / scale, values, step="post", colors=colours, linewidth=0)
-            axes.set_title(title_of(course))
+            axes.set_title(title_of(timeline))
             axes.set_ylabel("chips")
         rows[-1].set_ylim(0, max(1.0, 1.05 * most))
         _set_time(rows[-1], courses)
@@ -188,14 +188,14 @@ def blocked_by_cause(courses: Sequence[Course]) -> Figure:
         return figure
 
 
-def title_of(course: Course) -> str:
+def title_of(timeline: Timeline) -> str:
     """Title of a course in one line of bounded length."""
-    words = " ".join(course.title.split())
+    words = " ".join(timeline.title.split())
     return words if len(words) <= _TITLE_LETTERS else f"{words[: _TITLE_LETTERS - 3]}..."
 
 
-def _titles(courses: Sequence[Course]) -> list[str]:
-    return [title_of(course) for course in courses]
+def _titles(courses: Sequence[Timeline]) -> list[str]:
+    return [title_of(timeline) for timeline in courses]
 
 
 def _line(number: int) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _line(number: int) -> dict[str, Any]:
     }
 
 
-def _keys(courses: Sequence[Course]) -> list[Artist]:
+def _keys(courses: Sequence[Timeline]) -> list[Artist]:
     return [Line2D([], [], linewidth=1.5, **_line(number)) for number in range(len(courses))]
 
 
@@ -224,31 +224,31 @@ def _stack(count: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
     return figure, figure.subplots(count, 1, sharex=True, sharey=sharey, squeeze=False)[:, 0].tolist()
 
 
-def _time_unit(courses: Sequence[Course]) -> tuple[float, str]:
+def _time_unit(courses: Sequence[Timeline]) -> tuple[float, str]:
     """Length and name of the unit in which the time of these courses is shown."""
-    length_ms = max((course.end_ms - course.begin_ms for course in courses), default=0)
+    length_ms = max((timeline.end_ms - timeline.begin_ms for timeline in courses), default=0)
     return next((float(scale_ms), name) for least_ms, scale_ms, name in _UNITS if length_ms >= least_ms)
 
 
-def _set_time(axes: Axes, courses: Sequence[Course]) -> None:
+def _set_time(axes: Axes, courses: Sequence[Timeline]) -> None:
     """Limits and name of an axis of time that all courses share."""
     scale, unit = _time_unit(courses)
-    length_ms = max((course.end_ms - course.begin_ms for course in courses), default=0)
+    length_ms = max((timeline.end_ms - timeline.begin_ms for timeline in courses), default=0)
     axes.set_xlim(0, length_ms / scale or 1.0)
     axes.set_xlabel(f"time since the start ({unit})")
 
 
-def _steps(course: Course, read: Callable[[Moment], tuple[int, ...]]) -> tuple[Columns, Columns]:
+def _steps(timeline: Timeline, read: Callable[[Moment], tuple[int, ...]]) -> tuple[Columns, Columns]:
     """Values over time as steps: milliseconds since the start, and a row for each value, the last one at the end.
 
     Moments that are too many are averaged over equal stretches of time.
     """
-    values = np.array([read(moment) for moment in course.moments], np.float64).T
+    values = np.array([read(moment) for moment in timeline.moments], np.float64).T
     if not values.size:
         return np.zeros(2), np.zeros((len(read(_NO_MOMENT)), 2))
-    edges = np.array([*(moment.at_ms for moment in course.moments), course.end_ms], np.float64) - course.begin_ms
-    edges = np.clip(edges, 0, course.end_ms - course.begin_ms)
-    if len(course.moments) > _POINTS and edges[-1] > edges[0]:
+    edges = np.array([*(moment.at_ms for moment in timeline.moments), timeline.end_ms], np.float64) - timeline.begin_ms
+    edges = np.clip(edges, 0, timeline.end_ms - timeline.begin_ms)
+    if len(timeline.moments) > _POINTS and edges[-1] > edges[0]:
         sums = np.concatenate([np.zeros((len(values), 1)), np.cumsum(values * np.diff(edges), axis=1)], axis=1)
         even = np.linspace(edges[0], edges[-1], _POINTS + 1)
         upto = np.array([np.interp(even, edges, row) for row in sums])
@@ -256,9 +256,11 @@ def _steps(course: Course, read: Callable[[Moment], tuple[int, ...]]) -> tuple[C
     return edges, np.concatenate([values, values[:, -1:]], axis=1)
 
 
-def _waits(course: Course, index: int) -> tuple[Columns, int]:
+def _waits(timeline: Timeline, index: int) -> tuple[Columns, int]:
     """Waiting times of the placed jobs of a size class, in seconds, ascending; and how many it has but those that left."""
-    members = [job for job in course.jobs if size_class(job.chips) == index and (job.placed_ms >= 0 or job.left_ms < 0)]
+    members = [
+        job for job in timeline.jobs if size_class(job.chips) == index and (job.placed_ms >= 0 or job.left_ms < 0)
+    ]
     waits = sorted(job.placed_ms - job.asked_ms for job in members if job.placed_ms >= 0)
     return np.array(waits, np.float64) / 1000, len(members)
 
@@ -273,10 +275,10 @@ def _distribution(waits: Columns, members: int, longest_s: float) -> tuple[Colum
     return np.concatenate([[0], shares, shares[-1:]]), np.concatenate([seconds[:1], seconds, [longest_s]])
 
 
-def _bars(axes: Axes, courses: Sequence[Course], widths: Callable[[JobCourse], tuple[int, int]]) -> None:
+def _bars(axes: Axes, courses: Sequence[Timeline], widths: Callable[[JobCourse], tuple[int, int]]) -> None:
     """A bar a course: shares of the jobs of several nodes by how much wider they lie than they must."""
-    for place, course in enumerate(courses):
-        several_nodes = (widths(job) for job in course.jobs if job.placed_ms >= 0 and job.nodes > 1)
+    for place, timeline in enumerate(courses):
+        several_nodes = (widths(job) for job in timeline.jobs if job.placed_ms >= 0 and job.nodes > 1)
         ratios = np.array([width / least for width, least in several_nodes if width > 0 and least > 0])
         if not ratios.size:
             axes.text(1, place, "none of several nodes known", va="center", color="#555555")

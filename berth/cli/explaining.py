@@ -11,9 +11,9 @@ from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
 from berth.core.explain.switch_text import counted
 from berth.core.replay.job_history import Life, Look, Trail
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.history import Kept, state_at, state_now, verdict_on
-from berth.runtime.port import Bus
 from berth.schemas.ledger import Verdict
 from berth.schemas.status import JobStatus
 

@@ -18,12 +18,12 @@ from berth.cli.recording_errors import complaints_of
 from berth.core.replay.job_history import Point, Trail, View
 from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import JobKey
-from berth.formats.recording import Reading
+from berth.formats.recordings.recording import Reading
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import past_of
-from berth.runtime.port import Bus
 from berth.runtime.recording import NoHistoryError, When, read_file, when_of
-from berth.runtime.stretches import NotKeptError
+from berth.runtime.stream_ranges import NotKeptError
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import JobSeen
 from berth.schemas.subjects import StreamName, name_parts

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal, Self, TextIO
 
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import Child, GivenUpError
-from berth.formats.topology_file import TopologyError, parse_cluster
-from berth.runtime.bus import NatsBus
+from berth.formats.clusters.topology_file import TopologyError, parse_cluster
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.port import Bus
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.offers import ScoreRequest
 from berth.schemas.subjects import StreamName

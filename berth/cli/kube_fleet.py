@@ -13,16 +13,16 @@ from berth.cli.fleet import EXAMPLES, Fleet, read_topology
 from berth.cli.nodes import judged_nodes
 from berth.cli.output import CommandError
 from berth.cli.processes import GivenUpError
-from berth.formats.gang_request import ManifestError
+from berth.formats.manifests.gang_request import ManifestError
 from berth.formats.yaml_tree import read_documents
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import Api, RefusedError
-from berth.runtime.kube_server import ADMIN, KubeServer
-from berth.runtime.port import Bus
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
+from berth.runtime.local.kube_server import ADMIN, KubeServer
 
 RIGHTS: Final = Path(__file__).parents[2] / "k8s" / "base" / "rights"
 """Who may do what, service by service; not there when Berth was installed without its tree."""

@@ -15,9 +15,12 @@ from msgspec.structs import replace
 from berth.cli.output import CommandError
 from berth.cli.stage import Sight
 from berth.cli.story import Story
-from berth.formats import ascend_job, batch_job, volcano_job
-from berth.formats.kube_objects import Lean, Listed, Meta, Pod, PodGroup
-from berth.formats.manifest_writer import (
+from berth.formats.ascend.node_products import LABEL_TYPE, RESOURCE_310
+from berth.formats.kubernetes.objects import Lean, Listed, Meta, Pod, PodGroup
+from berth.formats.kubernetes.workloads import short_kind
+from berth.formats.manifests import ascend_job, batch_job, volcano_job
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES
+from berth.formats.manifests.writer import (
     priority_class,
     write_ascend_job,
     write_batch_job,
@@ -25,12 +28,9 @@ from berth.formats.manifest_writer import (
     write_priority_class,
     write_volcano_job,
 )
-from berth.formats.node_products import LABEL_TYPE, RESOURCE_310
-from berth.formats.pod_template import SYSTEM_CLASSES
-from berth.formats.workloads import short_kind
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.schemas.intake import JobRequest
 
 NAMESPACE: Final = "berth-demo"

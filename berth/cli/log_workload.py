@@ -7,8 +7,8 @@ from typing import TypeVar
 from berth.cli.recording_errors import complaints_of
 from berth.core.simulation.recorded_timeline import course_of
 from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
-from berth.core.simulation.timeline import Course
-from berth.formats.recording import MAGIC, Reading
+from berth.core.simulation.timeline import Timeline
+from berth.formats.recordings.recording import MAGIC, Reading
 from berth.runtime.recording import read_file
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def workload_of(path: Path) -> LoggedWorkload:
     return _read(path, lambda reading: WorkloadReader(reading.head).read(reading))
 
 
-def recorded_course(path: Path, words: dict[str, str]) -> Course:
+def recorded_course(path: Path, words: dict[str, str]) -> Timeline:
     """The course as it was recorded.
 
     Raises:

@@ -14,10 +14,10 @@ from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
 from berth.core.state.cell import State
-from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition
@@ -112,7 +112,7 @@ def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> No
     table = state.table
     domain = table.domains[int(table.domain[row])]
     health = judged.get((domain, table.names[row]))
-    key = table.classes[int(table.klass[row])]
+    key = table.classes[int(table.node_class[row])]
     shares = state.shares.nodes.get(row)
     leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
     return NodeRow(

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.simulation.statistics import OUT
-from berth.core.simulation.timeline import Course, Frame
+from berth.core.simulation.timeline import Frame, Timeline
 
 Format = Literal["svg", "png"]
 FORMATS: Final[tuple[Format, ...]] = ("svg", "png")
@@ -42,7 +42,7 @@ class Film(NamedTuple):
     frames: list[tuple[str, bytes]]
 
 
-def write_pictures(courses: Sequence[Course], folder: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
+def write_pictures(courses: Sequence[Timeline], folder: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
     """Write the pictures of courses into a folder, which is made; returns the files.
 
     Raises:
@@ -90,7 +90,7 @@ def may_draw(folder: Path) -> None:
             return
 
 
-def drawn(courses: Sequence[Course], formats: Sequence[Format] = FORMATS) -> list[Picture]:
+def drawn(courses: Sequence[Timeline], formats: Sequence[Format] = FORMATS) -> list[Picture]:
     """The pictures of courses, side by side; a map of each that knows its nodes, at the moment of most use.
 
     Raises:
@@ -107,20 +107,20 @@ def drawn(courses: Sequence[Course], formats: Sequence[Format] = FORMATS) -> lis
         ("blocked", "Idle chips while a gang waits, by what keeps them from it.", drawing.blocked_by_cause),
     ]
     figures = [(name, words, draw(courses)) for name, words, draw in plans]
-    mapped = [course for course in courses if has_map(course)]
-    for number, course in enumerate(mapped, 1):
-        index = _fullest(course.frames)
+    mapped = [timeline for timeline in courses if has_map(timeline)]
+    for number, timeline in enumerate(mapped, 1):
+        index = _fullest(timeline.frames)
         name = "map" if len(mapped) == 1 else f"map-{number}"
-        after = after_words(course.frames[index].at_ms - course.begin_ms)
-        words = f"Chips in use on each node at the moment of most use: {course.title}, {after}."
-        figures.append((name, words, ClusterMap(course).show(index, after)))
+        after = after_words(timeline.frames[index].at_ms - timeline.begin_ms)
+        words = f"Chips in use on each node at the moment of most use: {timeline.title}, {after}."
+        figures.append((name, words, ClusterMap(timeline).show(index, after)))
     return [
         Picture(name, words, {form: drawing.rendered(figure, form) for form in formats})
         for name, words, figure in figures
     ]
 
 
-def filmed(course: Course, frames_max: int) -> Film:
+def filmed(timeline: Timeline, frames_max: int) -> Film:
     """Map of a course over time, of so many frames at most; the course has one (:func:`has_map`).
 
     Raises:
@@ -129,18 +129,18 @@ def filmed(course: Course, frames_max: int) -> Film:
     _check_matplotlib()
     from berth.cli.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
 
-    count = len(course.frames)
+    count = len(timeline.frames)
     kept = min(count, frames_max)
     places = [place * (count - 1) // max(1, kept - 1) for place in range(kept)]
-    cluster = ClusterMap(course)
+    cluster = ClusterMap(timeline)
     ground = cluster.ground()
-    frames = [(after_words(course.frames[place].at_ms - course.begin_ms), cluster.cells(place)) for place in places]
-    return Film(course.title, ground, frames)
+    frames = [(after_words(timeline.frames[place].at_ms - timeline.begin_ms), cluster.cells(place)) for place in places]
+    return Film(timeline.title, ground, frames)
 
 
-def has_map(course: Course) -> bool:
+def has_map(timeline: Timeline) -> bool:
     """Whether the nodes of a course and their use are known."""
-    return bool(course.nodes and course.frames)
+    return bool(timeline.nodes and timeline.frames)
 
 
 def after_words(elapsed_ms: int) -> str:

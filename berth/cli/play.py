@@ -10,9 +10,9 @@ from berth.cli.output import CommandError
 from berth.cli.stage import Sight, Stage, job_name, jobs_of
 from berth.cli.story import OVER, Story, Tale
 from berth.core.state.cell import State
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
-from berth.runtime.port import Bus
 from berth.schemas.envelope import decode
 from berth.schemas.simulation import SimCounts
 from berth.schemas.status import JobStatus

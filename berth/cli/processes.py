@@ -13,7 +13,7 @@ import msgspec
 from berth.runtime.clock import Clock
 from berth.runtime.config import environment_of_child
 from berth.runtime.errors import FatalError
-from berth.runtime.server import die_with
+from berth.runtime.local.nats_server import die_with
 
 RESTARTS_MAX: Final = 5
 """Starts in a row, none of which lasted, after which a child is given up."""

@@ -17,8 +17,8 @@ from berth.cli.log_lines import Lines, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
 from berth.cli.recording_errors import complaints_of
 from berth.core.explain.switch_text import counted
+from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
-from berth.runtime.port import Bus, Gap, Stored
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
 from berth.schemas.envelope import DecodeError
 from berth.schemas.ledger import facts_known

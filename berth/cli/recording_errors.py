@@ -6,7 +6,7 @@ from pathlib import Path
 
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.errors import HistoryError, InvariantError
-from berth.formats.recording import RecordingError
+from berth.formats.recordings.recording import RecordingError
 from berth.schemas.envelope import DecodeError
 
 

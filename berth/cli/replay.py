@@ -17,7 +17,7 @@ from berth.cli.recording_errors import complaints_of
 from berth.core.explain.switch_text import ranges
 from berth.core.replay.divergence import Difference, NodeTold
 from berth.core.replay.replay import Replay, Replayed, ReplayError
-from berth.formats.recording import Reading
+from berth.formats.recordings.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
 from berth.schemas.recording import Entry

@@ -15,7 +15,7 @@ import msgspec
 
 from berth.cli.pictures import Film, Picture, drawn, filmed, has_map, write_file
 from berth.core.simulation.comparison import Row
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html")
 _FRAMES_MAX: Final = 240
@@ -26,7 +26,7 @@ _SVG_BYTES_MAX: Final = 300_000
 """A drawing is put into the page as SVG up to here, which is sharp at any size; a larger one in its smaller form."""
 
 
-def write_page(courses: Sequence[Course], rows: Sequence[Row], path: Path) -> None:
+def write_page(courses: Sequence[Timeline], rows: Sequence[Row], path: Path) -> None:
     """Write the page of courses; ``rows`` are their figures, in the order of the courses.
 
     Raises:
@@ -35,14 +35,14 @@ def write_page(courses: Sequence[Course], rows: Sequence[Row], path: Path) -> No
     write_file(path, page_of(courses, rows).encode())
 
 
-def page_of(courses: Sequence[Course], rows: Sequence[Row]) -> str:
+def page_of(courses: Sequence[Timeline], rows: Sequence[Row]) -> str:
     """The page as HTML; equal courses give equal text.
 
     Raises:
         CommandError: Matplotlib is missing.
     """
-    titles = [course.title for course in courses]
-    mapped = [course for course in courses if has_map(course)]
+    titles = [timeline.title for timeline in courses]
+    mapped = [timeline for timeline in courses if has_map(timeline)]
     frames_max = max(_FRAMES_LEAST, _FRAMES_MAX // max(1, len(mapped)))
     return Template(_TEMPLATE.read_text("utf-8")).substitute(
         title=escape(" · ".join(titles) or "no course"),
@@ -51,19 +51,19 @@ def page_of(courses: Sequence[Course], rows: Sequence[Row]) -> str:
             _table(section, titles, list(part)) for section, part in groupby(rows, lambda row: row.section)
         ),
         pictures="\n".join(_picture(picture) for picture in drawn(courses)),
-        films=_films([filmed(course, frames_max) for course in mapped]),
+        films=_films([filmed(timeline, frames_max) for timeline in mapped]),
     )
 
 
-def _settings(courses: Sequence[Course]) -> str:
-    names = dict.fromkeys(name for course in courses for name in course.settings)
+def _settings(courses: Sequence[Timeline]) -> str:
+    names = dict.fromkeys(name for timeline in courses for name in timeline.settings)
     if not names:
         return "<p>None are told.</p>"
     lines = []
     for name in names:
-        cells = "".join(f"<td>{escape(course.settings.get(name, '-'))}</td>" for course in courses)
+        cells = "".join(f"<td>{escape(timeline.settings.get(name, '-'))}</td>" for timeline in courses)
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
-    cells = "".join(f'<th scope="col">{escape(course.title)}</th>' for course in courses)
+    cells = "".join(f'<th scope="col">{escape(timeline.title)}</th>' for timeline in courses)
     head = f'<thead><tr><th scope="col">setting</th>{cells}</tr></thead>'
     return _scrolled(f"<table>{head}<tbody>{''.join(lines)}</tbody></table>")
 

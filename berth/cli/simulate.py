@@ -25,22 +25,22 @@ from berth.cli.recording import may_write
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.explain.switch_text import counted
 from berth.core.requests.job_validation import ValidJob, validate
-from berth.core.simulation.baselines import RIVALS, Rival
+from berth.core.simulation.baselines import RIVALS, Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
-from berth.core.simulation.timeline import Course
-from berth.formats.cluster_words import (
+from berth.core.simulation.timeline import Timeline
+from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.formats.clusters.cluster_text import (
     PRODUCT,
     ClusterWordsError,
     default_cluster,
     offered_load,
     read_cluster,
 )
-from berth.formats.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
-from berth.formats.recording import Frames
-from berth.formats.topology_file import TopologyError
-from berth.formats.trace_jobs import Affinity
-from berth.formats.traces import TraceError, read_trace
+from berth.formats.clusters.topology_file import TopologyError
+from berth.formats.recordings.recording import Frames
+from berth.formats.traces.jobs import Affinity
+from berth.formats.traces.reader import TraceError, read_trace
 from berth.runtime.recording import replacing
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
@@ -173,22 +173,22 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     return Setup(trace.name, workload, plan, facts, settings, words)
 
 
-def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tuple[Results, list[Course]]:
+def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tuple[Results, list[Timeline]]:
     """Run all columns, one after another.
 
     Raises:
         CommandError: The recording cannot be written.
     """
     policies = wanted.policy or (setup.settings.queue_policy,)
-    columns: list[tuple[str, Rival | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
+    columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
     if wanted.rivals:
-        columns += [(policies[0], rival) for rival in RIVALS]
-    courses: list[Course] = []
+        columns += [(policies[0], baseline) for baseline in RIVALS]
+    courses: list[Timeline] = []
     turned_away: list[TurnedAway] = []
-    for number, (policy, rival) in enumerate(columns):
+    for number, (policy, baseline) in enumerate(columns):
         settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
-        words = {**setup.words, **told_settings(settings), "nodes chosen": f"{rival}" if rival else "Berth"}
-        if rival is not None:
+        words = {**setup.words, **told_settings(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
+        if baseline is not None:
             words["seed"] = str(wanted.seed)
         plan = SimulationPlan(
             workload=setup.workload,
@@ -196,11 +196,11 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
             settings=settings,
             words=words,
             cell=CELL,
-            rival=rival,
+            baseline=baseline,
             seed=wanted.seed,
         )
-        simulation, course = run_plan(plan, record=record if not number else None)
-        courses.append(course)
+        simulation, timeline = run_plan(plan, record=record if not number else None)
+        courses.append(timeline)
         if not number:
             turned_away = simulation.turned_away
     notes = [*setup.workload.notes, *setup.plan.notes]
@@ -208,7 +208,7 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     return found, courses
 
 
-def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simulation, Course]:
+def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simulation, Timeline]:
     """Run one simulation, with progress on a terminal; its history goes to a file if one is named.
 
     Raises:
@@ -227,11 +227,11 @@ def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simul
                     file.write(frames.add(entry))
 
                 simulation = Simulation(plan, on_entry=write)
-                course = simulation.run(advance)
+                timeline = simulation.run(advance)
                 file.write(frames.end())
         except OSError as error:
             raise CommandError(f"{record} cannot be written: {error.strerror or error}") from error
-        return simulation, course
+        return simulation, timeline
 
 
 def head_of(plan: SimulationPlan) -> RecordingHead:

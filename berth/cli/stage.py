@@ -8,9 +8,9 @@ import msgspec
 from berth.cli.fleet import EXAMPLES
 from berth.cli.story import Story, Tale
 from berth.cli.submit import stamped
-from berth.formats.manifests import parse_jobs
+from berth.formats.manifests.reader import parse_jobs
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest
 

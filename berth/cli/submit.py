@@ -12,12 +12,12 @@ from berth.cli.jobs import OVER, JobRow, phase_words, row_of
 from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, say, tell
 from berth.cli.watching import Watch
 from berth.core.requests.job_validation import validate
-from berth.formats.manifests import ManifestError, read_jobs
+from berth.formats.manifests.reader import ManifestError, read_jobs
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
 from berth.runtime.identity import new_uid
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest

@@ -18,7 +18,7 @@ from berth.core.explain.superpod_explanation import seats_of, superpods_of, take
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.switch_text import counted
 from berth.core.state.cell import State
-from berth.core.superpods.model import Yard
+from berth.core.superpods.model import CandidatePool
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 
@@ -95,14 +95,14 @@ class SuperpodsShown(msgspec.Struct, frozen=True):
 def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
     settings = state.fold.settings
-    yard = state.blocks.superpods.yard(np.ones(len(state.table), np.bool_))
+    pool = state.blocks.superpods.pool(np.ones(len(state.table), np.bool_))
     jobs = users(state, superpods_of(state), takers_of(state))
     blocks = _blocks(state)
     return SuperpodsShown(
         super_pod_size=settings.super_pod_size,
         reserve_nodes=settings.reserve_nodes,
-        total=len(yard.ids),
-        superpods=[_superpod(state, yard, at, jobs.get(at, []), blocks) for at in range(len(yard.ids))],
+        total=len(pool.ids),
+        superpods=[_superpod(state, pool, at, jobs.get(at, []), blocks) for at in range(len(pool.ids))],
     )
 
 
@@ -117,18 +117,18 @@ def _blocks(state: State) -> dict[str, BlockKey]:
 
 
 def _superpod(
-    state: State, yard: Yard, at: int, jobs: list[SuperpodUser], blocks: Mapping[str, BlockKey]
+    state: State, pool: CandidatePool, at: int, jobs: list[SuperpodUser], blocks: Mapping[str, BlockKey]
 ) -> SuperpodRow:
     table, settings = state.table, state.fold.settings
-    rows = yard.rows[yard.starts[at] : yard.starts[at + 1]].tolist()
+    rows = pool.rows[pool.starts[at] : pool.starts[at + 1]].tolist()
     kinds = {row: _kind(state, row) for row in rows}
     free = [row for row in rows if kinds[row] == "free"]
     above = max(len(free) - settings.reserve_nodes, 0)
     kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are taken in this order: the last ones are kept
-    racks = yard.racks[yard.starts[at] : yard.starts[at + 1]]
+    racks = pool.racks[pool.starts[at] : pool.starts[at + 1]]
     warning = f"it has {counted(len(rows), 'node')}, more than the {settings.super_pod_size} that super_pod_size says"
     return SuperpodRow(
-        id=yard.ids[at],
+        id=pool.ids[at],
         free=len(free),
         nodes=len(rows),
         above=above,

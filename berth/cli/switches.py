@@ -131,7 +131,7 @@ def kind_of(state: State, node: str) -> Kind:
     row = table.row_of.get(node, -1) if node else -1
     if row < 0 or not table.present[row]:
         return "none"
-    key = table.classes[int(table.klass[row])]
+    key = table.classes[int(table.node_class[row])]
     if not key.ready or key.cordoned or table.level[row] >= NodeHealth.NO_NEW_WORK:
         return "unusable"
     free = int(table.free[row])

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from berth.cli.output import CommandError
-from berth.runtime.port import Bus, Follower, Gap, Stored
+from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import JobSeen
 from berth.schemas.status import JobStatus

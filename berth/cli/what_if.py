@@ -19,7 +19,7 @@ from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, 
 from berth.core.simulation.recorded_workload import LoggedWorkload
 from berth.core.simulation.simulator import SimulationPlan, TimedFact
 from berth.core.simulation.statistics import percentile
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 
 CONTROL: Final = "simulated as it was"
 _ADDED_MAX: Final = 100_000
@@ -94,8 +94,8 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         )
         recorded = recorded_course(file, words | told)
         courses = [recorded, run_plan(control)[1]]
-        simulation, course = run_plan(changed)
-        courses.append(course)
+        simulation, timeline = run_plan(changed)
+        courses.append(timeline)
         found = results_of(
             courses,
             source=file.name,
@@ -108,7 +108,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
     return run(work)
 
 
-def trust(recorded: Course, control: Course) -> str:
+def trust(recorded: Timeline, control: Timeline) -> str:
     """How far a simulation of what was is from what was recorded, in a sentence."""
     placed = {
         (job.namespace, job.name): job.placed_ms - recorded.begin_ms for job in recorded.jobs if job.placed_ms >= 0

@@ -15,9 +15,9 @@ import structlog
 
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
+from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
-from berth.runtime.port import Bus, Follower, Gap, Stored
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.ledger import facts_known
 from berth.schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd

@@ -16,13 +16,13 @@ from typing import BinaryIO, Final
 import msgspec
 
 from berth.core.state.ledger import LedgerDump, dump_of
-from berth.formats.anonymous import Anonymiser
-from berth.formats.recording import Frames, Reading, frames_of, read
+from berth.formats.recordings.anonymisation import Anonymiser
+from berth.formats.recordings.recording import Frames, Reading, frames_of, read
+from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.feeds import read_snapshot, snapshot_ends
-from berth.runtime.port import Bus, Stored, StreamState
-from berth.runtime.stretches import NotKeptError, pieces
+from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.ledger import Settings, facts_known
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
 from berth.schemas.status import SnapshotBody, SnapshotEnd
@@ -341,7 +341,7 @@ def read_file(path: Path, *, salvage: bool = False) -> Iterator[Reading]:
     """The recording in a file, which is closed at the end.
 
     Raises:
-        RecordingError: See :func:`berth.formats.recording.read`.
+        RecordingError: See :func:`berth.formats.recordings.recording.read`.
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:

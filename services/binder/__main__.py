@@ -1,6 +1,6 @@
 """``python -m berth.services.binder --config FILE``."""
 
-from berth.runtime.life import main
+from berth.runtime.process import main
 from berth.services.binder.app import serve
 from berth.services.binder.config import BinderConfig
 

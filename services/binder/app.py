@@ -5,14 +5,14 @@ from typing import Final
 
 from berth.core.errors import CoreError
 from berth.core.state.ledger import dump_of
+from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import newest_snapshot
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_port import Api
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.port import Api
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus, Follower, Gap, Stored
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope

@@ -5,7 +5,7 @@ Source: docs/reference/superpods.md, "Ranks and annotations of blocks" and "Keys
 
 from typing import Final
 
-from berth.formats.block_annotations import block_annotations
+from berth.formats.ascend.block_annotations import block_annotations
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement

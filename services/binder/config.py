@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.config import KubeConfig
 
 
 class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.formats.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
-from berth.formats.kube_events import Involved
-from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME, RANK
+from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RANK
+from berth.formats.kubernetes.events import Involved
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.faults import FaultPoints
-from berth.runtime.kube_port import Api
+from berth.runtime.fault_points import FaultPoints
+from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen, RankFailure
 from berth.schemas.simulation import GangBound
 from berth.services.binder import metrics

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from berth.formats.kube_objects import Listed
-from berth.formats.pod_annotations import RANK
+from berth.formats.ascend.pod_annotations import RANK
+from berth.formats.kubernetes.objects import Listed
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.kube.port import Api, RefusedError
 from berth.services.binder.cluster import Gang
 from berth.services.binder.members import Member
 from berth.services.binder.pod_binding import PodBinding, PodLean, pod_path

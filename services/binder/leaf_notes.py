@@ -5,7 +5,7 @@ Source: docs/reference/switches.md, "Ranks, scores and annotations". See decisio
 
 from typing import Final
 
-from berth.formats.switch_annotations import switch_annotations
+from berth.formats.ascend.switch_annotations import switch_annotations
 from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement
 

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Final
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.simulation import GangBound

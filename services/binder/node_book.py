@@ -1,9 +1,9 @@
 """Nodes of the cluster, as far as annotations of pods speak of them."""
 
-from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard
-from berth.formats.kube_objects import Lean, Meta, NodeAddress
-from berth.formats.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
-from berth.runtime.kube_port import Change
+from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard
+from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
+from berth.formats.kubernetes.objects import Lean, Meta, NodeAddress
+from berth.runtime.kube.port import Change
 
 
 class NodeStatusLean(Lean, frozen=True):

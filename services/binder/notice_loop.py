@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.formats.kube_events import EventType, Involved, events_path, new_event, repeated, rfc3339
-from berth.formats.kube_objects import Lean, Meta
-from berth.formats.kube_pods import GATED
+from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated, rfc3339
+from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.kubernetes.pods import GATED
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import logger
 from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus

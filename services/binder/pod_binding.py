@@ -11,12 +11,12 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.formats.bind_annotations import STALE
-from berth.formats.kube_objects import Lean, Meta, SchedulingGate
-from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
+from berth.formats.ascend.bind_annotations import STALE
+from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
+from berth.formats.kubernetes.objects import Lean, Meta, SchedulingGate
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.faults import FaultPoints
-from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.fault_points import FaultPoints
+from berth.runtime.kube.port import Api, RefusedError
 
 _TRIES: Final = 4
 """Requests for one pod before the whole gang is taken up again later."""

@@ -1,6 +1,6 @@
 """``python -m berth.services.dispatcher --config FILE``."""
 
-from berth.runtime.life import main
+from berth.runtime.process import main
 from berth.services.dispatcher.app import serve
 from berth.services.dispatcher.config import DispatcherConfig
 

@@ -5,17 +5,17 @@ from typing import Final
 
 import structlog
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
-from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.runtime.waits import pause
 from berth.services.dispatcher import metrics
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.lease import Lease
-from berth.services.dispatcher.loop import DeposedError, Dispatcher
+from berth.services.dispatcher.loop import Dispatcher, FencedError
 
 _LOG: Final = structlog.get_logger()
 _RENEWALS: Final = 3
@@ -37,7 +37,7 @@ async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.
         dispatcher = Dispatcher(bus, clock, config, holder=holder, faults=faults)
         try:
             await _reign(dispatcher, lease, config, stop)
-        except* DeposedError as group:
+        except* FencedError as group:
             _LOG.warning("deposed", by=[str(error) for error in group.exceptions])
             lease.drop()
         except* TransientError as group:

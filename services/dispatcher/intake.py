@@ -14,11 +14,11 @@ import structlog
 from berth.core.errors import brief
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import Feed, bury
-from berth.runtime.port import Bus, Stored
 from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest

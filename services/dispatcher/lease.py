@@ -4,10 +4,10 @@ from typing import Final
 
 import structlog
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, TransientError
-from berth.runtime.faults import FaultPoints
-from berth.runtime.port import Bus
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName

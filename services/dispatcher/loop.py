@@ -12,15 +12,15 @@ import structlog
 
 from berth.core.placement.gang_placement import NeedMoreError
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State
-from berth.core.state.internal_errors import Setback
+from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import Feeds
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
@@ -39,7 +39,7 @@ _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while no word of it comes."""
 
 
-class DeposedError(Exception):
+class FencedError(Exception):
     """Another dispatcher has begun an epoch."""
 
 
@@ -68,11 +68,11 @@ class Dispatcher:
         self.config = config
         self.state = State(keeps=True)
         self.feeds = Feeds(bus, clock, self.state)
-        self.decider = Decider(self.state)
+        self.scheduler = Scheduler(self.state)
         self.intake = Intake(bus, clock, self.state, self.feeds.arrived, faults)
         self.scatter = Scatter(bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s)
         self.views = Views(bus, clock, self.state, faults)
-        self.snapshots = Snapshots(bus, clock, self.decider, config, faults)
+        self.snapshots = Snapshots(bus, clock, self.scheduler, config, faults)
         self.epoch = 0
         self._holder = holder
         self._faults = faults
@@ -87,7 +87,7 @@ class Dispatcher:
         """Load what is stored and begin an epoch.
 
         Raises:
-            DeposedError: Another dispatcher was first.
+            FencedError: Another dispatcher was first.
         """
         await self.feeds.start()
         await self._begin_epoch()
@@ -104,7 +104,7 @@ class Dispatcher:
     @property
     def queue(self) -> Queue:
         """Gangs that wait."""
-        return self.decider.queue
+        return self.scheduler.queue
 
     @property
     def has_work(self) -> bool:
@@ -122,7 +122,7 @@ class Dispatcher:
         """Do what there is to do once; returns whether a record was appended.
 
         Raises:
-            DeposedError: Another dispatcher reigns.
+            FencedError: Another dispatcher reigns.
             TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
             FatalError: The history broke.
         """
@@ -168,7 +168,7 @@ class Dispatcher:
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
         self._look_at_superpods()
-        await self.views.bury_the_dead(now_ms, is_spoken_of=self.intake.has_sent)
+        await self.views.expire_finished(now_ms, is_spoken_of=self.intake.has_sent)
 
     def _look_at_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting says; they are used all the same."""
@@ -183,10 +183,10 @@ class Dispatcher:
         """One round; returns whether it appended a record.
 
         Raises:
-            DeposedError: Another dispatcher reigns.
+            FencedError: Another dispatcher reigns.
         """
         # 1. Take gangs in queue order, and what is due without a decision.
-        opening = self.decider.open(self.clock.now_ms())
+        opening = self.scheduler.open(self.clock.now_ms())
         if opening is None:
             return False
         try:
@@ -195,7 +195,7 @@ class Dispatcher:
             self._sent = _Sent(record, encode(record), self.state.fold.head)
         finally:
             if self._sent is None:
-                self.decider.take_back()
+                self.scheduler.take_back()
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")
         return await self._settle(self._sent)
@@ -204,7 +204,7 @@ class Dispatcher:
         """See what becomes of a record that was decided; returns whether it is stored.
 
         Raises:
-            DeposedError: Another dispatcher reigns.
+            FencedError: Another dispatcher reigns.
             TransientError: Nobody can tell; the next turn goes on from here.
         """
         await self._append(sent)
@@ -213,24 +213,24 @@ class Dispatcher:
         if is_stored:
             metrics.count_round(sent.record.verdicts)
         else:
-            self.decider.take_back()
+            self.scheduler.take_back()
         return is_stored
 
     async def _choose(self, opening: Opening) -> Round:
         asks = dict(opening.asks)
         for _ in range(_ASKS_MAX):
-            offers: Offers = await self.scatter.gather(self.decider.scorer, asks, number=opening.number)
-            silence = Silence(self.config.shards, offers.missing, offers.doubted)
+            offers: Offers = await self.scatter.gather(self.scheduler.scorer, asks, number=opening.number)
+            missing_shards = MissingShards(self.config.shards, offers.missing, offers.doubted)
             try:
-                verdicts = self.decider.choose(opening, offers.views, asks, silence)
+                verdicts = self.scheduler.choose(opening, offers.views, asks, missing_shards)
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
-            self._report([*opening.must.setbacks, *self.decider.setbacks])
-            return self.decider.record(opening, verdicts, silence)
+            self._report([*opening.must.setbacks, *self.scheduler.setbacks])
+            return self.scheduler.record(opening, verdicts, missing_shards)
         raise TransientError(f"round {opening.number} ran out of offers {_ASKS_MAX} times")
 
-    def _report(self, setbacks: Iterable[Setback]) -> None:
+    def _report(self, setbacks: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""
         for setback in setbacks:
             metrics.SET_ASIDE.inc()
@@ -268,7 +268,7 @@ class Dispatcher:
         for _, folded in self.feeds.apply_records():
             self._adopt(folded)
         if self.state.fold.epoch > self.epoch:
-            raise DeposedError(self.state.fold.holder)
+            raise FencedError(self.state.fold.holder)
 
     async def _begin_epoch(self) -> None:
         fold = self.state.fold
@@ -286,10 +286,10 @@ class Dispatcher:
         try:
             sequence = await self.bus.append(data, expected_seq=fold.head)
         except (ConflictError, AmbiguousError) as error:
-            raise DeposedError(error.reason) from error
+            raise FencedError(error.reason) from error
         self._faults.hit("epoch.after")
         self.state.apply_record(sequence, data)
-        self.decider.begin()
+        self.scheduler.begin()
 
     async def _restart_intake(self) -> None:
         """After doubt about a verdict: learn all that was stored, then judge again what has none."""
@@ -303,4 +303,4 @@ class Dispatcher:
         """Bring views and queue in line with a record."""
         for gang in folded.gangs:
             self.views.touch((gang.namespace, gang.name))
-        self.decider.adopt(folded)
+        self.scheduler.adopt(folded)

@@ -9,7 +9,7 @@ import structlog
 from berth.core.placement.offers import OwnRows, candidates_of, merge
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.state.cell import State, shard_of
-from berth.runtime.port import Bus
+from berth.runtime.bus.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 

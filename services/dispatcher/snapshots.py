@@ -6,12 +6,12 @@ from typing import Final
 
 import structlog
 
-from berth.core.scheduling.scheduler import Decider
+from berth.core.scheduling.scheduler import Scheduler
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import snapshot_ends
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -24,11 +24,13 @@ _NEWEST_KEPT: Final = 3
 class Snapshots:
     """Writes snapshots, and removes what they make superfluous."""
 
-    def __init__(self, bus: Bus, clock: Clock, decider: Decider, config: DispatcherConfig, faults: FaultPoints) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, scheduler: Scheduler, config: DispatcherConfig, faults: FaultPoints
+    ) -> None:
         self._bus = bus
         self._clock = clock
-        self._decider = decider
-        self._state = decider.state
+        self._scheduler = scheduler
+        self._state = scheduler.state
         self._config = config
         self._faults = faults
         self._ledger_seq = 0
@@ -44,7 +46,7 @@ class Snapshots:
     async def write(self) -> None:
         """Write a snapshot of the state as it is; without success the next one will do."""
         ledger_seq, facts_seq = self._state.fold.head, self._state.facts_seq
-        body = self._state.dump(self._decider.dump())
+        body = self._state.dump(self._scheduler.dump())
         size = self._config.snapshot_chunk_bytes
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         subjects = self._bus.subjects

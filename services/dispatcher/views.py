@@ -16,10 +16,10 @@ import structlog
 
 from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import JobKey, State
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
-from berth.runtime.faults import FaultPoints
-from berth.runtime.port import Bus
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.envelope import encode
 
 _LOG: Final = structlog.get_logger()
@@ -84,7 +84,7 @@ class Views:
         if batch:
             await self._submit(batch)
 
-    async def bury_the_dead(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
+    async def expire_finished(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
         """Let jobs that have been over for long enough give up their names.
 
         Args:

@@ -1,6 +1,6 @@
 """``python -m berth.services.health --config FILE``."""
 
-from berth.runtime.life import main
+from berth.runtime.process import main
 from berth.services.health.app import serve
 from berth.services.health.config import HealthConfig
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 
 from berth.core.cluster.node_packing import unpack_health
+from berth.runtime.bus.port import Bus, Gap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_port import Api, Reflection
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.port import Api, Reflection
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus, Gap
 from berth.runtime.probes import readiness
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import HealthSeen

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from berth.core.cluster.node_packing import pack_health
-from berth.formats.fault_levels import word_of
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.fault_levels import word_of
+from berth.formats.ascend.report_error import ReportError
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus, Stored
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen

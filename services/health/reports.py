@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.picking import ids_of
-from berth.formats.device_info import CHIP_ID_MAX
-from berth.formats.fault_levels import REPORT_LEVELS
-from berth.formats.report_error import ReportError, decoded
+from berth.formats.ascend.device_info import CHIP_ID_MAX
+from berth.formats.ascend.fault_levels import REPORT_LEVELS
+from berth.formats.ascend.report_error import ReportError, decoded
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.reports import HealthReport

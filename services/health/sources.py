@@ -7,14 +7,14 @@ it lasts. A report that is deleted leaves what it said to age.
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from berth.formats import cluster_info, device_info, node_info
-from berth.formats.cluster_info import ChunkRead, Chunks, Entry
-from berth.formats.device_info import DeviceReport, SwitchInfo, parse_device_info, parse_switch_info
-from berth.formats.kube_objects import ConfigMap
-from berth.formats.node_info import NodeInfo, parse_node_info
-from berth.formats.report_error import ReportError
+from berth.formats.ascend import cluster_info, device_info, node_info
+from berth.formats.ascend.cluster_info import ChunkRead, Chunks, Entry
+from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, parse_device_info, parse_switch_info
+from berth.formats.ascend.node_info import NodeInfo, parse_node_info
+from berth.formats.ascend.report_error import ReportError
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import logger
 from berth.services.health import metrics
 from berth.services.health.ground import Ground

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.device_info import ChipLists, DeviceReport, FaultRow, SwitchInfo, physical_id
-from berth.formats.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
-from berth.formats.free_list import FreeView
-from berth.formats.node_info import judge_node
-from berth.formats.node_products import LABEL_SOFT_SHARE
-from berth.formats.report_error import SUSPECT
+from berth.formats.ascend.device_info import ChipLists, DeviceReport, FaultRow, SwitchInfo, physical_id
+from berth.formats.ascend.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
+from berth.formats.ascend.free_list import FreeView
+from berth.formats.ascend.node_info import judge_node
+from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
+from berth.formats.ascend.report_error import SUSPECT
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs

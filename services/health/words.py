@@ -7,9 +7,9 @@ its UpdateTime, put right by that; what was there before we looked counts by its
 
 import msgspec
 
-from berth.formats.device_info import ChipLists, DeviceReport, SwitchInfo
-from berth.formats.free_list import FreeList, FreeView, looked_again, with_report
-from berth.formats.node_info import NodeInfo
+from berth.formats.ascend.device_info import ChipLists, DeviceReport, SwitchInfo
+from berth.formats.ascend.free_list import FreeList, FreeView, looked_again, with_report
+from berth.formats.ascend.node_info import NodeInfo
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.reports import HealthReport
 from berth.schemas.units import UnixMs

@@ -1,6 +1,6 @@
 """``python -m berth.services.inventory --config FILE``."""
 
-from berth.runtime.life import main
+from berth.runtime.process import main
 from berth.services.inventory.app import serve
 from berth.services.inventory.config import InventoryConfig
 

@@ -7,13 +7,13 @@ from typing import Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
 from berth.schemas.envelope import DecodeError, decode, open_envelope

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from berth.formats.kube_objects import PodGroup
-from berth.formats.kube_owners import OwnerKey
-from berth.formats.workloads import GangKey
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads import GangKey
 from berth.services.inventory.requests import unix_ms
 
 NOT_LET_IN: Final = frozenset({"", "Pending"})

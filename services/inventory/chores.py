@@ -32,7 +32,7 @@ class Chore:
     tries_max: int = 0
 
 
-class Chores:
+class ApiTasks:
     """Chores that wait and those in hand.
 
     Args:

@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.kube_events import Involved, event_name, events_path, new_event, repeated
+from berth.formats.kubernetes.events import Involved, event_name, events_path, new_event, repeated
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
 from berth.services.inventory import metrics
-from berth.services.inventory.chores import Chore, Chores
+from berth.services.inventory.chores import ApiTasks, Chore
 from berth.services.inventory.config import InventoryConfig
 
 _MS: Final = 1000
@@ -24,7 +24,7 @@ class _Counted(msgspec.Struct):
     count: int = 0
 
 
-class Complaints:
+class EventReporter:
     """Complaints about one kind of objects.
 
     Args:
@@ -41,7 +41,7 @@ class Complaints:
         api: Api,
         clock: Clock,
         config: InventoryConfig,
-        chores: Chores,
+        chores: ApiTasks,
         *,
         reason: str,
         is_fault: bool = True,

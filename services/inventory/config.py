@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.config import KubeConfig
 from berth.services.inventory.gang_settings import GangSettings
 
 

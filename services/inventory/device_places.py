@@ -7,9 +7,9 @@ So it is over a restart: what was said of a node holds until its object or its r
 
 from collections.abc import Iterable
 
-from berth.formats.kube_nodes import NodeReading
-from berth.formats.node_place import NodePlace, homeless, needs_report, reported_place, said_place
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.report_error import ReportError
+from berth.formats.kubernetes.node_place import NodePlace, homeless, needs_report, reported_place, said_place
+from berth.formats.kubernetes.nodes import NodeReading
 from berth.schemas.nodes import NodeDescription
 
 _UNTOLD = NodePlace()

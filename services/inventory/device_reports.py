@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from berth.formats.device_info import NAME_PREFIX, NAMESPACE
-from berth.formats.kube_objects import Lean
-from berth.formats.node_place import DeviceMap
+from berth.formats.ascend.device_info import NAME_PREFIX, NAMESPACE
+from berth.formats.kubernetes.node_place import DeviceMap
+from berth.formats.kubernetes.objects import Lean
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.kube_port import Api, Change
+from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import logger
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.nodes import Nodes

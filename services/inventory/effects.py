@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from berth.formats.kube_owners import OwnerKey
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobCancel, JobRequest
 

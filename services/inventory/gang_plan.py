@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.gang_minimum import Minimum, minimum
-from berth.formats.kube_objects import PodGroup
-from berth.formats.kube_pods import GATED
-from berth.formats.owner_facts import OwnerFacts
-from berth.formats.pod_annotations import NO_AFFINITY, TOR_AFFINITY
+from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
+from berth.formats.kubernetes.gang_minimum import Minimum, minimum
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.pods import GATED
 from berth.services.inventory.parts import Gang, Member
 from berth.services.inventory.requests import gang_labels, wrong_annotation
 

@@ -7,9 +7,9 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats.kube_objects import PodGroup
-from berth.formats.kube_owners import OwnerKey
-from berth.formats.workloads import GangKey, base_name, digest, group_owner
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, Owner
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus

@@ -10,12 +10,12 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 
 import heapq
 
-from berth.formats.kube_objects import Pod, PodGroup
-from berth.formats.kube_owners import OwnerKey
-from berth.formats.kube_pods import PodAsks
-from berth.formats.owner_facts import OwnerFacts
-from berth.formats.pod_annotations import GROUP_NAME
-from berth.formats.workloads import GangKey, base_name, group_owner
+from berth.formats.ascend.pod_annotations import GROUP_NAME
+from berth.formats.kubernetes.objects import Pod, PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, Look

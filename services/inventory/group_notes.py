@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from berth.formats.kube_events import Involved
+from berth.formats.kubernetes.events import Involved
 from berth.services.inventory.effects import SetGroup
 
 _API_VERSION = "scheduling.volcano.sh/v1beta1"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from berth.formats.kube_objects import PodGroup, PodGroupCondition
-from berth.formats.kube_pods import amount_of
-from berth.formats.pod_annotations import RESOURCE_PREFIX
+from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
+from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
+from berth.formats.kubernetes.pods import amount_of
+from berth.formats.kubernetes.workloads import digest
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
-from berth.formats.workloads import digest
 from berth.services.inventory.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
 
 READY: Final = "tasks in gang are ready to be scheduled"

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.formats.kube_objects import PodGroup
-from berth.formats.pod_template import SYSTEM_CLASSES
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.services.inventory.barriers import NOT_LET_IN
 from berth.services.inventory.effects import SetGroup
 from berth.services.inventory.gang_settings import GangSettings

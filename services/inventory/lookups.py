@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from berth.formats.kube_owners import OwnerKey
-from berth.formats.owner_facts import OwnerFacts
-from berth.formats.workloads import GangKey
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.owners import OwnerKey
+from berth.formats.kubernetes.workloads import GangKey
 
 
 @dataclass(slots=True)

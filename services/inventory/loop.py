@@ -9,24 +9,24 @@ from functools import partial
 from typing import Final, assert_never
 
 from berth.core.cluster.node_packing import SWITCHES, unpack_health
-from berth.formats.kube_events import Involved
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kube_owners import OWNER_TYPES, OwnerKey, paths
-from berth.formats.kube_pods import PodAsks
-from berth.formats.owner_facts import OwnerFacts, owner_facts
-from berth.formats.report_error import SUSPECT
-from berth.formats.tor_config import CONFIG_MAP, NAMESPACE
+from berth.formats.ascend.report_error import SUSPECT
+from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
+from berth.formats.kubernetes.events import Involved
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
+from berth.formats.kubernetes.pods import PodAsks
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory import metrics
-from berth.services.inventory.chores import Chore, Chores
-from berth.services.inventory.complaints import Complaints
+from berth.services.inventory.chores import ApiTasks, Chore
+from berth.services.inventory.complaints import EventReporter
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.device_reports import DeviceReports
 from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
@@ -34,7 +34,7 @@ from berth.services.inventory.gangs import Gangs
 from berth.services.inventory.group_notes import GroupNotes
 from berth.services.inventory.groups import Capacity
 from berth.services.inventory.nodes import Nodes
-from berth.services.inventory.outlet import Letter, Outlet
+from berth.services.inventory.outlet import OutboundMessage, PublishQueue
 from berth.services.inventory.pods import Pods
 from berth.services.inventory.remarks import Remarks
 from berth.services.inventory.rows import read_row
@@ -63,23 +63,23 @@ class Loop:
         self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
         self.switches = Switches(self.nodes, self.pods.on_node)
-        self.chores = Chores(config)
+        self.chores = ApiTasks(config)
         self._asks = PodAsks()
-        self._outlet = Outlet(bus)
-        self._letters: deque[Letter] = deque()
+        self._outlet = PublishQueue(bus)
+        self._letters: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
         self.devices = DeviceReports(self.nodes, config, self._changed.set)
         self._logged: set[str] = set()
-        self._about_nodes = Complaints(api, clock, config, self.chores, reason="NodeInvalid")
-        self._about_moves = Complaints(api, clock, config, self.chores, reason="NodeMoved")
-        self._about_pods = Complaints(api, clock, config, self.chores, reason="ChipsInvalid")
-        self._about_switches = Complaints(api, clock, config, self.chores, reason="SwitchesInvalid")
-        self._about_health = Complaints(api, clock, config, self.chores, reason="HealthSuspect")
-        self._about_jobs = Complaints(api, clock, config, self.chores, reason="FormAssumed")
-        self._about_groups = Complaints(api, clock, config, self.chores, reason="EnqueueFailed", is_fault=False)
+        self._about_nodes = EventReporter(api, clock, config, self.chores, reason="NodeInvalid")
+        self._about_moves = EventReporter(api, clock, config, self.chores, reason="NodeMoved")
+        self._about_pods = EventReporter(api, clock, config, self.chores, reason="ChipsInvalid")
+        self._about_switches = EventReporter(api, clock, config, self.chores, reason="SwitchesInvalid")
+        self._about_health = EventReporter(api, clock, config, self.chores, reason="HealthSuspect")
+        self._about_jobs = EventReporter(api, clock, config, self.chores, reason="FormAssumed")
+        self._about_groups = EventReporter(api, clock, config, self.chores, reason="EnqueueFailed", is_fault=False)
         self._complaints = (
             self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
             self._about_groups, self._about_moves,
@@ -253,14 +253,16 @@ class Loop:
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = await self._outlet.store([Letter(subjects.fact_node(fact.domain), fact) for fact in facts])
+            settled = await self._outlet.store(
+                [OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts]
+            )
             for fact in facts[:settled]:
                 self.nodes.say(fact)
             if settled < len(facts):
                 return False
         switches = self.switches.due(now_ms)
         if switches is not None:
-            if not await self._outlet.store([Letter(subjects.fact_topology(SWITCHES), switches)]):
+            if not await self._outlet.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
                 return False
             self.switches.say(switches)
         return True
@@ -268,7 +270,7 @@ class Loop:
     async def _say_pods(self, now_ms: int) -> bool:
         """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
         while facts := self.pods.due(now_ms):
-            letters = [Letter(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
+            letters = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
             settled = await self._outlet.store(letters)
             for fact in facts[:settled]:
                 self.pods.say(fact)
@@ -292,13 +294,13 @@ class Loop:
             case Tell(seen):
                 if not seen.rank:
                     self._remarks.drop(seen.namespace, seen.job)
-                self._letters.append(Letter(subjects.fact_member(seen.namespace, seen.job), seen))
+                self._letters.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
             case Publish(request):
                 told = self.gangs.told(request.namespace, request.name)
                 self._remarks.judge(request, told, self.gangs.group_uid)
-                self._letters.append(Letter(subjects.intake_request(request.namespace, request.name), request))
+                self._letters.append(OutboundMessage(subjects.intake_request(request.namespace, request.name), request))
             case Withdraw(cancel):
-                self._letters.append(Letter(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+                self._letters.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
             case Look(key):
                 self.chores.put(
                     Chore(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))

@@ -10,11 +10,11 @@ import msgspec
 
 from berth.core.cluster.domains import domains, leaving
 from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
-from berth.formats.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
-from berth.formats.kube_nodes import NodeReading, read_node
-from berth.formats.kube_objects import Node
-from berth.formats.pod_annotations import BASE_DEVICE_INFOS
-from berth.formats.tor_config import Slot
+from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
+from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
+from berth.formats.ascend.tor_config import Slot
+from berth.formats.kubernetes.nodes import NodeReading, read_node
+from berth.formats.kubernetes.objects import Node
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeDescription

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.schemas.envelope import encode
 from berth.schemas.message import Message
 from berth.services.inventory import metrics
@@ -13,14 +13,14 @@ from berth.services.inventory import metrics
 _AT_ONCE: Final = 256
 
 
-class Letter(NamedTuple):
+class OutboundMessage(NamedTuple):
     """A message and where it goes."""
 
     subject: str
     message: Message
 
 
-class Outlet:
+class PublishQueue:
     """Way to the bus.
 
     Args:
@@ -31,7 +31,7 @@ class Outlet:
         self._bus = bus
         self._log = logger()
 
-    async def store(self, letters: Sequence[Letter]) -> int:
+    async def store(self, letters: Sequence[OutboundMessage]) -> int:
         """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
 
         Fewer than all are settled when the bus did not answer: the rest may be stored or not, and is to be stored again,
@@ -46,7 +46,7 @@ class Outlet:
                 break
         return settled
 
-    async def _store_part(self, letters: Sequence[Letter]) -> int:
+    async def _store_part(self, letters: Sequence[OutboundMessage]) -> int:
         """How many of the first ones are settled."""
         futures = []
         broken = False

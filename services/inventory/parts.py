@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from berth.formats.kube_objects import Pod
-from berth.formats.kube_pods import PodAsk, PodAsks
-from berth.formats.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
-from berth.formats.workloads import GangKey, Membership, membership, natural, task_order
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
+from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.pods import PodAsk, PodAsks
+from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.schemas.facts import JobSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus

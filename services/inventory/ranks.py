@@ -9,7 +9,7 @@ Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/refe
 
 from collections.abc import Sequence
 
-from berth.formats.owner_facts import OwnerFacts
+from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.services.inventory.parts import Gang, Member, Slot, tells_rank
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from berth.core.chips.form_selection import FormChoice
 from berth.core.requests.job_validation import requested_form
-from berth.formats.kube_events import Involved
+from berth.formats.kubernetes.events import Involved
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobRequest
 

@@ -11,13 +11,10 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
-from berth.formats.batch_job import QUEUE_NAME
-from berth.formats.gang_request import LIFTED, RUN_FOR, common_selector
-from berth.formats.kube_objects import PodGroup
-from berth.formats.kube_pods import PodAsk, near_of
-from berth.formats.owner_facts import OwnerFacts
-from berth.formats.quantities import QuantityError, duration_ms
-from berth.formats.workloads import (
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.pods import PodAsk, near_of
+from berth.formats.kubernetes.workloads import (
     COMPLETION_INDEX,
     JOBSET_JOB_INDEX,
     LWS_WORKER_INDEX,
@@ -26,6 +23,9 @@ from berth.formats.workloads import (
     TASK_INDEX,
     GangKey,
 )
+from berth.formats.manifests.batch_job import QUEUE_NAME
+from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector
+from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import merged
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.parts import Member

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.formats.block_annotations import INFER_SERVICE, block_of
-from berth.formats.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
-from berth.formats.kube_objects import Pod
-from berth.formats.kube_pods import PodAsks
-from berth.formats.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
-from berth.formats.switch_annotations import state_of
+from berth.formats.ascend.block_annotations import INFER_SERVICE, block_of
+from berth.formats.ascend.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
+from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
+from berth.formats.ascend.switch_annotations import state_of
+from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.pods import PodAsks
 from berth.schemas.facts import PodPhase
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})

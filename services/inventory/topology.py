@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from berth.core.cluster.node_packing import SWITCHES, unpack_nodes
-from berth.formats.kube_objects import ConfigMap
-from berth.formats.tor_config import (
+from berth.formats.ascend.tor_config import (
     CONFIG_MAP,
     DOUBLE_LAYER,
     NAMESPACE,
@@ -23,6 +22,7 @@ from berth.formats.tor_config import (
     TorLeaf,
     read_tor_config,
 )
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.facts import Leaf, NodesSeen, TopologySeen
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes import Nodes

@@ -6,13 +6,13 @@ import msgspec
 
 from berth.core.cluster.domains import leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
-from berth.formats.job_file import SHARE_LABEL
-from berth.formats.topology_file import Cluster, TopologyError, parse_cluster
+from berth.formats.clusters.topology_file import Cluster, TopologyError, parse_cluster
+from berth.formats.manifests.job_file import SHARE_LABEL
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
-from berth.runtime.kube import KubeApi
+from berth.runtime.kube.client import KubeApi
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen

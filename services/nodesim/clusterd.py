@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from berth.formats import cluster_info, device_info, node_info
-from berth.formats.check_code import GoValue, check_code, go_json
-from berth.formats.device_info import DeviceInfo, parse_switch_info
-from berth.formats.kube_objects import ConfigMap
-from berth.formats.node_info import NodeInfo, parse_node_info
-from berth.formats.report_error import ReportError, decoded
+from berth.formats.ascend import cluster_info, device_info, node_info
+from berth.formats.ascend.check_code import GoValue, check_code, go_json
+from berth.formats.ascend.device_info import DeviceInfo, parse_switch_info
+from berth.formats.ascend.node_info import NodeInfo, parse_node_info
+from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.units import UnixMs
 
 CHUNK_BYTES_MAX: Final = 800 * 1024

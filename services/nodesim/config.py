@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.config import KubeConfig
 
 
 class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class NodesimConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Play the cluster on this API server; without the section its facts are told on the bus instead."""
     agents: AgentsConfig = AgentsConfig()
     topology_file: Path
-    """YAML file that describes the cluster; see :mod:`berth.formats.topology_file`."""
+    """YAML file that describes the cluster; see :mod:`berth.formats.clusters.topology_file`."""
     run_default_s: Annotated[float, Meta(gt=0, le=31_536_000)] = 30.0
     """How long pods run whose job does not say."""
     terminating_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
-from berth.formats.kube_objects import Meta, Pod, PodGroup
+from berth.formats.kubernetes.objects import Meta, Pod, PodGroup
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.ascend_operator import AscendRules

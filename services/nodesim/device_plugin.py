@@ -10,9 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from berth.formats.check_code import GoValue, go_json
-from berth.formats.node_products import LABEL_SOFT_SHARE
-from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names, configuration_key
+from berth.formats.ascend.check_code import GoValue, go_json
+from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
+from berth.formats.ascend.pod_annotations import (
+    ASCEND_REAL,
+    CONSUMED,
+    KLT_DEV,
+    PREDICATE_TIME,
+    chip_names,
+    configuration_key,
+)
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agent_pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
 from berth.services.nodesim.device_report import Place

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from berth.formats import device_info, node_info
-from berth.formats.check_code import GoValue, check_code, go_json
-from berth.formats.device_info import DeviceInfo
-from berth.formats.node_info import FaultDevice, NodeInfo
-from berth.formats.pod_annotations import RESOURCE_PREFIX, chip_names
+from berth.formats.ascend import device_info, node_info
+from berth.formats.ascend.check_code import GoValue, check_code, go_json
+from berth.formats.ascend.device_info import DeviceInfo
+from berth.formats.ascend.node_info import FaultDevice, NodeInfo
+from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX, chip_names
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.breakage import (

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from berth.formats.gang_request import RUN_FOR
-from berth.formats.kube_objects import Meta, Pod, PodGroup
-from berth.formats.pod_annotations import GROUP_NAME, RESOURCE_PREFIX
+from berth.formats.ascend.pod_annotations import GROUP_NAME, RESOURCE_PREFIX
+from berth.formats.kubernetes.objects import Meta, Pod, PodGroup
+from berth.formats.manifests.gang_request import RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, memory_mib, pieces
 
 GROUP_VERSION: Final = "scheduling.volcano.sh/v1beta1"

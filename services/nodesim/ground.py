@@ -7,8 +7,8 @@ import msgspec
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health, pack_nodes, pack_switches
-from berth.formats.fault_levels import level_of
-from berth.formats.topology_file import Cluster, Fault
+from berth.formats.ascend.fault_levels import level_of
+from berth.formats.clusters.topology_file import Cluster, Fault
 from berth.schemas.facts import HealthSeen, NodesSeen, TopologySeen
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.simulation import BreakNode

@@ -6,13 +6,13 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from berth.formats import cluster_info
-from berth.formats.kube_objects import ConfigMap
-from berth.formats.topology_file import Cluster
+from berth.formats.ascend import cluster_info
+from berth.formats.clusters.topology_file import Cluster
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.services.nodesim.agent_pods import AgentPod
 from berth.services.nodesim.clusterd import FOR_SCHEDULERS, ClusterD

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, assert_never
 
-from berth.formats.topology_file import Cluster
+from berth.formats.clusters.topology_file import Cluster
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Api, Change
+from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import Api, RefusedError
+from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import logger
 
 Write: TypeAlias = Callable[[], Awaitable[None]]

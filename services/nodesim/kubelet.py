@@ -12,8 +12,8 @@ from enum import IntEnum
 from random import Random
 from typing import Final
 
-from berth.formats import device_info, node_info
-from berth.formats.pod_annotations import ASCEND_REAL, KLT_DEV
+from berth.formats.ascend import device_info, node_info
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, KLT_DEV
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts, Claim

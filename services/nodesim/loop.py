@@ -10,10 +10,10 @@ from typing import Final, assert_never
 
 import msgspec
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen

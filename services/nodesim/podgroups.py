@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from berth.formats.kube_objects import Lean, Meta, Pod
-from berth.formats.pod_annotations import GROUP_NAME
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.formats.ascend.pod_annotations import GROUP_NAME
+from berth.formats.kubernetes.objects import Lean, Meta, Pod
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.services.nodesim.gang_children import GROUP_VERSION, GROUPS, group_body, is_live, min_resources, owner_of
 from berth.services.nodesim.kube_writes import KubeWrites, make_object
 

@@ -6,9 +6,9 @@ Source: docs/reference/kubernetes.md, "Map of leaf switches" and "Node labels an
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from berth.formats.check_code import go_json
-from berth.formats.node_products import LABEL_TYPE, RESOURCE_310, RESOURCE_310P, RESOURCE_NPU
-from berth.formats.pod_annotations import (
+from berth.formats.ascend.check_code import go_json
+from berth.formats.ascend.node_products import LABEL_TYPE, RESOURCE_310, RESOURCE_310P, RESOURCE_NPU
+from berth.formats.ascend.pod_annotations import (
     BASE_DEVICE_INFOS,
     RACK_ID,
     SERIAL_NUMBER,
@@ -16,8 +16,8 @@ from berth.formats.pod_annotations import (
     SUPERPOD_ID,
     chip_names,
 )
-from berth.formats.topology_file import Cluster
-from berth.formats.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR_LEVEL
+from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR_LEVEL
+from berth.formats.clusters.topology_file import Cluster
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.device_plugin import shares_of

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from berth.formats.kube_objects import Lean, Meta, Pod
-from berth.formats.volcano_job import API_VERSION, KIND
+from berth.formats.kubernetes.objects import Lean, Meta, Pod
+from berth.formats.manifests.volcano_job import API_VERSION, KIND
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.gang_children import (
     DEFAULT_QUEUE,

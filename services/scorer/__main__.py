@@ -1,6 +1,6 @@
 """``python -m berth.services.scorer --config FILE``."""
 
-from berth.runtime.life import main
+from berth.runtime.process import main
 from berth.services.scorer.app import serve
 from berth.services.scorer.config import ScorerConfig
 

@@ -4,8 +4,8 @@ import asyncio
 
 import structlog
 
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.services.scorer.config import ScorerConfig
 from berth.services.scorer.loop import Shard

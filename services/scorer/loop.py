@@ -9,10 +9,10 @@ from berth.core.cluster.bitmaps import mask_of
 from berth.core.placement.offers import OwnRows, offer_of
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State, shard_of
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.feeds import Feeds
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
 from berth.services.scorer import metrics

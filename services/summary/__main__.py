@@ -1,6 +1,6 @@
 """``python -m berth.services.summary --config FILE``."""
 
-from berth.runtime.life import main
+from berth.runtime.process import main
 from berth.services.summary.app import serve
 from berth.services.summary.config import SummaryConfig
 

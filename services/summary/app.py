@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_port import Api, Change, Reflection
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
 from berth.services.summary.book import Book

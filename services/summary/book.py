@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.kube_objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.pod_annotations import SERIAL_NUMBER
-from berth.formats.rank_table import INITIALIZING
+from berth.formats.ascend.pod_annotations import SERIAL_NUMBER
+from berth.formats.ascend.rank_table import INITIALIZING
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.whole_numbers import whole_number
 from berth.services.summary.record import STATUSES, Chunk, JobStatus, NodeView, Operator, Record, Seen, advance, chunks
 from berth.services.summary.views import RING, GroupView, JobName, PodView, group_view, is_summary, pod_view

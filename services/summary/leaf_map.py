@@ -12,7 +12,7 @@ import msgspec
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook
-from berth.formats.kube_objects import Pod
+from berth.formats.kubernetes.objects import Pod
 from berth.services.summary.views import resource_of
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})

@@ -11,13 +11,13 @@ import msgspec
 
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.feeds import Feeds
-from berth.runtime.kube_port import Api, Change, Reflection, RefusedError
+from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError
 from berth.services.summary import metrics

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.formats.rank_table import INITIALIZING, RankedPod, Server, rank_tables, servers_of
+from berth.formats.ascend.rank_table import INITIALIZING, RankedPod, Server, rank_tables, servers_of
 from berth.services.summary.views import (
     APP,
     CUSTOM_ID,

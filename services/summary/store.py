@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
-from berth.runtime.port import Bus
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary

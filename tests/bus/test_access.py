@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from berth.cli.cell import Common, connected
 from berth.cli.output import CommandError
-from berth.runtime.bus import NatsBus
-from berth.runtime.bus_access import access_of
+from berth.runtime.bus.access import access_of
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.config import BusConfig, ConfigError
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.certificates import authority, certificate
 from tests.support.nats_keys import operator_with_user
 

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.bus_discovery import Identity
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.discovery import Identity
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer
 
 
 def identity(number: int) -> Identity:

@@ -12,7 +12,7 @@ import pytest
 PROCESSES: list[subprocess.Popen[str]] = []
 PROGRAM = """
 import asyncio
-from berth.runtime import life, logs
+from berth.runtime import logs, process
 from berth.runtime.config import ServiceConfig
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName
@@ -28,7 +28,7 @@ async def until_lost(bus, clock, config, stop):
     bus.lost.set_result(FatalError("connection closed for good"))
     await stop.wait()
 
-life.main("test", ServiceConfig, {serve})
+process.main("test", ServiceConfig, {serve})
 """
 
 

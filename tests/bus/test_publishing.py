@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import nats.errors
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.bus_publisher import OUTSTANDING_MAX
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.publisher import OUTSTANDING_MAX
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, TransientError
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.waiting import until
 

@@ -10,8 +10,8 @@ from berth.cli.app import call
 from berth.cli.log_lines import Lines
 from berth.cli.recording import Live
 from berth.core.state.cell import State
-from berth.formats.recording import interleaved
-from berth.runtime.bus import NatsBus
+from berth.formats.recordings.recording import interleaved
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.recording import NoHistoryError, Recorded, When, read_file, record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen

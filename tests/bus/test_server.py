@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.errors import FatalError
-from berth.runtime.server import EmbeddedServer, server_binary
+from berth.runtime.local.nats_server import EmbeddedServer, server_binary
 from berth.schemas.subjects import StreamName
 from tests.support.waiting import until
 
@@ -52,7 +52,7 @@ async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     program = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from berth.runtime.server import EmbeddedServer\n"
+        "from berth.runtime.local.nats_server import EmbeddedServer\n"
         "server = EmbeddedServer(Path(sys.argv[1]))\n"
         "asyncio.run(server.start())\n"
         "print(server.pid, flush=True)\n"

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.port import Bus, Gap, GapReason, Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, PoisonError, TransientError
-from berth.runtime.port import Bus, Gap, GapReason, Stored
 from berth.schemas.subjects import StreamName
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.config import KubeConfig
 from berth.schemas.subjects import StreamName, Subjects
 
 ROOT = Path(__file__).parents[2]

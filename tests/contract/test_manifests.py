@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from berth.formats.topology_file import parse_cluster
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.config import load
-from berth.runtime.server import server_binary
+from berth.runtime.local.nats_server import server_binary
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.scorer.config import ScorerConfig

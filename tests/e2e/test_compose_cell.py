@@ -13,9 +13,9 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.port import StreamState
 from berth.runtime.errors import TransientError
-from berth.runtime.port import StreamState
 from berth.schemas.envelope import decode
 from berth.schemas.intake import JobRequest
 from berth.schemas.simulation import SimCounts

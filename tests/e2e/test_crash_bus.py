@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.load import Load
 from tests.support.processes import Service, Services, services
 from tests.support.waiting import pause, until

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from berth.core.state.cell import State
+from berth.runtime.bus.port import Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds
-from berth.runtime.port import Stored
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.simulation import GangBound

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.intake import JobCancel

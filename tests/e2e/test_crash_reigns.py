@@ -8,14 +8,14 @@ from typing import Final
 import pytest
 
 from berth.core.state.invariants import check
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.errors import ConflictError
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.subjects import StreamName
 from berth.services.binder.work import Work
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
-from berth.services.dispatcher.loop import DeposedError, Dispatcher
+from berth.services.dispatcher.loop import Dispatcher, FencedError
 from tests.support.cells import a_job, a_node
 from tests.support.load import Load, give_jobs, give_nodes
 from tests.support.processes import services
@@ -41,7 +41,7 @@ async def work(dispatcher: Dispatcher, until_set: asyncio.Event) -> bool:
     while not until_set.is_set():
         try:
             await dispatcher.turn()
-        except DeposedError:
+        except FencedError:
             return True
         check(dispatcher.state)
         await asyncio.sleep(0)
@@ -83,7 +83,7 @@ async def test_a_late_record_of_a_past_reign_is_void_for_all_readers(real_bus: N
     heir = await reigns.begin()
     # The zombie's own append is refused: it does not know the head.
     await give_jobs(real_bus, a_job("next", chips=1))
-    with pytest.raises(DeposedError):
+    with pytest.raises(FencedError):
         await turns(zombie, lambda: False)
     # As if it had sent its record long ago, and it landed now at the head that it names by chance.
     head = (await real_bus.state(StreamName.LEDGER)).last_seq

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from berth.core.state.cell import shard_of
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import NodeReason
 from berth.schemas.status import JobStatus

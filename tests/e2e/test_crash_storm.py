@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 
 from berth.cli.replay import replay_file
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.faults import POINTS
+from berth.runtime.fault_points import POINTS
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
-from berth.runtime.server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.support.load import Load
 from tests.support.processes import Service, Services, services

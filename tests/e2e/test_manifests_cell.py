@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.bus_access import Access
+from berth.runtime.bus.access import Access
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node

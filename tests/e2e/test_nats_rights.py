@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from berth.cli.replay import replay_file
-from berth.runtime.bus import NatsBus
-from berth.runtime.bus_access import Access
+from berth.runtime.bus.access import Access
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
-from berth.runtime.server import EmbeddedServer
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.nats_rights import PEOPLE, rights

@@ -8,8 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import EmbeddedServer, free_ports
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer, free_ports
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest

@@ -7,11 +7,11 @@ import pytest
 
 from berth.core.explain.refusal_text import sentence
 from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.placement import SwitchPart

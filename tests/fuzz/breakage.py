@@ -39,7 +39,7 @@ def breakable() -> Iterator[None]:
     patch(
         gang_placement.Chooser,
         "_plan",
-        lambda _, gang, __: any((MARK, "planning") in shape.selector for shape, ___ in gang.klass),
+        lambda _, gang, __: any((MARK, "planning") in shape.selector for shape, ___ in gang.request_class),
     )
     patch(scheduler, "gang_of", lambda _, request: request.node_selector.get(MARK) == "reading")
     try:

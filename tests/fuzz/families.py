@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.formats.node_products import LABEL_CHIP_MEMORY, LABEL_SOFT_SHARE, NODE_PRODUCTS
+from berth.formats.ascend.node_products import LABEL_CHIP_MEMORY, LABEL_SOFT_SHARE, NODE_PRODUCTS
 from berth.schemas.constraints import Taint
 from berth.schemas.nodes import NodeDescription
 from tests.support.cells import a_node

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from berth.core.scheduling.scheduler import Decider
+from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump, WaitingDump
 from berth.core.state.lifecycle import Due, due
@@ -62,8 +62,8 @@ def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
     yield "who has a uid", live.state.name_of, other.state.name_of
     yield "pods of other schedulers", _foreign(live.state), _foreign(other.state)
     yield "what is due", _due(live.state), _due(other.state)
-    yield "gangs that wait", _waiting(live.decider), _waiting(other.decider)
-    yield "settings", live.decider.scorer.settings, other.decider.scorer.settings
+    yield "gangs that wait", _waiting(live.scheduler), _waiting(other.scheduler)
+    yield "settings", live.scheduler.scorer.settings, other.scheduler.scorer.settings
 
 
 def columns_of(state: State) -> dict[str, dict[str, object]]:
@@ -80,7 +80,10 @@ def columns_of(state: State) -> dict[str, dict[str, object]]:
         for column, names in (("superpod", table.superpods), ("leaf", table.leaves), ("rack", table.racks)):
             place = int(getattr(table, column)[row])
             columns[column] = names[place] if place >= 0 else ""
-        found[name] = columns | {"domain": table.domain_name(row), "class": table.classes[int(table.klass[row])]}
+        found[name] = columns | {
+            "domain": table.domain_name(row),
+            "class": table.classes[int(table.node_class[row])],
+        }
     return found
 
 
@@ -107,9 +110,9 @@ def _due(state: State) -> Due:
     return found
 
 
-def _waiting(decider: Decider) -> list[tuple[object, ...]]:
-    decider.sync()
-    queue = decider.queue
+def _waiting(scheduler: Scheduler) -> list[tuple[object, ...]]:
+    scheduler.sync()
+    queue = scheduler.queue
     found: list[tuple[object, ...]] = []
     for key, members in queue._classes.items():
         state = (members.sleeps, members.retry_at_ms, members.never)

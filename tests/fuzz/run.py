@@ -10,7 +10,7 @@ import msgspec
 from berth.cli.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import Replay
-from berth.core.scheduling.scheduler import Opening, Silence
+from berth.core.scheduling.scheduler import MissingShards, Opening
 from berth.core.state.invariants import check
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
@@ -85,20 +85,20 @@ class Checks:
         for shards in self._shards.values():
             shards.hear(entry)
 
-    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, silence: Silence) -> None:
+    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, missing_shards: MissingShards) -> None:
         """A turn was begun, and what was decided in it."""
         self._turns += 1
         if self._reader is not None:
-            self._read(at_ms, record, silence)
+            self._read(at_ms, record, missing_shards)
         if opening is not None:
             self._see_no_errors(opening)
         if opening is None or record is None or not opening.asks:
             return
-        if silence.missing:
-            self._compare(opening, record, silence, self._of(silence.shards))
+        if missing_shards.missing:
+            self._compare(opening, record, missing_shards, self._of(missing_shards.shards))
         elif self._turns <= 2 or self._chance.randrange(self._depth.shards) == 0:
             for shards in self._shards.values():
-                self._compare(opening, record, silence, shards)
+                self._compare(opening, record, missing_shards, shards)
 
     def _see_no_errors(self, opening: Opening) -> None:
         """Nobody is set aside but for what a history breaks.
@@ -106,15 +106,15 @@ class Checks:
         Raises:
             Failure: Somebody is.
         """
-        for setback in [*opening.must.setbacks, *self.world.seat.decider.setbacks]:
+        for setback in [*opening.must.setbacks, *self.world.seat.scheduler.setbacks]:
             if BrokenError.__name__ not in {type(setback.error).__name__, str(setback.error)}:
                 raise Failure(f"set aside: {type(setback.error).__name__}", f"{setback}") from setback.error
             self.count["gang: set aside"] += 1
 
-    def _read(self, at_ms: int, record: Round | None, silence: Silence) -> None:
+    def _read(self, at_ms: int, record: Round | None, missing_shards: MissingShards) -> None:
         assert self._reader is not None
         self.count["check: reader from a snapshot"] += 1
-        other = self._reader.decided(at_ms, silence)
+        other = self._reader.decided(at_ms, missing_shards)
         mine, its = (encode(one) if one is not None else b"" for one in (record, other))
         if mine != its:
             raise Failure("reader: a record differs from that of a reader from a snapshot", f"{record!r}, {other!r}")
@@ -127,18 +127,18 @@ class Checks:
                 known.hear(entry)
         return known
 
-    def _compare(self, opening: Opening, record: Round, silence: Silence, shards: Shards) -> None:
+    def _compare(self, opening: Opening, record: Round, missing_shards: MissingShards, shards: Shards) -> None:
         self.count["check: shards"] += 1
         # A shard is doubted for what it says of leaf switches: where nothing is asked of them, it is not, and it counts.
         asked = any(shape.tor_affinity for shape in opening.asks)
-        if silence.missing and silence.doubted and (not asked or self.world.seat.state.leaf_book.parity):
+        if missing_shards.missing and missing_shards.doubted and (not asked or self.world.seat.state.leaf_book.parity):
             return
-        see_same(record, shards.record(self.world.seat, opening, silence), shards.count)
+        see_same(record, shards.record(self.world.seat, opening, missing_shards), shards.count)
 
     def taken_back(self) -> None:
         """What was decided was not stored."""
         if self._reader is not None:
-            self._reader.decider.take_back()
+            self._reader.scheduler.take_back()
 
     def stored(self, entry: Entry, record: Round | None) -> None:
         """A record was stored and adopted.

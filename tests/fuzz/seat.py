@@ -1,6 +1,6 @@
 """Whoever decides on a history: the one that writes it, and readers beside it."""
 
-from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.envelope import decode, encode
@@ -13,7 +13,7 @@ class Seat:
 
     def __init__(self) -> None:
         self.state = State(keeps=True)
-        self.decider = Decider(self.state)
+        self.scheduler = Scheduler(self.state)
 
     @classmethod
     def loaded(cls, snapshot: bytes) -> "Seat":
@@ -21,33 +21,33 @@ class Seat:
         seat = cls()
         seat.state.load(decode(snapshot, SnapshotBody))
         assert seat.state.waiting is not None
-        seat.decider.load(seat.state.waiting)
+        seat.scheduler.load(seat.state.waiting)
         return seat
 
     def snapshot(self) -> bytes:
         """What a snapshot holds now."""
-        return self.state.dump(self.decider.dump())
+        return self.state.dump(self.scheduler.dump())
 
     def fact(self, subject: str, sequence: int, data: bytes) -> str:
         """Take a fact; returns why it can never be applied, or nothing."""
         return self.state.apply_fact(subject, sequence, data)
 
-    def decided(self, at_ms: int, silence: Silence) -> Round | None:
+    def decided(self, at_ms: int, missing_shards: MissingShards) -> Round | None:
         """Decide a round; None when there is nothing to decide. It is to be stored or taken back."""
-        opening = self.decider.open(at_ms)
-        return None if opening is None else self.on(opening, silence)
+        opening = self.scheduler.open(at_ms)
+        return None if opening is None else self.on(opening, missing_shards)
 
-    def on(self, opening: Opening, silence: Silence) -> Round:
+    def on(self, opening: Opening, missing_shards: MissingShards) -> Round:
         """Decide a round that was opened."""
-        return self.decider.decide(opening, silence if silence.missing else None)
+        return self.scheduler.decide(opening, missing_shards if missing_shards.missing else None)
 
     def stored(self, sequence: int, data: bytes) -> Folded:
         """Take a record that was stored."""
         folded = self.state.apply_record(sequence, data)
         if folded.epoch:
-            self.decider.begin()
+            self.scheduler.begin()
         else:
-            self.decider.adopt(folded)
+            self.scheduler.adopt(folded)
         return folded
 
     def settle(self, at_ms: int) -> int:
@@ -57,7 +57,7 @@ class Seat:
             AssertionError: It never ends.
         """
         rounds = 0
-        while (record := self.decided(at_ms, Silence())) is not None:
+        while (record := self.decided(at_ms, MissingShards())) is not None:
             self.stored(self.state.fold.head + 1, encode(record))
             rounds += 1
             assert rounds < ROUNDS_MAX, "the same moment is decided again and again"

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from berth.core.placement.gang_placement import NeedMoreError
-from berth.core.scheduling.scheduler import Opening, Silence
-from berth.runtime.port import Gathered
+from berth.core.scheduling.scheduler import MissingShards, Opening
+from berth.runtime.bus.port import Gathered
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer, ScoreRequest
@@ -32,15 +32,15 @@ class _Mute:
 class _Line(_Mute):
     """What stands between a gathering and the shards: they answer at once, or not at all."""
 
-    def __init__(self, shards: list[Shard], silence: Silence) -> None:
+    def __init__(self, shards: list[Shard], missing_shards: MissingShards) -> None:
         self._shards = shards
-        self._silence = silence
+        self._missing_shards = missing_shards
 
     async def gather(self, subjects: Mapping[int, str], data: bytes, *, timeout_s: float) -> Gathered:
         """Answers of the shards that are not silent."""
         del timeout_s
         request = decode(data, ScoreRequest)
-        away = [shard for shard in self._silence.missing if shard not in self._silence.doubted]
+        away = [shard for shard in self._missing_shards.missing if shard not in self._missing_shards.doubted]
         replies = {shard: self._answer(shard, request) for shard in subjects if shard not in away}
         return Gathered(replies, away)
 
@@ -56,7 +56,9 @@ class _Line(_Mute):
                 ledger_seq=state.fold.head,
                 ready=True,
                 shapes=[shard._offer(ask) for ask in request.asks],
-                leaf_states=bytes(state ^ 1 for state in states) or b"?" if number in self._silence.doubted else states,
+                leaf_states=bytes(state ^ 1 for state in states) or b"?"
+                if number in self._missing_shards.doubted
+                else states,
             )
         )
 
@@ -85,20 +87,20 @@ class Shards:
         elif entry.subject.split(".")[3] in _SCORED:
             self._facts.append(entry)
 
-    def record(self, seat: Seat, opening: Opening, silence: Silence) -> Round:
+    def record(self, seat: Seat, opening: Opening, missing_shards: MissingShards) -> Round:
         """The record of a round on the offers of shards.
 
         Raises:
             Failure: The offers never reach far enough.
         """
         self._catch_up()
-        scatter = Scatter(_Line(self._shards, silence), seat.state, shards=self.count, timeout_s=1.0)  # type: ignore[arg-type]  # all of a bus that gathering needs
+        scatter = Scatter(_Line(self._shards, missing_shards), seat.state, shards=self.count, timeout_s=1.0)  # type: ignore[arg-type]  # all of a bus that gathering needs
         asks = dict(opening.asks)
         for _ in range(_ASKS_MAX):
-            offers = finished(scatter.gather(seat.decider.scorer, asks, number=opening.number))
-            heard = Silence(self.count, offers.missing, offers.doubted)
+            offers = finished(scatter.gather(seat.scheduler.scorer, asks, number=opening.number))
+            heard = MissingShards(self.count, offers.missing, offers.doubted)
             try:
-                return seat.decider.record(opening, seat.decider.choose(opening, offers.views, asks, heard), heard)
+                return seat.scheduler.record(opening, seat.scheduler.choose(opening, offers.views, asks, heard), heard)
             except NeedMoreError as error:
                 asks[error.shape] = error.count
         raise Failure("shards: a round runs out of offers")

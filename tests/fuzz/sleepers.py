@@ -2,7 +2,7 @@
 
 import msgspec
 
-from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.scheduler import MissingShards
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch
@@ -24,10 +24,10 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
     seat = Seat.loaded(snapshot)
     for _ in range(_LOOKS):
         at_ms += _LOOK_MS
-        if 0 < seat.decider.queue.retry_at_ms <= at_ms:
+        if 0 < seat.scheduler.queue.retry_at_ms <= at_ms:
             seat.fact("berth.c.fact.timer", seat.state.facts_seq + 1, encode(TimerSeen(at_ms)))
         seat.settle(at_ms)
-    if seat.decider.queue.has_work:
+    if seat.scheduler.queue.has_work:
         raise Failure("sleepers: there is work, and nothing is decided")
     anew = Seat.loaded(seat.snapshot())
     fold = anew.state.fold
@@ -35,12 +35,12 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
     epoch = Epoch(fold.epoch + 1, fold.head, anew.state.facts_seq, at_ms, "anew", settings)
     anew.stored(fold.head + 1, encode(epoch))
     rounds = 0
-    while (record := anew.decided(at_ms, Silence())) is not None:
+    while (record := anew.decided(at_ms, MissingShards())) is not None:
         rounds += 1
         if rounds > ROUNDS_MAX:
             raise Failure("sleepers: the same moment is decided again and again")
         placed = [verdict.name for verdict in record.verdicts if verdict.placement is not None]
         if placed:
-            asleep = [one.uid for one in seat.decider.dump().sleeping]
+            asleep = [one.uid for one in seat.scheduler.dump().sleeping]
             raise Failure("sleepers: somebody waits who could be placed", f"{placed}; asleep were classes of {asleep}")
         anew.stored(fold.head + 1, encode(record))

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.core.scheduling.scheduler import Opening, Silence
+from berth.core.scheduling.scheduler import MissingShards, Opening
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
@@ -33,7 +33,7 @@ _MOMENTS_MS: Final = (0, 1, 1, 5, 50, 1_000)
 _LOST: Final = 0
 _VOID: Final = 1
 _UNKNOWN: Final = 2
-_NOBODY: Final = Silence()
+_NOBODY: Final = MissingShards()
 
 
 class Watch(Protocol):
@@ -42,7 +42,7 @@ class Watch(Protocol):
     def fact(self, entry: Entry) -> None:
         """A fact was stored and applied."""
 
-    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, silence: Silence) -> None:
+    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, missing_shards: MissingShards) -> None:
         """A turn was begun, and what was decided in it."""
 
     def taken_back(self) -> None:
@@ -66,7 +66,7 @@ class World:
         self.seat = Seat()
         self.ground = Ground(way)
         self.now_ms = 1
-        self.silence = _NOBODY
+        self.missing_shards = _NOBODY
         self.facts_seq = 0
         self._watch = watch
         self._count = count
@@ -115,21 +115,21 @@ class World:
         """A turn; returns whether a record was stored."""
         self.now_ms += 1
         seat = self.seat
-        opening = seat.decider.open(self.now_ms)
-        record = None if opening is None else seat.on(opening, self.silence)
-        self._watch.opened(self.now_ms, opening, record, self.silence)
+        opening = seat.scheduler.open(self.now_ms)
+        record = None if opening is None else seat.on(opening, self.missing_shards)
+        self._watch.opened(self.now_ms, opening, record, self.missing_shards)
         if record is None:
             return False
         if how == _LOST:
             self._count["record: lost"] += 1
-            seat.decider.take_back()
+            seat.scheduler.take_back()
             self._watch.taken_back()
             return False
         if how in {_VOID, _UNKNOWN}:
             self._count["record: behind another"] += 1
             rival = Round(epoch=0, base_seq=seat.state.fold.head, facts_seq=0, at_ms=1, number=999)
             self._record(encode(rival) if how == _VOID else encode(TimerSeen(1)), None)
-            seat.decider.take_back()
+            seat.scheduler.take_back()
             self._watch.taken_back()
             return False
         self._record(encode(record), record)
@@ -137,7 +137,7 @@ class World:
 
     def settle(self) -> None:
         """Turn with all shards until nothing is decided at this moment, some turns at most."""
-        self.silence = _NOBODY
+        self.missing_shards = _NOBODY
         for _ in range(12):
             if not self.turn():
                 return
@@ -325,7 +325,7 @@ class World:
         count = self.way.shards
         missing = sorted(chance.sample(range(count), chance.randint(1, count))) if step.two % 3 else []
         doubted = [shard for shard in missing if chance.random() < 0.3]
-        self.silence = Silence(count, missing, doubted) if missing else _NOBODY
+        self.missing_shards = MissingShards(count, missing, doubted) if missing else _NOBODY
 
     def _garbage(self, step: Step, chance: random.Random) -> None:
         """A message that can never be applied, or that this release does not know."""

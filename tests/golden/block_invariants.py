@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from berth.core.rescheduling.block_history import Setback, Stay
-from berth.core.superpods.model import BlockPlan, Grant, Rules, Want, Yard
+from berth.core.rescheduling.block_history import FailureKind, PodFate
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, Rules
 from berth.core.superpods.racks import DOMAIN_RACKS, RACK_NODES, Take
 from tests.golden.harness import Differences, differ
 
@@ -19,13 +19,13 @@ PIECES = ("pieces", "multi-superpod-pieces")
 """Phases that give less than a block."""
 
 
-def holds_gang(ground: Yard, want: Want) -> bool:
+def holds_gang(ground: CandidatePool, want: BlockDemand) -> bool:
     """Whether a gang without racks finds room: enough nodes, and whole blocks if they may not be split."""
     blocks = int((ground.counts // want.block).sum())
     return len(ground.rows) >= want.replicas and (want.soft or blocks >= want.blocks)
 
 
-def holds_racks(ground: Yard, want: Want, *, is_service: bool) -> bool:
+def holds_racks(ground: CandidatePool, want: BlockDemand, *, is_service: bool) -> bool:
     """Whether a gang with racks finds room: by the strategy that is tried last, which is the widest."""
     free = Counter[tuple[int, int]](
         (pod, rack) for pod, rack in zip(pods_of(ground), ground.racks.tolist(), strict=True) if rack >= 0
@@ -45,13 +45,13 @@ def holds_racks(ground: Yard, want: Want, *, is_service: bool) -> bool:
     return sum(number * want.rack_block // want.block for number in parts.values()) >= want.blocks
 
 
-def pods_of(ground: Yard) -> list[int]:
+def pods_of(ground: CandidatePool) -> list[int]:
     """SuperPoD of each candidate."""
     pods: list[int] = np.repeat(np.arange(len(ground.ids)), ground.counts).tolist()
     return pods
 
 
-def plan_faults(ground: Yard, want: Want, rules: Rules, plan: BlockPlan) -> Differences:
+def plan_faults(ground: CandidatePool, want: BlockDemand, rules: Rules, plan: BlockPlan) -> Differences:
     """What is wrong with a plan of a gang of which no pod has a node yet.
 
     Args:
@@ -79,23 +79,23 @@ def node_faults(rows: Sequence[int], candidates: Sequence[int], pods: int, *, ma
     return faults if may_lack else faults + differ("plan", pods, len(given), "pods with a node")
 
 
-def size_faults(grants: Sequence[Grant], want: Want, *, is_exact: bool) -> Differences:
+def size_faults(grants: Sequence[BlockAllocation], want: BlockDemand, *, is_exact: bool) -> Differences:
     """Blocks are whole, only pieces of a soft gang are smaller; every id is given once and none is left out."""
     faults: Differences = ()
-    for grant in grants:
-        is_piece = grant.phase in PIECES and (want.soft or not is_exact)
-        if not (0 < grant.nodes <= want.block if is_piece else grant.nodes == want.block):
-            faults += (("plan", f"block {grant.vid} of {want.block} nodes has {grant.nodes}"),)
+    for allocation in grants:
+        is_piece = allocation.phase in PIECES and (want.soft or not is_exact)
+        if not (0 < allocation.nodes <= want.block if is_piece else allocation.nodes == want.block):
+            faults += (("plan", f"block {allocation.block_id} of {want.block} nodes has {allocation.nodes}"),)
     if is_exact:
-        ids = sorted(grant.vid for grant in grants)
+        ids = sorted(allocation.block_id for allocation in grants)
         faults += differ("plan", list(range(len(grants))), ids, "ids of blocks")
-        faults += differ("plan", want.replicas, sum(grant.nodes for grant in grants), "nodes of all blocks")
+        faults += differ("plan", want.replicas, sum(allocation.nodes for allocation in grants), "nodes of all blocks")
     return faults
 
 
-def sizes_of(grants: Sequence[Grant]) -> Mapping[tuple[int, int], int]:
+def sizes_of(grants: Sequence[BlockAllocation]) -> Mapping[tuple[int, int], int]:
     """Nodes of each block, by its id and SuperPoD."""
-    return {(grant.vid, grant.pod): grant.nodes for grant in grants}
+    return {(allocation.block_id, allocation.pod): allocation.nodes for allocation in grants}
 
 
 def sizes_of_ranks(plan: BlockPlan) -> Mapping[tuple[int, int], int]:
@@ -103,16 +103,16 @@ def sizes_of_ranks(plan: BlockPlan) -> Mapping[tuple[int, int], int]:
     return Counter(zip(plan.vids.tolist(), plan.pods.tolist(), strict=True))
 
 
-def piece_faults(ground: Yard, want: Want, plan: BlockPlan) -> Differences:
+def piece_faults(ground: CandidatePool, want: BlockDemand, plan: BlockPlan) -> Differences:
     """Pieces come from the SuperPoD with the most left on, none is larger than what is missing, until nothing is missing.
 
     Decisions D-4, D-5 and D-6; the whole blocks of the plan are taken as they are.
     """
-    whole = [grant for grant in plan.grants if grant.phase not in PIECES]
+    whole = [allocation for allocation in plan.grants if allocation.phase not in PIECES]
     left: list[int] = ground.counts.tolist()
-    for grant in whole:
-        left[grant.pod] -= grant.nodes
-    missing = want.replicas - sum(grant.nodes for grant in whole)
+    for allocation in whole:
+        left[allocation.pod] -= allocation.nodes
+    missing = want.replicas - sum(allocation.nodes for allocation in whole)
     wanted: list[tuple[int, int]] = []
     while missing > 0 and any(left):
         for pod in sorted(range(len(left)), key=lambda pod: -left[pod]):
@@ -121,11 +121,13 @@ def piece_faults(ground: Yard, want: Want, plan: BlockPlan) -> Differences:
                 wanted.append((pod, nodes))
                 left[pod] -= nodes
                 missing -= nodes
-    got = [(grant.pod, grant.nodes) for grant in plan.grants if grant.phase in PIECES]
+    got = [(allocation.pod, allocation.nodes) for allocation in plan.grants if allocation.phase in PIECES]
     return differ("plan", wanted, got, "pieces")
 
 
-def rack_faults(ground: Yard, want: Want, takes: Sequence[Take], *, is_service: bool, is_exact: bool) -> Differences:
+def rack_faults(
+    ground: CandidatePool, want: BlockDemand, takes: Sequence[Take], *, is_service: bool, is_exact: bool
+) -> Differences:
     """What is wrong with the blocks of a gang with racks.
 
     Args:
@@ -137,62 +139,68 @@ def rack_faults(ground: Yard, want: Want, takes: Sequence[Take], *, is_service: 
     """
     rows = [row for take in takes for row in take.rows.tolist()]
     faults = node_faults(rows, ground.rows.tolist(), want.replicas, may_lack=False)
-    grants = [Grant(take.vid, take.pod, len(take.rows), take.phase) for take in takes]
+    grants = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes]
     faults += size_faults(grants, want, is_exact=is_exact)
     pods = dict(zip(ground.rows.tolist(), pods_of(ground), strict=True))
     racks = dict(zip(ground.rows.tolist(), ground.racks.tolist(), strict=True))
     for take in takes:
-        faults += differ("plan", {take.pod}, {pods.get(row) for row in take.rows.tolist()}, f"block {take.vid} is in")
+        faults += differ(
+            "plan", {take.pod}, {pods.get(row) for row in take.rows.tolist()}, f"block {take.block_id} is in"
+        )
         part = want.block if is_service else want.rack_block
         shares = Counter(racks.get(row) for row in take.rows.tolist())
         if take.phase not in PIECES and any(nodes % part for nodes in shares.values()):
-            faults += (("plan", f"block {take.vid} with parts of {part} has {dict(shares)} nodes by rack"),)
+            faults += (("plan", f"block {take.block_id} with parts of {part} has {dict(shares)} nodes by rack"),)
         if take.phase in PIECES and len(shares) > 1:
-            faults += (("plan", f"piece {take.vid} is in racks {sorted(map(str, shares))}"),)
+            faults += (("plan", f"piece {take.block_id} is in racks {sorted(map(str, shares))}"),)
     return faults
 
 
-def move_faults(yard: Yard, want: Want, setback: Setback, plan: BlockPlan, *, parity: bool) -> Differences:
+def move_faults(
+    pool: CandidatePool, want: BlockDemand, failure: FailureKind, plan: BlockPlan, *, parity: bool
+) -> Differences:
     """What is wrong with a plan of a gang after a fault.
 
     Pods that run stay where they are (decision D-10); blocks that were there before keep their length.
 
     Args:
-        yard: Candidates.
+        pool: Candidates.
         want: What the gang asks.
-        setback: Its blocks and what became of them.
+        failure: Its blocks and what became of them.
         plan: The plan.
         parity: The reference moves pods that run, and may list a node twice.
     """
-    known = [row for held in setback.held for row in held.rows]
+    known = [row for held in failure.held for row in held.rows]
     if parity:
-        strangers = set(plan.rows[plan.rows >= 0].tolist()).difference(yard.rows.tolist(), known)
+        strangers = set(plan.rows[plan.rows >= 0].tolist()).difference(pool.rows.tolist(), known)
         return differ("plan", [], sorted(strangers), "nodes that are neither candidates nor its own")
-    faults = node_faults(plan.rows.tolist(), [*yard.rows.tolist(), *known], want.replicas, may_lack=False)
-    runs = {rank: row for rank, row, stay in positions_of(setback) if stay is Stay.RUNS}
+    faults = node_faults(plan.rows.tolist(), [*pool.rows.tolist(), *known], want.replicas, may_lack=False)
+    runs = {rank: row for rank, row, stay in positions_of(failure) if stay is PodFate.RUNS}
     faults += differ("plan", runs, {rank: int(plan.rows[rank]) for rank in runs}, "pods that run are at")
     new = {row for rank, row in enumerate(plan.rows.tolist()) if rank not in runs}
-    faults += differ("plan", [], sorted(new.difference(yard.rows.tolist())), "nodes that are no candidates")
-    lengths = {held.vid: len(held.rows) for held in setback.held}
+    faults += differ("plan", [], sorted(new.difference(pool.rows.tolist())), "nodes that are no candidates")
+    lengths = {held.block_id: len(held.rows) for held in failure.held}
     is_split = want.soft or any(nodes != want.block for nodes in lengths.values())
-    for grant in plan.grants:
-        most = max(lengths.get(grant.vid, 0), want.block)
-        if not (0 < grant.nodes <= most if is_split else grant.nodes == want.block):
-            faults += (("plan", f"block {grant.vid} of {most} nodes has {grant.nodes}"),)
-    faults += differ("plan", len(plan.grants), len({grant.vid for grant in plan.grants}), "different ids of blocks")
+    for allocation in plan.grants:
+        most = max(lengths.get(allocation.block_id, 0), want.block)
+        if not (0 < allocation.nodes <= most if is_split else allocation.nodes == want.block):
+            faults += (("plan", f"block {allocation.block_id} of {most} nodes has {allocation.nodes}"),)
+    faults += differ(
+        "plan", len(plan.grants), len({allocation.block_id for allocation in plan.grants}), "different ids of blocks"
+    )
     return faults + differ("plan", sizes_of(plan.grants), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
 
 
-def positions_of(setback: Setback) -> list[tuple[int, int, Stay]]:
+def positions_of(failure: FailureKind) -> list[tuple[int, int, PodFate]]:
     """Rank, node and what becomes of it, of every pod of a gang after a fault."""
-    return [position for held in setback.held for position in zip(held.ranks, held.rows, held.stays, strict=True)]
+    return [position for held in failure.held for position in zip(held.ranks, held.rows, held.stays, strict=True)]
 
 
-def is_stuck(yard: Yard, setback: Setback) -> bool:
+def is_stuck(pool: CandidatePool, failure: FailureKind) -> bool:
     """Blocks with pods that run lack more nodes than are free in the SuperPoD where they have to stay."""
     lacking = Counter[str]()
-    for held in setback.held:
+    for held in failure.held:
         if held.runs or not held.is_damaged:
             lacking[held.superpod] += len(held.rows) - held.runs
-    free = dict(zip(yard.ids, yard.counts.tolist(), strict=True))
-    return any(held.runs and lacking[held.superpod] > free.get(held.superpod, 0) for held in setback.held)
+    free = dict(zip(pool.ids, pool.counts.tolist(), strict=True))
+    return any(held.runs and lacking[held.superpod] > free.get(held.superpod, 0) for held in failure.held)

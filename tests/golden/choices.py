@@ -13,7 +13,7 @@ from berth.core.chips.products import FORMS
 from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
-from berth.formats.device_list import PodChips, available
+from berth.formats.ascend.device_list import PodChips, available
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal

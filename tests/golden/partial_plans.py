@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from berth.core.rescheduling.switches import Torn, decisions_of, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import Demand, NoPlan
-from berth.formats.switch_annotations import IS_SHARED
+from berth.formats.ascend.switch_annotations import IS_SHARED
 from berth.schemas.ledger import Settings
 from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (

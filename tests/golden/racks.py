@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.superpods.model import Grant, NoBlocks, Rules, Want, Yard
+from berth.core.superpods.model import BlockAllocation, BlockDemand, CandidatePool, NoBlocks, Rules
 from berth.core.superpods.planner import candidates
 from berth.core.superpods.rack_inference import place_service
 from berth.core.superpods.racks import Racks, Take, all_of, decisions_of, place
@@ -25,8 +25,8 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
     shape = check_blocks(request_of(line)._replace(ub_memory=is_ub))
     if not isinstance(shape, BlockShape):
         return Answer(differ("ok", line["result"]["ok"], got=False))
-    yard = yard_of_line(line)
-    want = Want(
+    pool = yard_of_line(line)
+    want = BlockDemand(
         "rack",
         shape.block,
         shape.replicas,
@@ -36,10 +36,10 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
     )
     rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
     serves = bool(line.get("infer", {}).get("inferserviceid"))
-    found = place_service(yard, want, ()) if serves else place(Racks(candidates(yard, want)), all_of(want), rules)
-    active = () if serves or rules.parity else decisions_of(yard, want, rules)
-    differences, decided = differences_of(line, yard, want, found, rules, active)
-    ground = candidates(yard, want)
+    found = place_service(pool, want, ()) if serves else place(Racks(candidates(pool, want)), all_of(want), rules)
+    active = () if serves or rules.parity else decisions_of(pool, want, rules)
+    differences, decided = differences_of(line, pool, want, found, rules, active)
+    ground = candidates(pool, want)
     if not isinstance(found, NoBlocks):
         differences += rack_faults(ground, want, found, is_service=serves, is_exact=not rules.parity)
     if not rules.parity:
@@ -49,7 +49,12 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
 
 
 def differences_of(
-    line: Line, yard: Yard, want: Want, found: Sequence[Take] | NoBlocks, rules: Rules, active: Sequence[str]
+    line: Line,
+    pool: CandidatePool,
+    want: BlockDemand,
+    found: Sequence[Take] | NoBlocks,
+    rules: Rules,
+    active: Sequence[str],
 ) -> tuple[Differences, tuple[str, ...]]:
     """What is not as expected, and the decisions that say what is expected in the place of the reference."""
     ok, said = line["result"]["ok"], line["canonical"]
@@ -60,26 +65,28 @@ def differences_of(
     differences = differ("ok", ok, not isinstance(found, NoBlocks))
     if isinstance(found, NoBlocks) or not ok:
         return differences, ()
-    grants = [Grant(take.vid, take.pod, len(take.rows), take.phase) for take in found]
+    grants = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in found]
     if line["stable"]:
         rows = [row for take in found for row in take.rows.tolist()]
-        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(yard, grants, rows))
-        differences += differ("by_rack", canonical(said["by_rack"]), by_rack_of(yard, rows))
+        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(pool, grants, rows))
+        differences += differ("by_rack", canonical(said["by_rack"]), by_rack_of(pool, rows))
     if not line["stable_by_vid"]:
         return differences, ()
-    vids = said["by_vid"] if rules.parity else [[renumbered(vid, want), *rest] for vid, *rest in said["by_vid"]]
-    differences += differ("by_vid", canonical(vids), by_vid_of(yard, grants))
+    vids = (
+        said["by_vid"] if rules.parity else [[renumbered(block_id, want), *rest] for block_id, *rest in said["by_vid"]]
+    )
+    differences += differ("by_vid", canonical(vids), by_vid_of(pool, grants))
     return differences, () if vids == said["by_vid"] else ("D-8",)
 
 
-def renumbered(vid: int, want: Want) -> int:
+def renumbered(block_id: int, want: BlockDemand) -> int:
     """Id of a piece: the reference counts down from N, ours up from V (decision D-8). Ids of blocks stay."""
-    return vid if vid < want.blocks else want.blocks + want.replicas - vid
+    return block_id if block_id < want.blocks else want.blocks + want.replicas - block_id
 
 
-def by_rack_of(yard: Yard, taken: Sequence[int]) -> list[list[int]]:
+def by_rack_of(pool: CandidatePool, taken: Sequence[int]) -> list[list[int]]:
     """Candidates and nodes taken of each rack that gives nodes."""
-    cells = zip(pods_of(yard), yard.racks.tolist(), strict=True)
-    rack_of = dict(zip(yard.rows.tolist(), cells, strict=True))
+    cells = zip(pods_of(pool), pool.racks.tolist(), strict=True)
+    rack_of = dict(zip(pool.rows.tolist(), cells, strict=True))
     free = Counter(rack_of.values())
     return canonical([free[rack], nodes] for rack, nodes in Counter(rack_of[row] for row in taken).items())

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from berth.core.rescheduling.block_history import Setback, Stay, Word, is_pod_level, restored
+from berth.core.rescheduling.block_history import FailureKind, PodFate, Word, is_pod_level, restored
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
 from berth.core.superpods.inference import (
     IDLEST,
     SERVICE_LABEL,
     SP_FIT,
-    Taste,
+    AffinityPreference,
     inference_of,
     mindie_grants,
     plan_mindie,
     plan_service,
 )
-from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rules, Want, Yard
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules
 from berth.core.superpods.planner import candidates, drawn
 from berth.core.superpods.validation import SOFT
 from berth.schemas.ledger import Settings
@@ -29,8 +29,8 @@ ON: Final = "on"
 class Scene(NamedTuple):
     """SuperPoDs of a line, what its gang asks, and what its plan must heed."""
 
-    yard: Yard
-    want: Want
+    pool: CandidatePool
+    demand: BlockDemand
     rules: Rules
 
 
@@ -39,7 +39,7 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     variant, _ = VARIANTS[line["policy"]]
     return Scene(
         yard_of_line(line),
-        Want(variant, line["sp_block"], line["tasks"], soft=line["affinity"] == SOFT),
+        BlockDemand(variant, line["sp_block"], line["tasks"], soft=line["affinity"] == SOFT),
         Rules(line["reserve"], line["super_pod_size"], settings.reference_parity),
     )
 
@@ -49,61 +49,63 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
     scene = scene_of(line, settings)
     job = line["infer"]
     labels = dict.fromkeys(job.get("mindie_labels", ()), "x") | {SERVICE_LABEL: job.get(SERVICE_LABEL, "")}
-    taste = Taste(idlest=job.get(SP_FIT) == IDLEST)
-    is_mindie = inference_of(labels, scene.want.variant) == "mindie"
+    preference = AffinityPreference(idlest=job.get(SP_FIT) == IDLEST)
+    is_mindie = inference_of(labels, scene.demand.variant) == "mindie"
     found: BlockPlan | NoBlocks
     if is_mindie:
-        found = plan_mindie(scene.yard, scene.want, scene.rules, taste)
+        found = plan_mindie(scene.pool, scene.demand, scene.rules, preference)
     else:
-        found = plan_service(scene.yard, scene.want, [str(name) for name in job["super_pods_already_hosting_service"]])
-    differences = differences_of(line, scene.yard, found)
-    ground, whole = candidates(scene.yard, scene.want), scene.want._replace(soft=False)
+        found = plan_service(
+            scene.pool, scene.demand, [str(name) for name in job["super_pods_already_hosting_service"]]
+        )
+    differences = differences_of(line, scene.pool, found)
+    ground, whole = candidates(scene.pool, scene.demand), scene.demand._replace(soft=False)
     faults = differ("plan", holds_gang(ground, whole), isinstance(found, BlockPlan), "room for the gang")
     if isinstance(found, BlockPlan):
         faults += plan_faults(ground, whole, scene.rules._replace(parity=False), found)
     if unstable(line):
         return Answer(differences + faults, skipped=("unstable",))
-    if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, taste):
+    if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, preference):
         return Answer(faults, skipped=("tie",))
     return Answer(differences + faults)
 
 
-def is_tie(line: Line, scene: Scene, taste: Taste) -> bool:
+def is_tie(line: Line, scene: Scene, preference: AffinityPreference) -> bool:
     """The reference's own order of SuperPoDs is one that the rule allows, so that only the luck of its heap differs.
 
     Block by block: were the SuperPoD that the reference took the first one, production would take it too; and the plan made
     of these blocks is the expected one.
     """
     used = line["result"].get("super_pods_used", {})
-    left = scene.yard.counts.copy()
-    one = scene.want._replace(replicas=scene.want.block)
-    grants: list[Grant] = []
-    for vid in range(scene.want.blocks):
-        if str(vid) not in used:
+    left = scene.pool.counts.copy()
+    one = scene.demand._replace(replicas=scene.demand.block)
+    grants: list[BlockAllocation] = []
+    for block_id in range(scene.demand.blocks):
+        if str(block_id) not in used:
             return False
-        taken = scene.yard.ids.index(str(used[str(vid)]["physical"]))
+        taken = scene.pool.ids.index(str(used[str(block_id)]["physical"]))
         order = [taken, *(pod for pod in range(len(left)) if pod != taken)]
-        found = mindie_grants([scene.yard.ids[pod] for pod in order], left[order], one, scene.rules, taste)
+        found = mindie_grants([scene.pool.ids[pod] for pod in order], left[order], one, scene.rules, preference)
         if isinstance(found, NoBlocks) or found[0].pod != 0:
             return False
-        grants.append(found[0]._replace(vid=vid, pod=taken))
+        grants.append(found[0]._replace(block_id=block_id, pod=taken))
         left[taken] -= one.block
-    return not differences_of(line, scene.yard, drawn(scene.yard, grants, scene.want.replicas))
+    return not differences_of(line, scene.pool, drawn(scene.pool, grants, scene.demand.replicas))
 
 
 def compare_resched(line: Line, settings: Settings) -> Answer:
     """One gang after a fault."""
     scene = scene_of(line, settings)
-    setback = setback_of(line, scene)
-    found = plan_again(scene.yard, scene.want, scene.rules, setback)
-    differences = differences_of(line, scene.yard, by_id(found))
-    active = () if scene.rules.parity else decisions_after(scene.yard, scene.want, scene.rules, setback)
+    failure = setback_of(line, scene)
+    found = plan_again(scene.pool, scene.demand, scene.rules, failure)
+    differences = differences_of(line, scene.pool, by_id(found))
+    active = () if scene.rules.parity else decisions_after(scene.pool, scene.demand, scene.rules, failure)
     faults: Differences = ()
     if isinstance(found, BlockPlan):
-        faults = move_faults(scene.yard, scene.want, setback, found, parity=scene.rules.parity)
+        faults = move_faults(scene.pool, scene.demand, failure, found, parity=scene.rules.parity)
     decided: tuple[str, ...] = ()
     if any(field == "ok" for field, _ in differences) and copies_ok(line):
-        decided = tuple(name for name in active if is_owed(name, line, scene, setback, found))
+        decided = tuple(name for name in active if is_owed(name, line, scene, failure, found))
     if decided:
         differences = tuple(difference for difference in differences if difference[0] != "ok")
     skipped = ("unstable",) if unstable(line) else ()
@@ -113,11 +115,11 @@ def compare_resched(line: Line, settings: Settings) -> Answer:
 def copies_ok(line: Line) -> bool:
     """Without decisions there is a plan exactly where the reference has one."""
     scene = scene_of(line, PARITY)
-    found = plan_again(scene.yard, scene.want, scene.rules, setback_of(line, scene))
+    found = plan_again(scene.pool, scene.demand, scene.rules, setback_of(line, scene))
     return bool(isinstance(found, BlockPlan) == line["result"]["ok"])
 
 
-def is_owed(name: str, line: Line, scene: Scene, setback: Setback, found: BlockPlan | NoBlocks | Stuck) -> bool:
+def is_owed(name: str, line: Line, scene: Scene, failure: FailureKind, found: BlockPlan | NoBlocks | Stuck) -> bool:
     """A decision is why there is a plan where the reference has none, or the other way about.
 
     D-1: the reference has no column for a SuperPoD. D-10: it sets nodes aside for pods that run, so that it lacks them for
@@ -125,7 +127,7 @@ def is_owed(name: str, line: Line, scene: Scene, setback: Setback, found: BlockP
     """
     if isinstance(found, BlockPlan):
         return name in {"D-1", "D-10"} and not line["result"]["ok"]
-    return name == "D-10" and line["result"]["ok"] and isinstance(found, Stuck) and is_stuck(scene.yard, setback)
+    return name == "D-10" and line["result"]["ok"] and isinstance(found, Stuck) and is_stuck(scene.pool, failure)
 
 
 def unstable(line: Line) -> bool:
@@ -137,31 +139,33 @@ def by_id(found: BlockPlan | NoBlocks | Stuck) -> BlockPlan | NoBlocks:
     """What a plan gives to each id: a reference plan may give to one id twice, which counts where its first node is."""
     if not isinstance(found, BlockPlan):
         return found.lack if isinstance(found, Stuck) else found
-    grants: dict[int, Grant] = {}
-    for grant in found.grants:
-        before = grants.get(grant.vid)
-        grants[grant.vid] = grant if before is None else before._replace(nodes=before.nodes + grant.nodes)
+    grants: dict[int, BlockAllocation] = {}
+    for allocation in found.grants:
+        before = grants.get(allocation.block_id)
+        grants[allocation.block_id] = (
+            allocation if before is None else before._replace(nodes=before.nodes + allocation.nodes)
+        )
     return found._replace(grants=tuple(grants.values()))
 
 
-def setback_of(line: Line, scene: Scene) -> Setback:
+def setback_of(line: Line, scene: Scene) -> FailureKind:
     """What became of the gang of a line."""
     job = line["reschedule"]
     rows = rows_of(line)
     home = {node: str(superpod["id"]) for superpod in line["super_pods"] for node in superpod["nodes"]}
-    vids = {node: int(vid) for vid, nodes in job["prior"].items() for node in nodes}
-    first = {int(vid): nodes[0] for vid, nodes in job["prior"].items()}
+    vids = {node: int(block_id) for block_id, nodes in job["prior"].items() for node in nodes}
+    first = {int(block_id): nodes[0] for block_id, nodes in job["prior"].items()}
     all_return = job["scheduling_tasks"] == line["tasks"]
 
     def word(task: Mapping[str, Any]) -> Word:
         node = task["node"]
-        stay = Stay.LOST if task["is_fault"] else Stay.RETURNS if all_return else Stay.RUNS
+        stay = PodFate.LOST if task["is_fault"] else PodFate.RETURNS if all_return else PodFate.RUNS
         return Word(task["rank"], vids[node], home[first[vids[node]]], rows[node], stay)
 
-    return Setback(
-        restored([word(task) for task in job["fault_tasks"]], scene.want, parity=scene.rules.parity),
+    return FailureKind(
+        restored([word(task) for task in job["fault_tasks"]], scene.demand, parity=scene.rules.parity),
         is_pod_level(
-            scene.want.variant,
+            scene.demand.variant,
             job["scheduling_tasks"],
             line["tasks"],
             is_rescheduling=job["pod_rescheduling_label"] == ON,

@@ -8,7 +8,16 @@ from typing import Any, Final
 import numpy as np
 
 from berth.core.superpods import planner
-from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rules, Variant, Want, Yard, yard_of
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    CandidatePool,
+    NoBlocks,
+    Rules,
+    Variant,
+    yard_of,
+)
 from berth.core.superpods.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, piece_faults, plan_faults
@@ -34,45 +43,45 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
         return Answer(
             (*differ("ok", expected["ok"], got=False), *differ("reason", expected.get("reason"), shape.reason))
         )
-    yard = yard_of_line(line)
-    want = Want(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
+    pool = yard_of_line(line)
+    demand = BlockDemand(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
     rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
-    found = planner.plan_blocks(yard, want, rules)
-    faults = faults_of(yard, want, rules, found)
-    active = () if rules.parity else planner.decisions_of(yard, want, rules)
+    found = planner.plan_blocks(pool, demand, rules)
+    faults = faults_of(pool, demand, rules, found)
+    active = () if rules.parity else planner.decisions_of(pool, demand, rules)
     if "D-1" in active and not expected["ok"]:
         return Answer(faults, decided=("D-1",))
-    differences = differences_of(line, yard, found)
+    differences = differences_of(line, pool, found)
     if (
         differences
         and not active
-        and any(not differences_of(line, other, planner.plan_blocks(other, want, rules)) for other in reordered(yard))
+        and any(not differences_of(line, other, planner.plan_blocks(other, demand, rules)) for other in reordered(pool))
     ):
         return Answer(faults, skipped=("tie",))
     if active and isinstance(found, BlockPlan):
-        differences += whole_differences(line, yard, found, active)
+        differences += whole_differences(line, pool, found, active)
     return Answer(differences + faults, active=active)
 
 
-def faults_of(yard: Yard, want: Want, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
+def faults_of(pool: CandidatePool, demand: BlockDemand, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
     """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
-    ground = planner.candidates(yard, want)
-    faults = plan_faults(ground, want, rules, found) if isinstance(found, BlockPlan) else ()
+    ground = planner.candidates(pool, demand)
+    faults = plan_faults(ground, demand, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.parity:
         return faults
     if isinstance(found, BlockPlan):
-        faults += piece_faults(ground, want, found)
-    return faults + differ("plan", holds_gang(ground, want), isinstance(found, BlockPlan), "room for the gang")
+        faults += piece_faults(ground, demand, found)
+    return faults + differ("plan", holds_gang(ground, demand), isinstance(found, BlockPlan), "room for the gang")
 
 
-def whole_differences(line: Line, yard: Yard, found: BlockPlan, active: Sequence[str]) -> Differences:
+def whole_differences(line: Line, pool: CandidatePool, found: BlockPlan, active: Sequence[str]) -> Differences:
     """Blocks that came before anything that a decision changes: D-3 changes reserves, D-4 to D-6 only pieces."""
     if not line["result"]["ok"] or not line["stable_by_vid"] or line["policy"] in WITHOUT_VIDS:
         return ()
     phases = ("fits", "larger") if "D-3" in active else ("fits", "larger", "reserve")
-    whole = [grant for grant in found.grants if grant.phase in phases]
+    whole = [allocation for allocation in found.grants if allocation.phase in phases]
     said = [block for block in line["canonical"]["by_vid"] if block[0] < len(whole)]
-    return differ("whole blocks", canonical(said), by_vid_of(yard, whole))
+    return differ("whole blocks", canonical(said), by_vid_of(pool, whole))
 
 
 def request_of(line: Line) -> BlockRequest:
@@ -89,7 +98,7 @@ def request_of(line: Line) -> BlockRequest:
     )
 
 
-def yard_of_line(line: Line) -> Yard:
+def yard_of_line(line: Line) -> CandidatePool:
     """SuperPoDs of a line with the nodes that have enough free chips; rows follow the order of the line."""
     pods, idle, ill, racks = [], [], [], []
     chips, full, sick = line["chips_per_pod"], VARIANTS[line["policy"]][1], set(line.get("sub_healthy", ()))
@@ -111,36 +120,36 @@ def yard_of_line(line: Line) -> Yard:
     )
 
 
-def reordered(yard: Yard) -> Iterator[Yard]:
+def reordered(pool: CandidatePool) -> Iterator[CandidatePool]:
     """The same SuperPoDs in other orders: each two of them first, and by what they have of healthy nodes.
 
     The reference visits SuperPoDs that are alike for its rules in the order of a hash map. They can differ in what the
     canonical form says all the same: in sub-healthy nodes, and for one pod in nodes with more idle chips. A line of which
     some other order gives the expected answer is an exact tie.
     """
-    pods = range(len(yard.ids))
-    healthy = [int((~yard.ill[yard.starts[pod] : yard.starts[pod + 1]]).sum()) for pod in pods]
+    pods = range(len(pool.ids))
+    healthy = [int((~pool.ill[pool.starts[pod] : pool.starts[pod + 1]]).sum()) for pod in pods]
     orders = [[*first, *(pod for pod in pods if pod not in first)] for first in permutations(pods, 2)]
     orders += [sorted(pods, key=lambda pod: sign * healthy[pod]) for sign in (1, -1)]
-    of_rows = np.repeat(np.arange(len(pods)), yard.counts)
+    of_rows = np.repeat(np.arange(len(pods)), pool.counts)
     for order in orders:
         place = np.empty(len(pods), np.int64)
         place[order] = np.arange(len(pods))
-        ids = [yard.ids[pod] for pod in order]
-        yield yard_of(ids, place[of_rows], yard.rows, ill=yard.ill, idle=yard.idle)
+        ids = [pool.ids[pod] for pod in order]
+        yield yard_of(ids, place[of_rows], pool.rows, ill=pool.ill, idle=pool.idle)
 
 
-def differences_of(line: Line, yard: Yard, found: BlockPlan | NoBlocks) -> Differences:
+def differences_of(line: Line, pool: CandidatePool, found: BlockPlan | NoBlocks) -> Differences:
     """Where a plan is not the expected one, in the canonical form."""
     ok, said = line["result"]["ok"], line["canonical"]
     differences = differ("ok", ok, isinstance(found, BlockPlan))
     if isinstance(found, NoBlocks) or not ok:
         return differences
     if line["stable"]:
-        got = by_phys_of(yard, found.grants, found.rows.tolist())
+        got = by_phys_of(pool, found.grants, found.rows.tolist())
         differences += differ("by_phys", canonical(said["by_phys"]), got)
     if line["stable_by_vid"] and line["policy"] not in WITHOUT_VIDS:
-        differences += differ("by_vid", canonical(said["by_vid"]), by_vid_of(yard, found.grants))
+        differences += differ("by_vid", canonical(said["by_vid"]), by_vid_of(pool, found.grants))
     return differences
 
 
@@ -149,25 +158,25 @@ def canonical(cells: Iterable[list[int]]) -> list[list[int]]:
     return sorted(cells, key=str)
 
 
-def by_vid_of(yard: Yard, grants: Iterable[Grant]) -> list[list[int]]:
+def by_vid_of(pool: CandidatePool, grants: Iterable[BlockAllocation]) -> list[list[int]]:
     """Id, candidates of its SuperPoD and nodes, of each block."""
-    counts = yard.counts
-    return canonical([grant.vid, int(counts[grant.pod]), grant.nodes] for grant in grants)
+    counts = pool.counts
+    return canonical([allocation.block_id, int(counts[allocation.pod]), allocation.nodes] for allocation in grants)
 
 
-def by_phys_of(yard: Yard, grants: Sequence[Grant], ranked: Iterable[int]) -> list[list[int]]:
+def by_phys_of(pool: CandidatePool, grants: Sequence[BlockAllocation], ranked: Iterable[int]) -> list[list[int]]:
     """Candidates, nodes taken, blocks, sub-healthy nodes taken, of each SuperPoD that gives nodes.
 
     Nodes that blocks got beyond those of the ranks are the next of their SuperPoD.
     """
-    blocks = Counter(grant.pod for grant in grants)
+    blocks = Counter(allocation.pod for allocation in grants)
     rows = set(ranked)
     cells = []
     for pod, count in blocks.items():
-        start, end = yard.starts[pod : pod + 2].tolist()
-        taken = sum(grant.nodes for grant in grants if grant.pod == pod)
-        ranked_first = sorted(range(start, end), key=lambda place: int(yard.rows[place]) not in rows)
-        cells.append([end - start, taken, count, int(yard.ill[ranked_first[:taken]].sum())])
+        start, end = pool.starts[pod : pod + 2].tolist()
+        taken = sum(allocation.nodes for allocation in grants if allocation.pod == pod)
+        ranked_first = sorted(range(start, end), key=lambda place: int(pool.rows[place]) not in rows)
+        cells.append([end - start, taken, count, int(pool.ill[ranked_first[:taken]].sum())])
     return canonical(cells)
 
 

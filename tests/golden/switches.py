@@ -22,7 +22,7 @@ from berth.core.switches.planner import (
     plan,
     rules_of,
 )
-from berth.formats.switch_annotations import state_of, switch_annotations
+from berth.formats.ascend.switch_annotations import state_of, switch_annotations
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings

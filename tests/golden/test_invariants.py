@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from berth.core.levels.model import Sizes
-from berth.core.rescheduling.block_history import Held, Setback, Stay
-from berth.core.superpods.model import BlockPlan, Grant, Phase, Rules, Want, Yard, yard_of
+from berth.core.rescheduling.block_history import FailureKind, Held, PodFate
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, Phase, Rules, yard_of
 from berth.core.superpods.racks import Take
 from tests.golden import leaf_invariants, levels
 from tests.golden.block_invariants import (
@@ -36,7 +36,7 @@ from tests.golden.leaf_invariants import (
 DEFAULT = Rules(reserve=0, size=8)
 
 
-def a_yard(*pods: int, racks: tuple[int, ...] | None = None) -> Yard:
+def a_yard(*pods: int, racks: tuple[int, ...] | None = None) -> CandidatePool:
     """Candidates in SuperPoDs, each as the index of its SuperPoD."""
     ids = [str(pod) for pod in range(max(pods) + 1)]
     known = None if racks is None else np.array(racks, np.int64)
@@ -45,19 +45,19 @@ def a_yard(*pods: int, racks: tuple[int, ...] | None = None) -> Yard:
 
 def a_plan(rows: list[int], vids: list[int], pods: list[int], phase: Phase = "fits") -> BlockPlan:
     sizes: dict[tuple[int, int], int] = {}
-    for vid, pod in zip(vids, pods, strict=True):
-        sizes[vid, pod] = sizes.get((vid, pod), 0) + 1
-    grants = tuple(Grant(vid, pod, nodes, phase) for (vid, pod), nodes in sizes.items())
+    for block_id, pod in zip(vids, pods, strict=True):
+        sizes[block_id, pod] = sizes.get((block_id, pod), 0) + 1
+    grants = tuple(BlockAllocation(block_id, pod, nodes, phase) for (block_id, pod), nodes in sizes.items())
     return BlockPlan(np.array(rows), np.array(vids), np.array(pods), grants)
 
 
-YARD = a_yard(0, 0, 0, 1, 1)
-HARD = Want("a3", 2, 4)
+POOL = a_yard(0, 0, 0, 1, 1)
+HARD = BlockDemand("a3", 2, 4)
 SOUND = a_plan([0, 1, 3, 4], [0, 0, 1, 1], [0, 0, 1, 1])
 
 
 def test_a_sound_plan_of_blocks_breaks_no_rule() -> None:
-    assert plan_faults(YARD, HARD, DEFAULT, SOUND) == ()
+    assert plan_faults(POOL, HARD, DEFAULT, SOUND) == ()
 
 
 @pytest.mark.parametrize(
@@ -70,73 +70,76 @@ def test_a_sound_plan_of_blocks_breaks_no_rule() -> None:
         a_plan([0, 1, 2, 4], [0, 0, 0, 1], [0, 0, 0, 1]),
         a_plan([0, 1, 3, 4], [0, 0, 2, 2], [0, 0, 1, 1]),
         a_plan([3, 4, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]),
-        SOUND._replace(grants=(*SOUND.grants, Grant(2, 0, 2, "fits"))),
+        SOUND._replace(grants=(*SOUND.grants, BlockAllocation(2, 0, 2, "fits"))),
     ],
     ids=["twice", "stranger", "none", "wrong-superpod", "sizes", "ids", "walk", "surplus"],
 )
 def test_an_unsound_plan_of_blocks_is_noticed(plan: BlockPlan) -> None:
-    assert plan_faults(YARD, HARD, DEFAULT, plan)
+    assert plan_faults(POOL, HARD, DEFAULT, plan)
 
 
 def test_pieces_come_from_the_superpod_with_the_most_left_and_are_no_larger_than_what_is_missing() -> None:
-    want = Want("a3", 2, 4, soft=True)
-    yard = a_yard(0, 1, 2, 2, 2)
-    whole, piece = Grant(0, 2, 2, "fits"), a_plan([2, 3, 0, 4], [0, 0, 1, 2], [2, 2, 0, 2])
-    right = (whole, Grant(1, 0, 1, "pieces"), Grant(2, 1, 1, "pieces"))
-    assert piece_faults(yard, want, piece._replace(grants=right)) == ()
-    assert piece_faults(yard, want, piece._replace(grants=(whole, right[2], right[1])))
-    assert piece_faults(yard, want, piece._replace(grants=(whole, Grant(1, 0, 2, "pieces"))))
+    want = BlockDemand("a3", 2, 4, soft=True)
+    pool = a_yard(0, 1, 2, 2, 2)
+    whole, piece = BlockAllocation(0, 2, 2, "fits"), a_plan([2, 3, 0, 4], [0, 0, 1, 2], [2, 2, 0, 2])
+    right = (whole, BlockAllocation(1, 0, 1, "pieces"), BlockAllocation(2, 1, 1, "pieces"))
+    assert piece_faults(pool, want, piece._replace(grants=right)) == ()
+    assert piece_faults(pool, want, piece._replace(grants=(whole, right[2], right[1])))
+    assert piece_faults(pool, want, piece._replace(grants=(whole, BlockAllocation(1, 0, 2, "pieces"))))
 
 
 def test_room_for_a_gang() -> None:
-    assert holds_gang(YARD, HARD)
-    assert not holds_gang(YARD, HARD._replace(replicas=6))
+    assert holds_gang(POOL, HARD)
+    assert not holds_gang(POOL, HARD._replace(replicas=6))
     assert not holds_gang(a_yard(0, 0, 0, 1), HARD)
     assert holds_gang(a_yard(0, 0, 0, 1), HARD._replace(soft=True))
 
 
 def test_room_for_a_gang_with_racks() -> None:
-    yard = a_yard(*[0] * 12, racks=(0,) * 3 + (1,) * 3 + (16,) * 6)
-    want = Want("rack", 2, 10, rack_block=2)
-    assert holds_racks(yard, want, is_service=False)
-    assert not holds_racks(yard, want._replace(replicas=12), is_service=False)
-    assert holds_racks(yard, want._replace(replicas=12, soft=True), is_service=False)
-    assert not holds_racks(yard, want._replace(replicas=14, soft=True), is_service=False)
-    assert holds_racks(yard, want, is_service=True)
-    assert not holds_racks(yard, want._replace(replicas=12), is_service=True)
-    assert not holds_racks(yard, want._replace(ub_memory=True), is_service=False)
+    pool = a_yard(*[0] * 12, racks=(0,) * 3 + (1,) * 3 + (16,) * 6)
+    want = BlockDemand("rack", 2, 10, rack_block=2)
+    assert holds_racks(pool, want, is_service=False)
+    assert not holds_racks(pool, want._replace(replicas=12), is_service=False)
+    assert holds_racks(pool, want._replace(replicas=12, soft=True), is_service=False)
+    assert not holds_racks(pool, want._replace(replicas=14, soft=True), is_service=False)
+    assert holds_racks(pool, want, is_service=True)
+    assert not holds_racks(pool, want._replace(replicas=12), is_service=True)
+    assert not holds_racks(pool, want._replace(ub_memory=True), is_service=False)
 
 
 def test_parts_of_blocks_stay_inside_racks() -> None:
-    yard = a_yard(0, 0, 0, 0, 1, racks=(0, 0, 1, 1, 0))
-    want = Want("rack", 4, 4, rack_block=2)
+    pool = a_yard(0, 0, 0, 0, 1, racks=(0, 0, 1, 1, 0))
+    want = BlockDemand("rack", 4, 4, rack_block=2)
 
-    def faults(rows: list[int], *, want: Want = want, is_service: bool = False) -> object:
-        return rack_faults(yard, want, [Take(0, 0, np.array(rows), "superpod")], is_service=is_service, is_exact=True)
+    def faults(rows: list[int], *, want: BlockDemand = want, is_service: bool = False) -> object:
+        return rack_faults(pool, want, [Take(0, 0, np.array(rows), "superpod")], is_service=is_service, is_exact=True)
 
     assert faults([0, 1, 2, 3]) == ()
     assert faults([0, 1, 2, 4])
     assert faults([0, 1, 2, 2])
     assert faults([0, 1, 2, 3], is_service=True)
-    assert faults([0, 2], want=Want("rack", 2, 2, rack_block=2))
-    assert faults([0, 1], want=Want("rack", 2, 2, rack_block=2)) == ()
+    assert faults([0, 2], want=BlockDemand("rack", 2, 2, rack_block=2))
+    assert faults([0, 1], want=BlockDemand("rack", 2, 2, rack_block=2)) == ()
 
 
 def test_pods_that_run_stay_where_they_are_after_a_fault() -> None:
-    yard = a_yard(0, 0, 1, 1)
-    held = [Held(0, "0", (0, 1), (7, 8), (Stay.RUNS, Stay.LOST)), Held(1, "1", (2, 3), (2, 3), (Stay.RETURNS,) * 2)]
-    setback = Setback(held, is_pod_level=True)
+    pool = a_yard(0, 0, 1, 1)
+    held = [
+        Held(0, "0", (0, 1), (7, 8), (PodFate.RUNS, PodFate.LOST)),
+        Held(1, "1", (2, 3), (2, 3), (PodFate.RETURNS,) * 2),
+    ]
+    failure = FailureKind(held, is_pod_level=True)
     vids, pods = [0, 0, 1, 1], [0, 0, 1, 1]
 
     def faults(*rows: int) -> object:
-        return move_faults(yard, HARD, setback, a_plan(list(rows), vids, pods), parity=False)
+        return move_faults(pool, HARD, failure, a_plan(list(rows), vids, pods), parity=False)
 
     assert faults(7, 0, 2, 3) == ()
     assert faults(1, 0, 2, 3)
     assert faults(7, 8, 2, 3)
     assert faults(7, 2, 2, 3)
-    assert not is_stuck(yard, setback)
-    assert is_stuck(a_yard(1, 1), setback)
+    assert not is_stuck(pool, failure)
+    assert is_stuck(a_yard(1, 1), failure)
 
 
 SCENERY = Scenery(

@@ -17,8 +17,8 @@ from berth.core.placement.gang_placement import Chooser, asks_of
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import gang_of
 from berth.core.state.level_index import LevelMap
-from berth.core.state.superpod_index import BlockGround, Company, SuperpodMap
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
+from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.intake import JobRequest
@@ -92,7 +92,7 @@ def placed(line: Line) -> Placement | None:
     asks = asks_of([gang])
     hosts = line.get("infer", {}).get("super_pods_already_hosting_service") or []
     beside = [superpod["nodes"][0] for superpod in line["super_pods"] if superpod["id"] in hosts]
-    ground = BlockGround(SuperpodMap(table), LevelMap(table), Company(lambda _: beside, lambda _: []))
+    ground = BlockGround(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: beside, lambda _: []))
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
     return Chooser(scorer, views, asks, blocks=ground).choose([gang])[0].placement
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.fleet import EXAMPLES
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.local.kube_server import KubeServer
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import SERVICES
 from tests.support.kube_sweep import Sweep

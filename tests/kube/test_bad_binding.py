@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from berth.formats.pod_annotations import ATTEMPT, JOB
-from berth.runtime.bus import NatsBus
-from tests.support.bad_yard import Yard
+from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
+from berth.runtime.bus.client import NatsBus
+from tests.support.bad_yard import CandidatePool
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import Tree, a_spec, a_volcano_job
 from tests.support.processes import services
@@ -19,15 +19,15 @@ LONG: Final = {"berth/run-for": "600s"}
 GROUP: Final = "scheduling.k8s.io/group-name"
 FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
 ENQUEUED: Final = "huawei.com/schedule_enqueue_time"
-Making = Callable[..., Yard]
+Making = Callable[..., CandidatePool]
 
 
 @pytest.fixture
 def make(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path) -> Iterator[Making]:
     with services(tmp_path, nats_server) as made:
 
-        def yard(count: int, **settings: dict[str, object]) -> Yard:
-            return Yard(
+        def yard(count: int, **settings: dict[str, object]) -> CandidatePool:
+            return CandidatePool(
                 made,
                 kube_api,
                 real_bus,
@@ -49,20 +49,20 @@ nodes:
 """
 
 
-async def submit(yard: Yard, job: Tree) -> str:
+async def submit(yard: CandidatePool, job: Tree) -> str:
     """Make a Volcano Job; returns the name of its PodGroup."""
     made = await yard.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs", job)
     return f"{made['metadata']['name']}-{made['metadata']['uid']}"
 
 
-async def unscheduled(yard: Yard, group: str) -> tuple[str, str, str]:
+async def unscheduled(yard: CandidatePool, group: str) -> tuple[str, str, str]:
     """Phase of a PodGroup, and reason and message of its condition Unschedulable."""
     status = (await yard.podgroup(group)).get("status", {})
     told: Tree = next((one for one in status.get("conditions", ()) if one["type"] == "Unschedulable"), {})
     return (status.get("phase", ""), told.get("reason", ""), told.get("message", ""))
 
 
-def phase(yard: Yard, group: str) -> Callable[[], Awaitable[str]]:
+def phase(yard: CandidatePool, group: str) -> Callable[[], Awaitable[str]]:
     async def found() -> str:
         return (await unscheduled(yard, group))[0]
 
@@ -140,7 +140,7 @@ async def test_with_force_chips_decide_alone(make: Making) -> None:
     await yard.cell.stop()
 
 
-async def placed_without_binder(yard: Yard, job: str, pods: int) -> list[str]:
+async def placed_without_binder(yard: CandidatePool, job: str, pods: int) -> list[str]:
     """Submit a gang that is decided while the binder is away; returns the node of each rank."""
     await yard.cell.services["binder"].stop()
     await submit(yard, a_volcano_job(job, pods, 8, run_for="600s"))
@@ -149,7 +149,7 @@ async def placed_without_binder(yard: Yard, job: str, pods: int) -> list[str]:
     return status.placement.names()
 
 
-async def lose_node_and_bind(yard: Yard, node: str) -> None:
+async def lose_node_and_bind(yard: CandidatePool, node: str) -> None:
     """Delete a node and let the binder go on; nodesim would register it again, so it is away meanwhile."""
     await yard.cell.services["nodesim"].stop()
     await yard.api.delete(f"/api/v1/nodes/{node}")
@@ -162,7 +162,7 @@ async def lose_node_and_bind(yard: Yard, node: str) -> None:
     yard.cell.services["nodesim"].start()
 
 
-async def bind_by_hand(yard: Yard, pod: str, node: str) -> None:
+async def bind_by_hand(yard: CandidatePool, pod: str, node: str) -> None:
     """Bind a pod as another scheduler would."""
     chips = ",".join(f"Ascend910-{chip}" for chip in range(8))
     meta = {"name": pod, "annotations": {RESOURCE: chips, "predicate-time": "1"}}
@@ -170,7 +170,7 @@ async def bind_by_hand(yard: Yard, pod: str, node: str) -> None:
     await yard.api.post(f"/api/v1/namespaces/{yard.namespace}/pods/{pod}/binding", body)
 
 
-async def events_of(yard: Yard, reason: str) -> set[str]:
+async def events_of(yard: CandidatePool, reason: str) -> set[str]:
     """Messages of Berth's Events with a reason in the namespace."""
     found = await yard.api.items(f"/api/v1/namespaces/{yard.namespace}/events")
     return {one["message"] for one in found if one["reason"] == reason and one.get("reportingComponent") == "berth"}

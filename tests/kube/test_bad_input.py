@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import unpack_nodes
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.subjects import StreamName
-from tests.support.bad_yard import Yard
+from tests.support.bad_yard import CandidatePool
 from tests.support.device_texts import device_cfg, device_chunk, device_list, fault_row
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import a_spec, a_volcano_job
@@ -29,15 +29,15 @@ kind: Cluster
 nodes:
   - {product: module910bx8, count: 4, name: "a2-{index}", leaf: {size: 2}}
 """
-Making = Callable[..., Yard]
+Making = Callable[..., CandidatePool]
 
 
 @pytest.fixture
 def make(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path) -> Iterator[Making]:
     with services(tmp_path, nats_server) as made:
 
-        def yard(**settings: dict[str, object]) -> Yard:
-            return Yard(
+        def yard(**settings: dict[str, object]) -> CandidatePool:
+            return CandidatePool(
                 made,
                 kube_api,
                 real_bus,
@@ -55,7 +55,7 @@ def now_s() -> int:
     return SystemClock().now_ms() // 1000
 
 
-async def is_suspect(yard: Yard, node: str, *words: str, unhealthy: int) -> None:
+async def is_suspect(yard: CandidatePool, node: str, *words: str, unhealthy: int) -> None:
     """The node is suspect with these words, and its last good report still counts."""
 
     async def fits() -> bool:
@@ -68,7 +68,7 @@ async def is_suspect(yard: Yard, node: str, *words: str, unhealthy: int) -> None
     assert (found.level, found.unhealthy) == (NodeHealth.OK, unhealthy), found
 
 
-async def is_well(yard: Yard, node: str) -> None:
+async def is_well(yard: CandidatePool, node: str) -> None:
     async def fits() -> bool:
         found = await yard.health(node)
         return found is not None and (found.level, found.unhealthy, found.reason) == (NodeHealth.OK, 0, "")
@@ -187,11 +187,11 @@ async def test_chunks_of_clusterd_that_are_empty_cut_or_lack_a_node(make: Making
     await yard.cell.stop()
 
 
-async def chunk(yard: Yard, number: int, reports: dict[str, tuple[dict[str, str], int]]) -> None:
+async def chunk(yard: CandidatePool, number: int, reports: dict[str, tuple[dict[str, str], int]]) -> None:
     await put_chunk(yard, number, device_chunk(reports))
 
 
-async def put_chunk(yard: Yard, number: int, text: str) -> None:
+async def put_chunk(yard: CandidatePool, number: int, text: str) -> None:
     name = f"cluster-info-device-{number}"
     await yard.put_map("mindx-dl", name, CLUSTERD, {name: text})
 
@@ -207,7 +207,7 @@ async def test_nodes_without_chips_with_one_address_and_unreadable_switches(make
     await yard.cell.stop()
 
 
-async def node_without_chips(yard: Yard) -> None:
+async def node_without_chips(yard: CandidatePool) -> None:
     """The chips of a node are not named any more: it takes no work, and the pod that has some stays."""
     await yard.pod("early", a_spec(4), annotations={"berth/run-for": "600s"})
     await yard.until_running("early")
@@ -239,7 +239,7 @@ async def node_without_chips(yard: Yard) -> None:
     await yard.cell.until_pods(yard.namespace, {})
 
 
-async def two_with_one_address(yard: Yard, leaves: dict[str, str]) -> None:
+async def two_with_one_address(yard: CandidatePool, leaves: dict[str, str]) -> None:
     """They stand below no switch, and both work."""
     first, second = "a2-0", "a2-2"
     node = await yard.api.get(f"/api/v1/nodes/{first}")
@@ -258,7 +258,7 @@ async def two_with_one_address(yard: Yard, leaves: dict[str, str]) -> None:
     await yard.until_is("places again", lambda: leaves_of(yard), leaves)
 
 
-async def unreadable_switches(yard: Yard, leaves: dict[str, str]) -> None:
+async def unreadable_switches(yard: CandidatePool, leaves: dict[str, str]) -> None:
     """The last ones hold, also across a restart."""
     path = "/api/v1/namespaces/kube-system/configmaps/basic-tor-node-cm"
     text = (await yard.api.get(path))["data"]["tor_info"]
@@ -281,32 +281,32 @@ async def unreadable_switches(yard: Yard, leaves: dict[str, str]) -> None:
     assert await leaves_of(yard) == leaves
 
 
-async def facts(yard: Yard) -> list[NodesSeen]:
+async def facts(yard: CandidatePool) -> list[NodesSeen]:
     found = await yard.bus.read(StreamName.LATEST, filters=(yard.bus.subjects.facts("node"),))
     return [decode(stored.data, NodesSeen) for stored in found]
 
 
-async def nodes_of(yard: Yard) -> list[NodeDescription]:
+async def nodes_of(yard: CandidatePool) -> list[NodeDescription]:
     return [node for fact in await facts(yard) for node in unpack_nodes(fact)]
 
 
-async def leaves_of(yard: Yard) -> dict[str, str]:
+async def leaves_of(yard: CandidatePool) -> dict[str, str]:
     return {node.name: node.leaf for node in await nodes_of(yard)}
 
 
-async def chips(yard: Yard) -> dict[str, int]:
+async def chips(yard: CandidatePool) -> dict[str, int]:
     return {node.name: node.chips for node in await nodes_of(yard)}
 
 
-async def annotate(yard: Yard, node: str, infos: str | None) -> None:
+async def annotate(yard: CandidatePool, node: str, infos: str | None) -> None:
     await yard.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"baseDeviceInfos": infos}}})
 
 
-async def address(yard: Yard, node: str, addresses: list[dict[str, str]]) -> None:
+async def address(yard: CandidatePool, node: str, addresses: list[dict[str, str]]) -> None:
     await yard.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"addresses": addresses}})
 
 
-async def event_on(yard: Yard, node: str, reason: str, words: str) -> None:
+async def event_on(yard: CandidatePool, node: str, reason: str, words: str) -> None:
     async def told() -> bool:
         found = await yard.events("Node", node, namespace="default")
         return any(one == reason and words in message for one, message, _ in found)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
-from berth.runtime.bus import NatsBus
-from tests.support.bad_yard import Yard
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
+from berth.runtime.bus.client import NatsBus
+from tests.support.bad_yard import CandidatePool
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import Tree, a_container, a_spec, a_volcano_job
 from tests.support.kube_history import recording
@@ -34,9 +34,11 @@ QUICK: Final[dict[str, object]] = {
 
 
 @pytest.fixture
-def yard(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path) -> Iterator[Yard]:
+def yard(
+    kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
+) -> Iterator[CandidatePool]:
     with services(tmp_path, nats_server) as made:
-        yield Yard(
+        yield CandidatePool(
             made,
             kube_api,
             real_bus,
@@ -48,17 +50,17 @@ def yard(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str,
         )
 
 
-async def submit(yard: Yard, job: Tree) -> Tree:
+async def submit(yard: CandidatePool, job: Tree) -> Tree:
     return await yard.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs", job)
 
 
-async def others_go_on(yard: Yard, name: str) -> None:
+async def others_go_on(yard: CandidatePool, name: str) -> None:
     """A job that nothing is wrong with is placed."""
     await yard.pod(name, a_spec(1), annotations=LONG)
     await yard.until_running(name)
 
 
-async def told_once(yard: Yard, kind: str, name: str, reason: str, sentence: str) -> None:
+async def told_once(yard: CandidatePool, kind: str, name: str, reason: str, sentence: str) -> None:
     """One Event with this reason is about the object, and it says the sentence."""
 
     async def events() -> list[tuple[str, str, int]]:
@@ -67,7 +69,7 @@ async def told_once(yard: Yard, kind: str, name: str, reason: str, sentence: str
     await yard.until_is(f"an Event on {kind} {name}", events, [(reason, sentence, 1)])
 
 
-async def group_says(yard: Yard, name: str, reason: str, sentence: str) -> None:
+async def group_says(yard: CandidatePool, name: str, reason: str, sentence: str) -> None:
     """The PodGroup's condition Unschedulable says the sentence."""
 
     async def condition() -> list[tuple[str, str, str]]:
@@ -77,7 +79,7 @@ async def group_says(yard: Yard, name: str, reason: str, sentence: str) -> None:
     await yard.until_is(f"condition of PodGroup {name}", condition, [("Unschedulable", reason, sentence)])
 
 
-async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(yard: Yard) -> None:
+async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(yard: CandidatePool) -> None:
     await yard.cell.start()
     await minimum_above_pods(yard)
     await others_go_on(yard, "good-1")
@@ -90,7 +92,7 @@ async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(yard: Yard) -> Non
     await yard.cell.stop()
 
 
-async def minimum_above_pods(yard: Yard) -> None:
+async def minimum_above_pods(yard: CandidatePool) -> None:
     """A PodGroup of three of which two pods are there is held, and starts when the third comes."""
     await yard.group("short", {"minMember": 3, "minResources": {RESOURCE: "6"}})
     for number in range(2):
@@ -111,7 +113,7 @@ async def minimum_above_pods(yard: Yard) -> None:
     await told_once(yard, "PodGroup", "short", "FailedScheduling", sentence)
 
 
-async def minimum_above_size(yard: Yard) -> None:
+async def minimum_above_size(yard: CandidatePool) -> None:
     """A Volcano Job whose minimum is above its own pods can never start."""
     made = await submit(yard, a_volcano_job("over", 2, 2, minimum=5))
     group = f"over-{made['metadata']['uid']}"
@@ -122,7 +124,7 @@ async def minimum_above_size(yard: Yard) -> None:
     await group_says(yard, group, "JobValidateFailed", sentence)
 
 
-async def chips_in_two_containers(yard: Yard) -> None:
+async def chips_in_two_containers(yard: CandidatePool) -> None:
     spec = a_spec(1)
     spec["containers"].append({**a_container(1), "name": "side"})
     await yard.pod("twice", spec, annotations=LONG)
@@ -132,7 +134,7 @@ async def chips_in_two_containers(yard: Yard) -> None:
     await told_once(yard, "Pod", "twice", "FailedScheduling", sentence)
 
 
-async def chips_of_two_kinds(yard: Yard) -> None:
+async def chips_of_two_kinds(yard: CandidatePool) -> None:
     spec = a_spec(1)
     spec["containers"].append({**a_container(1, resource="huawei.com/npu"), "name": "side"})
     await yard.pod("mixed", spec, annotations=LONG)
@@ -142,7 +144,7 @@ async def chips_of_two_kinds(yard: Yard) -> None:
     await yard.until_told(["mixed"], sentence)
 
 
-async def test_jobs_that_name_what_is_unknown_or_ask_for_too_much(yard: Yard) -> None:
+async def test_jobs_that_name_what_is_unknown_or_ask_for_too_much(yard: CandidatePool) -> None:
     await yard.cell.start()
     await unknown_policy(yard)
     await no_policy(yard)
@@ -154,7 +156,7 @@ async def test_jobs_that_name_what_is_unknown_or_ask_for_too_much(yard: Yard) ->
     await yard.cell.stop()
 
 
-async def unknown_policy(yard: Yard) -> None:
+async def unknown_policy(yard: CandidatePool) -> None:
     """The selection goes on with the node selector; it is said which form is assumed, and why."""
     await yard.pod("odd", a_spec(2), annotations={**LONG, POLICY: "chip9-node9"})
     await yard.until_running("odd")
@@ -167,7 +169,7 @@ async def unknown_policy(yard: Yard) -> None:
     assert await yard.metric("inventory", "inventory_problems_total", kind="Pod") == 1
 
 
-async def no_policy(yard: Yard) -> None:
+async def no_policy(yard: CandidatePool) -> None:
     """Jobs for huawei.com/npu must name one."""
     spec = a_spec(0)
     spec["containers"] = [a_container(2, resource="huawei.com/npu")]
@@ -175,20 +177,20 @@ async def no_policy(yard: Yard) -> None:
     await rejected(yard, "npu", f"annotations.{POLICY} is ''")
 
 
-async def unknown_form(yard: Yard) -> None:
+async def unknown_form(yard: CandidatePool) -> None:
     spec = a_spec(2) | {"nodeSelector": {"accelerator-type": "module-777"}}
     await yard.pod("form", spec, annotations={**LONG, POLICY: "chip9-node9"})
     await rejected(yard, "form", "node_selector.accelerator-type is 'module-777', expected one of ")
 
 
-async def rejected(yard: Yard, pod: str, words: str) -> None:
+async def rejected(yard: CandidatePool, pod: str, words: str) -> None:
     status = await yard.cell.until_status(yard.namespace, f"pod.{pod}", "rejected")
     assert status.sentence.startswith(words), status.sentence
     await yard.until_told([pod], status.sentence)
     await told_once(yard, "Pod", pod, "JobRejected", status.sentence)
 
 
-async def larger_than_cluster(yard: Yard) -> None:
+async def larger_than_cluster(yard: CandidatePool) -> None:
     """A pod that wants more chips than any node has, and more of them than the cluster has."""
     await yard.pod("nine", a_spec(9), annotations=LONG)
     await rejected(yard, "nine", "tasks[0].chips is '9'")
@@ -202,7 +204,7 @@ async def larger_than_cluster(yard: Yard) -> None:
     await group_says(yard, "huge", "JobValidateFailed", status.sentence)
 
 
-async def group_larger_than_cluster(yard: Yard) -> None:
+async def group_larger_than_cluster(yard: CandidatePool) -> None:
     """A Volcano Job that asks for more than there is gets no pods, and its PodGroup says why."""
     made = await submit(yard, a_volcano_job("vast", 9, 8))
     group = f"vast-{made['metadata']['uid']}"
@@ -223,7 +225,7 @@ async def group_larger_than_cluster(yard: Yard) -> None:
 
 
 async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_attempt(
-    yard: Yard, tmp_path: Path
+    yard: CandidatePool, tmp_path: Path
 ) -> None:
     await yard.cell.start()
     async with recording(yard.api, tmp_path, yard.namespace) as history:
@@ -255,7 +257,7 @@ async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_at
     await yard.cell.stop()
 
 
-async def gated(yard: Yard) -> None:
+async def gated(yard: CandidatePool) -> None:
     """A pod with a scheduling gate waits with a reason, and goes when the gate is gone."""
     gates = [{"name": "example.com/later"}]
     made = await yard.pod("gated", a_spec(1) | {"schedulingGates": gates}, annotations=LONG)
@@ -274,7 +276,7 @@ async def gated(yard: Yard) -> None:
     await yard.until_running("gated")
 
 
-async def suspended_set(yard: Yard) -> None:
+async def suspended_set(yard: CandidatePool) -> None:
     """Pods of a suspended JobSet wait with a reason, and go when it is resumed."""
     path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{yard.namespace}/jobsets"
     jobs = [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1}}}]
@@ -302,7 +304,7 @@ async def suspended_set(yard: Yard) -> None:
     await yard.until_running(*pods)
 
 
-async def suspended_job(yard: Yard) -> None:
+async def suspended_job(yard: CandidatePool) -> None:
     """A suspended batch Job gets its pods, and these their chips, once it is resumed."""
     path = f"/apis/batch/v1/namespaces/{yard.namespace}/jobs"
     template = {"metadata": {"annotations": LONG}, "spec": a_spec(1)}

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import Listed
+from berth.formats.kubernetes.objects import Listed
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import Body, RefusedError
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Body, RefusedError
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.facts import PodPhase
 from berth.schemas.simulation import GangBound
 from berth.schemas.status import JobStatus

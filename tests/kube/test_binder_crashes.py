@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.faults import BINDER_POINTS
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.fault_points import BINDER_POINTS
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.ledger import Epoch, Round, Settings, Verdict

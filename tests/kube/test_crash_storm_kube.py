@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from berth.cli.fleet import EXAMPLES
-from berth.runtime.bus import NatsBus
-from berth.runtime.kube_server import KubeServer
-from berth.runtime.server import EmbeddedServer
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobCancel, JobRequest
@@ -44,7 +44,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
 
 
 @dataclass(frozen=True)
-class Yard:
+class CandidatePool:
     """Where the storm takes place: a cell with an API server and a bus of its own, all of which may be killed."""
 
     server: KubeServer
@@ -57,7 +57,7 @@ class Yard:
 
 
 @asynccontextmanager
-async def yard(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[Yard]:
+async def yard(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[CandidatePool]:
     """A cell that stands."""
     async with AsyncExitStack() as stack:
         # The controllers of jobs are nodesim's own.
@@ -76,7 +76,7 @@ async def yard(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[Y
         world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, settings=SETTINGS)
         await world.start()
         history = await stack.enter_async_context(recording(api, folder, NAMESPACE))
-        yield Yard(server, nats, api, bus, watch, world, history)
+        yield CandidatePool(server, nats, api, bus, watch, world, history)
         await watch.stop()
 
 
@@ -110,7 +110,7 @@ async def test_no_job_is_lost_and_no_chip_held_twice_whatever_dies(
     assert storm.looks > ROUNDS * len(ORDER), storm.looks
 
 
-async def until_all_ended(place: Yard, kept: set[str]) -> None:
+async def until_all_ended(place: CandidatePool, kept: set[str]) -> None:
     """Wait until the jobs that were not deleted have ended well, each of them, and until there are no others.
 
     Raises:
@@ -127,7 +127,7 @@ async def until_all_ended(place: Yard, kept: set[str]) -> None:
         raise AssertionError(f"{error}: {await phases(place.api, NAMESPACE)}{place.cell.logs()}") from error
 
 
-async def until_nothing_is_left(place: Yard) -> None:
+async def until_nothing_is_left(place: CandidatePool) -> None:
     """Wait until no pod, no group, no request with pods and no chip that somebody holds is left.
 
     Raises:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import ConfigMap
-from berth.runtime.bus import NatsBus
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
 from tests.support.fabric import Fabric
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_volcano_job

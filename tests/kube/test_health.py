@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_health
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription

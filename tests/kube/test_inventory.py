@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from berth.cli.fleet import EXAMPLES
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, MembersSeen, PodsSeen, TopologySeen

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.runtime.kube_server import CONTROLLERS, KubeServer
+from berth.runtime.local.kube_server import CONTROLLERS, KubeServer
 from tests.support.kube_api import KubeApi, RefusedError
 from tests.support.kube_rights import SERVICES, Right, grant, may, rights_of
 from tests.support.kustomize import Tree, render

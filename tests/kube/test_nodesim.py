@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from berth.formats.cluster_info import read_devices
-from berth.formats.device_info import parse_device_info, parse_switch_info
-from berth.formats.kube_nodes import read_node
-from berth.formats.kube_objects import Node
-from berth.formats.node_info import parse_node_info
-from berth.formats.pod_annotations import CONSUMED
-from berth.formats.tor_config import read_tor_config
+from berth.formats.ascend.cluster_info import read_devices
+from berth.formats.ascend.device_info import parse_device_info, parse_switch_info
+from berth.formats.ascend.node_info import parse_node_info
+from berth.formats.ascend.pod_annotations import CONSUMED
+from berth.formats.ascend.tor_config import read_tor_config
+from berth.formats.kubernetes.nodes import read_node
+from berth.formats.kubernetes.objects import Node
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.simulation import BreakNode
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
 from tests.support.kube_api import KubeApi

@@ -9,12 +9,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from berth.formats.kube_objects import ConfigMap, Listed, Pod, PodGroup
+from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod, PodGroup
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_reflector import Reflector
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.reflector import Reflector
+from berth.runtime.local.kube_server import KubeServer
 from tests.support.mirror import Mirror
 from tests.support.waiting import until
 

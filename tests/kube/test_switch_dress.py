@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_server import KubeServer
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import encode
 from berth.services.binder.cluster import Gang
 from berth.services.summary.leaf_share import KEY, MANAGED, NAME

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from berth.formats.pod_annotations import RANK, RANK_INDEX
-from berth.runtime.bus import NatsBus
+from berth.formats.ascend.pod_annotations import RANK, RANK_INDEX
+from berth.runtime.bus.client import NatsBus
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
@@ -27,7 +27,7 @@ LONG = {"berth/run-for": "600s"}
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 
 
-class Yard:
+class CandidatePool:
     """A namespace in which workloads are made, and the cell that places them."""
 
     def __init__(self, cell: KubeCell, api: KubeApi, namespace: str) -> None:
@@ -72,7 +72,7 @@ def a_pod(name: str, *, labels: dict[str, str] | None = None, annotations: dict[
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": a_spec(CHIPS)}
 
 
-async def make_volcano(yard: Yard) -> None:
+async def make_volcano(yard: CandidatePool) -> None:
     group = {
         "apiVersion": VOLCANO,
         "kind": "PodGroup",
@@ -103,7 +103,7 @@ async def make_volcano(yard: Yard) -> None:
     await yard.make("mindxdl.gitee.com/v1", "ascendjobs", ascend, pods=3)
 
 
-async def make_built_in(yard: Yard) -> None:
+async def make_built_in(yard: CandidatePool) -> None:
     plain = {"parallelism": 2, "completions": 2, "template": yard.template(app="plain")}
     await yard.make("batch/v1", "jobs", _named("Job", "batch/v1", "plain", plain), pods=2)
     indexed = {**plain, "completionMode": "Indexed", "template": yard.template(app="indexed")}
@@ -118,7 +118,7 @@ async def make_built_in(yard: Yard) -> None:
         await yard.make("apps/v1", plural, _named(kind, "apps/v1", name, spec), pods=2)
 
 
-async def make_by_labels(yard: Yard) -> None:
+async def make_by_labels(yard: CandidatePool) -> None:
     """Workloads whose controllers are not here: their pods are made as those would."""
     spec = {
         "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1}}}]
@@ -170,7 +170,7 @@ async def test_every_kind_of_workload_becomes_its_gang(
     with services(tmp_path, nats_server) as made:
         world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY)
         await world.start()
-        yard = Yard(world, kube_api, namespace)
+        yard = CandidatePool(world, kube_api, namespace)
         await make_volcano(yard)
         await make_built_in(yard)
         await make_by_labels(yard)
@@ -210,7 +210,7 @@ def _are_single(pods: list[Tree], prefix: str, count: int) -> None:
     assert all(job.startswith(prefix) or job == prefix[:-1] for job in jobs), jobs
 
 
-async def _ranks_are_right(yard: Yard) -> None:
+async def _ranks_are_right(yard: CandidatePool) -> None:
     """Each pod has the rank that its kind gives it."""
 
     async def own(prefix: str) -> dict[str, str]:

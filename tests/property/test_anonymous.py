@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from berth.core.state.ledger import LedgerDump
 from berth.core.superpods.model import superpod_key
-from berth.formats.anonymous import Anonymiser
-from berth.formats.anonymous_rules import Kind
+from berth.formats.recordings.anonymisation import Anonymiser
+from berth.formats.recordings.anonymisation_rules import Kind
 from berth.schemas.columns import pack, pack_names, unpack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, NodeClass, NodesSeen, PodsSeen

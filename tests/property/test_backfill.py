@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.replay.replay import replayed
-from berth.core.scheduling.scheduler import Decider
-from berth.core.simulation.timeline import Course
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.simulation.timeline import Timeline
 from berth.core.state.cell import State
 from berth.schemas.envelope import body_of, decode, open_envelope
 from berth.schemas.ledger import Round, Settings
@@ -63,8 +63,8 @@ def test_under_easy_nobody_starts_later_than_promised_when_run_times_are_exact(
     jobs: list[PlannedJob], nodes: int
 ) -> None:
     plan = a_plan(*jobs, cluster=f"nodes={nodes}", settings=Settings(queue_policy="easy", reserve_chips=1))
-    _, course, entries = run_of(plan)
-    known = jobs_of(course)
+    _, timeline, entries = run_of(plan)
+    known = jobs_of(timeline)
     for name, moments in promises(entries).items():
         assert 0 <= known[name].placed_ms <= min(moments), name
 
@@ -73,8 +73,8 @@ def test_under_easy_nobody_starts_later_than_promised_when_run_times_are_exact(
 @given(jobs=crowds(priorities=2), nodes=st.integers(1, 5))
 def test_under_fifo_jobs_start_in_the_order_of_the_queue(jobs: list[PlannedJob], nodes: int) -> None:
     plan = a_plan(*jobs, cluster=f"nodes={nodes},leaf=2", settings=Settings(queue_policy="fifo"))
-    _, course, _ = run_of(plan)
-    started = jobs_of(course)
+    _, timeline, _ = run_of(plan)
+    started = jobs_of(timeline)
     line = sorted(jobs, key=lambda job: -job.request.priority)  # stable: by arrival
     for index, first in enumerate(line):
         before = started[first.request.name]
@@ -84,8 +84,8 @@ def test_under_fifo_jobs_start_in_the_order_of_the_queue(jobs: list[PlannedJob],
                 assert before.placed_ms <= after.placed_ms, (before, after)
 
 
-def placed(course: Course) -> dict[str, int]:
-    return {job.name: job.placed_ms for job in course.jobs}
+def placed(timeline: Timeline) -> dict[str, int]:
+    return {job.name: job.placed_ms for job in timeline.jobs}
 
 
 @settings(deadline=None, max_examples=40)
@@ -115,7 +115,7 @@ def test_a_restart_from_a_snapshot_at_any_turn_decides_the_same(
     chosen = Settings(queue_policy=policy, reserve_chips=16, unknown_run_ms=20_000)
     _, _, entries = run_of(a_plan(*jobs, cluster=f"nodes={nodes},leaf=2", settings=chosen))
     state = State(keeps=True)
-    decider = Decider(state)
+    scheduler = Scheduler(state)
     turns = 0
     for index, entry in enumerate(entries):
         if entry.subject:
@@ -124,13 +124,13 @@ def test_a_restart_from_a_snapshot_at_any_turn_decides_the_same(
         envelope = open_envelope(entry.data)
         if envelope.kind != Round.KIND:
             state.apply_record(entry.sequence, entry.data)
-            decider.begin()
+            scheduler.begin()
             continue
-        decider.open(body_of(envelope, Round).at_ms)
-        decider.adopt(state.apply_record(entry.sequence, entry.data))
+        scheduler.open(body_of(envelope, Round).at_ms)
+        scheduler.adopt(state.apply_record(entry.sequence, entry.data))
         turns += 1
         if turns % every == 0:
-            body = decode(state.dump(decider.dump()), SnapshotBody)
+            body = decode(state.dump(scheduler.dump()), SnapshotBody)
             found = replayed(body, entries[index + 1 :])
             assert found.is_identical, (index, found.found)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.cluster_info import Chunks, Entry
+from berth.formats.ascend.cluster_info import Chunks, Entry
 
 NODES = [f"n{index}" for index in range(6)]
 

@@ -14,7 +14,7 @@ from berth.core.errors import InvariantError
 from berth.core.replay.replay import Replay, ReplayError
 from berth.core.state.cell import State
 from berth.core.state.ledger import pods_of
-from berth.formats.recording import read
+from berth.formats.recordings.recording import read
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.ledger import Round
 from berth.schemas.placement import Placement

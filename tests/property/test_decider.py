@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.scheduler import MissingShards
 from berth.schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
 from tests.unit.test_decider import Seat, restarted
@@ -117,13 +117,13 @@ class Story:
         """A turn of the one, and of the other if there is a record."""
         self.now_ms += 1
         if how == "taken back":
-            if self.live.decider.open(self.now_ms) is not None:
-                self.live.decider.take_back()
+            if self.live.scheduler.open(self.now_ms) is not None:
+                self.live.scheduler.take_back()
             return
-        silence = Silence(SHARDS, [shard % SHARDS]) if how == "silence" else None
-        record = self.live.round(silence, self.now_ms)
+        missing_shards = MissingShards(SHARDS, [shard % SHARDS]) if how == "silence" else None
+        record = self.live.round(missing_shards, self.now_ms)
         if record is not None:
-            assert record == self.reader.round(silence, self.now_ms)
+            assert record == self.reader.round(missing_shards, self.now_ms)
         if how == "restart":
             self.reader = restarted(self.live)
 
@@ -131,7 +131,7 @@ class Story:
         """Turn until nothing is to be decided at this moment, with the clock of the facts."""
         for _ in range(looks):
             self.now_ms += LOOK_MS
-            if 0 < self.live.decider.queue.retry_at_ms <= self.now_ms:
+            if 0 < self.live.scheduler.queue.retry_at_ms <= self.now_ms:
                 self.live.fact("timer", TimerSeen(self.now_ms))
             while self.live.round(at_ms=self.now_ms) is not None:
                 pass
@@ -148,7 +148,7 @@ def test_looks_failed_rounds_and_restarts_decide_nothing_and_nobody_sleeps_who_c
         for how in turns:
             story.turn(how, two)
     story.settle(looks=4)
-    assert not story.live.decider.queue.has_work
+    assert not story.live.scheduler.queue.has_work
     anew = restarted(story.live)
     anew.begin(**way | {"round_gangs_max": 500})
     record = anew.round(at_ms=story.now_ms)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import Times, figures_of, percentile
-from berth.core.simulation.timeline import Course, JobCourse, Moment
+from berth.core.simulation.timeline import JobCourse, Moment, Timeline
 from tests.support.courses import a_course, a_job, a_moment
 
 END_MS = 1000
@@ -48,7 +48,7 @@ def moments(draw: st.DrawFn) -> tuple[Moment, ...]:
 
 
 @st.composite
-def courses(draw: st.DrawFn) -> Course:
+def courses(draw: st.DrawFn) -> Timeline:
     """A course of any jobs and moments."""
     return a_course(*draw(st.lists(a_fate(), max_size=30)), moments=draw(moments()), end=END_MS)
 
@@ -62,8 +62,8 @@ def test_a_percentile_is_the_least_value_that_covers_its_share(values: list[int]
 
 
 @given(courses())
-def test_times_lie_in_order_within_the_course(course: Course) -> None:
-    figures = figures_of(course)
+def test_times_lie_in_order_within_the_course(timeline: Timeline) -> None:
+    figures = figures_of(timeline)
     for times in (
         figures.wait,
         figures.wait_large,
@@ -77,8 +77,8 @@ def test_times_lie_in_order_within_the_course(course: Course) -> None:
 
 
 @given(courses())
-def test_classes_make_up_the_whole(course: Course) -> None:
-    figures = figures_of(course)
+def test_classes_make_up_the_whole(timeline: Timeline) -> None:
+    figures = figures_of(timeline)
     assert figures.jobs == figures.placed + figures.turned_away + figures.taken_back + figures.waiting
     assert figures.wait.jobs == figures.placed + figures.waiting
     assert figures.completion.unfinished == figures.running + figures.waiting
@@ -91,23 +91,23 @@ def test_classes_make_up_the_whole(course: Course) -> None:
 
 
 @given(courses(), st.integers(0, 2**32))
-def test_the_order_of_jobs_makes_no_difference(course: Course, seed: int) -> None:
-    jobs = list(course.jobs)
+def test_the_order_of_jobs_makes_no_difference(timeline: Timeline, seed: int) -> None:
+    jobs = list(timeline.jobs)
     Random(seed).shuffle(jobs)  # noqa: S311  # no secret
-    assert figures_of(msgspec.structs.replace(course, jobs=jobs)) == figures_of(course)
+    assert figures_of(msgspec.structs.replace(timeline, jobs=jobs)) == figures_of(timeline)
 
 
 @given(courses())
-def test_shares_are_shares_and_a_moment_split_in_two_changes_nothing(course: Course) -> None:
-    figures = figures_of(course)
+def test_shares_are_shares_and_a_moment_split_in_two_changes_nothing(timeline: Timeline) -> None:
+    figures = figures_of(timeline)
     for share in (figures.allocation_share, figures.arrival_allocation_share):
         assert share is None or 0 <= share <= 1
-    twice = [half for moment in course.moments for half in (moment, moment)]
-    assert figures_of(msgspec.structs.replace(course, moments=twice)) == figures
+    twice = [half for moment in timeline.moments for half in (moment, moment)]
+    assert figures_of(msgspec.structs.replace(timeline, moments=twice)) == figures
 
 
 @given(courses(), courses())
-def test_rows_are_as_wide_as_there_are_courses(first: Course, second: Course) -> None:
+def test_rows_are_as_wide_as_there_are_courses(first: Timeline, second: Timeline) -> None:
     one, other = figures_of(first), figures_of(second)
     for row in rows_of([one, other]):
         assert len(row.values) == len(row.texts) == len(row.changes) == 2

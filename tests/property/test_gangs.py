@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.formats.kube_objects import Pod
+from berth.formats.kubernetes.objects import Pod
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus, Phase

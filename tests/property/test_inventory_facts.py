@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import unpack_nodes
-from berth.formats.kube_objects import Node
-from berth.formats.tor_config import Slot
+from berth.formats.ascend.tor_config import Slot
+from berth.formats.kubernetes.objects import Node
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task

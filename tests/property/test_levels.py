@@ -77,8 +77,8 @@ class Group:
             elif not self.whole:
                 self.whole = whole
 
-    def visit(self, want: int, root: "Group") -> None:
-        need = want * self.ratio
+    def visit(self, demand: int, root: "Group") -> None:
+        need = demand * self.ratio
         if not self.kids:
             for row in self.nodes[:need]:
                 self.seen += 1

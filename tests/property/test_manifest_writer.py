@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.gang_request import PRIORITY_CLASS, RUN_FOR
-from berth.formats.kube_objects import PodSpec
-from berth.formats.kube_pods import PodAsk, near_of, pod_ask
-from berth.formats.manifest_writer import (
+from berth.formats.kubernetes.objects import PodSpec
+from berth.formats.kubernetes.pods import PodAsk, near_of, pod_ask
+from berth.formats.manifests.gang_request import PRIORITY_CLASS, RUN_FOR
+from berth.formats.manifests.reader import parse_jobs
+from berth.formats.manifests.writer import (
     least_pods,
     priority_class,
     write_ascend_job,
@@ -21,7 +22,6 @@ from berth.formats.manifest_writer import (
     write_priority_class,
     write_volcano_job,
 )
-from berth.formats.manifests import parse_jobs
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.requests import as_pod_ask

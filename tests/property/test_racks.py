@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, parts_of
-from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Want, Yard, yard_of
+from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rows, Rules, yard_of
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import RACK_NODES, plan_racks
 
@@ -15,7 +15,7 @@ RULES = st.integers(1, 40).map(lambda size: Rules(0, size))
 
 
 @st.composite
-def yards(draw: st.DrawFn) -> Yard:
+def yards(draw: st.DrawFn) -> CandidatePool:
     pods, racks = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     step = draw(st.sampled_from([1, 9]))
     left = draw(st.lists(st.integers(0, RACK_NODES), min_size=pods * racks, max_size=pods * racks))
@@ -31,10 +31,10 @@ def yards(draw: st.DrawFn) -> Yard:
 
 
 @st.composite
-def wants(draw: st.DrawFn) -> Want:
+def wants(draw: st.DrawFn) -> BlockDemand:
     part = draw(st.sampled_from([1, 2, 4, 8]))
     block = part * draw(st.integers(1, 3))
-    return Want(
+    return BlockDemand(
         "rack",
         block,
         block * draw(st.integers(1, 4)),
@@ -44,52 +44,52 @@ def wants(draw: st.DrawFn) -> Want:
     )
 
 
-def where(yard: Yard, rows: Rows) -> tuple[Rows, Rows]:
+def where(pool: CandidatePool, rows: Rows) -> tuple[Rows, Rows]:
     """SuperPoD and rack of each node."""
-    order = np.argsort(yard.rows)
-    pods = np.repeat(np.arange(len(yard.ids)), yard.counts)[order]
-    place = np.searchsorted(yard.rows[order], rows)
-    return pods[place], yard.racks[order][place]
+    order = np.argsort(pool.rows)
+    pods = np.repeat(np.arange(len(pool.ids)), pool.counts)[order]
+    place = np.searchsorted(pool.rows[order], rows)
+    return pods[place], pool.racks[order][place]
 
 
-def is_split(yard: Yard, plan: BlockPlan, want: Want) -> bool:
+def is_split(pool: CandidatePool, plan: BlockPlan, demand: BlockDemand) -> bool:
     """A block stands in several SuperPoDs, or a part of it in several racks."""
-    pods, racks = where(yard, plan.rows)
+    pods, racks = where(pool, plan.rows)
     cells = pods * 1_000 + racks
-    blocks, parts = pods.reshape(-1, want.block), cells.reshape(-1, want.rack_block)
+    blocks, parts = pods.reshape(-1, demand.block), cells.reshape(-1, demand.rack_block)
     return bool((blocks != blocks[:, :1]).any() or (parts != parts[:, :1]).any())
 
 
 @settings(max_examples=300)
 @given(yards(), wants(), RULES)
-def test_a_gang_is_whole_and_a_hard_one_is_never_split(yard: Yard, want: Want, rules: Rules) -> None:
-    found = plan_racks(yard, want, rules)
+def test_a_gang_is_whole_and_a_hard_one_is_never_split(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> None:
+    found = plan_racks(pool, demand, rules)
     if isinstance(found, NoBlocks):
-        shares_memory = want.ub_memory and want.replicas > RACK_NODES
-        assert not want.soft or shares_memory or len(yard.rows) < want.replicas
+        shares_memory = demand.ub_memory and demand.replicas > RACK_NODES
+        assert not demand.soft or shares_memory or len(pool.rows) < demand.replicas
         return
     assert found.is_whole
-    assert len(set(found.rows.tolist())) == want.replicas
-    assert found.pods.tolist() == where(yard, found.rows)[0].tolist()
-    assert sum(grant.nodes for grant in found.grants) == want.replicas
-    if not want.soft:
-        assert found.vids.tolist() == [rank // want.block for rank in range(want.replicas)]
-        assert not is_split(yard, found, want)
+    assert len(set(found.rows.tolist())) == demand.replicas
+    assert found.pods.tolist() == where(pool, found.rows)[0].tolist()
+    assert sum(allocation.nodes for allocation in found.grants) == demand.replicas
+    if not demand.soft:
+        assert found.vids.tolist() == [rank // demand.block for rank in range(demand.replicas)]
+        assert not is_split(pool, found, demand)
 
 
 @settings(max_examples=200)
 @given(yards(), wants(), RULES)
-def test_shared_memory_stays_inside_a_domain(yard: Yard, want: Want, rules: Rules) -> None:
-    found = plan_racks(yard, want, rules)
-    if isinstance(found, BlockPlan) and want.ub_memory and want.replicas > RACK_NODES:
-        pods, racks = where(yard, found.rows)
+def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> None:
+    found = plan_racks(pool, demand, rules)
+    if isinstance(found, BlockPlan) and demand.ub_memory and demand.replicas > RACK_NODES:
+        pods, racks = where(pool, found.rows)
         assert len(set(zip(pods.tolist(), (racks // 16).tolist(), strict=True))) == 1
 
 
 @settings(max_examples=100)
 @given(yards(), wants(), RULES, st.integers(1, 50))
-def test_other_rows_only_rename_the_answer(yard: Yard, want: Want, rules: Rules, by: int) -> None:
-    found, again = plan_racks(yard, want, rules), plan_racks(yard._replace(rows=yard.rows + by), want, rules)
+def test_other_rows_only_rename_the_answer(pool: CandidatePool, demand: BlockDemand, rules: Rules, by: int) -> None:
+    found, again = plan_racks(pool, demand, rules), plan_racks(pool._replace(rows=pool.rows + by), demand, rules)
     if isinstance(found, BlockPlan) and isinstance(again, BlockPlan):
         assert (found.rows + by).tolist() == again.rows.tolist()
         assert found.grants == again.grants
@@ -99,43 +99,45 @@ def test_other_rows_only_rename_the_answer(yard: Yard, want: Want, rules: Rules,
 
 @settings(max_examples=200)
 @given(yards(), wants(), st.sets(st.tuples(st.sampled_from(["0", "1"]), st.integers(0, 3))))
-def test_every_block_of_a_service_stands_in_one_rack(yard: Yard, want: Want, hosts: set[tuple[str, int]]) -> None:
-    found = plan_rack_service(yard, want, sorted(hosts))
-    left = np.bincount(np.unique(np.stack(where(yard, yard.rows)), axis=1, return_inverse=True)[1].reshape(-1))
-    assert isinstance(found, BlockPlan) == (int((left // want.block).sum()) >= want.blocks)
+def test_every_block_of_a_service_stands_in_one_rack(
+    pool: CandidatePool, demand: BlockDemand, hosts: set[tuple[str, int]]
+) -> None:
+    found = plan_rack_service(pool, demand, sorted(hosts))
+    left = np.bincount(np.unique(np.stack(where(pool, pool.rows)), axis=1, return_inverse=True)[1].reshape(-1))
+    assert isinstance(found, BlockPlan) == (int((left // demand.block).sum()) >= demand.blocks)
     if isinstance(found, BlockPlan):
-        assert len(set(found.rows.tolist())) == want.replicas
-        assert not is_split(yard, found, want._replace(rack_block=want.block))
+        assert len(set(found.rows.tolist())) == demand.replicas
+        assert not is_split(pool, found, demand._replace(rack_block=demand.block))
 
 
 @settings(max_examples=300)
 @given(yards(), wants(), RULES, st.sampled_from(["pod", "part", "block", "job"]), st.data())
 def test_a_sound_pod_moves_only_with_its_part(
-    yard: Yard, want: Want, rules: Rules, stage: Stage, data: st.DataObject
+    pool: CandidatePool, demand: BlockDemand, rules: Rules, stage: Stage, data: st.DataObject
 ) -> None:
-    plan = plan_racks(yard, want, rules)
+    plan = plan_racks(pool, demand, rules)
     if isinstance(plan, NoBlocks):
         return
-    lost = data.draw(st.lists(st.integers(0, want.replicas - 1), unique=True))
-    left = yard.without(np.isin(yard.rows, plan.rows[lost]))
-    standing = Standing(plan.rows, plan.vids, *where(yard, plan.rows))
-    found = mend_racks(left, want, rules, standing, stage)
+    lost = data.draw(st.lists(st.integers(0, demand.replicas - 1), unique=True))
+    left = pool.without(np.isin(pool.rows, plan.rows[lost]))
+    standing = Standing(plan.rows, plan.vids, *where(pool, plan.rows))
+    found = mend_racks(left, demand, rules, standing, stage)
     if isinstance(found, NoBlocks):
         assert lost
         return
     assert isinstance(found, RackMended)
-    assert len(set(found.plan.rows.tolist())) == want.replicas
+    assert len(set(found.plan.rows.tolist())) == demand.replicas
     assert np.isin(found.plan.rows, left.rows).all()
     assert set(lost) <= set(found.moved.tolist())
     assert set(found.given_up.tolist()) == set(found.moved.tolist()) - set(lost)
-    assert set(found.moved.tolist()) <= loose_of(plan, lost, want, stage)
+    assert set(found.moved.tolist()) <= loose_of(plan, lost, demand, stage)
     assert found.plan.pods.tolist() == where(left, found.plan.rows)[0].tolist()
-    if not want.soft:
-        assert not is_split(left, found.plan, want)
+    if not demand.soft:
+        assert not is_split(left, found.plan, demand)
     if stage == "pod":
         assert where(left, found.plan.rows)[1].tolist() == standing.racks.tolist()
 
 
-def loose_of(plan: BlockPlan, lost: Sequence[int], want: Want, stage: Stage) -> set[int]:
-    marks = np.isin(np.arange(want.replicas), lost)
-    return {rank for part in parts_of(plan.vids, marks, want, stage) for rank in part.tolist()}
+def loose_of(plan: BlockPlan, lost: Sequence[int], demand: BlockDemand, stage: Stage) -> set[int]:
+    marks = np.isin(np.arange(demand.replicas), lost)
+    return {rank for part in parts_of(plan.vids, marks, demand, stage) for rank in part.tolist()}

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.formats.recording import FORMAT, MAGIC, RecordingError
-from berth.formats.recording_frames import FramePacker
+from berth.formats.recordings.frames import FramePacker
+from berth.formats.recordings.recording import FORMAT, MAGIC, RecordingError
 from berth.schemas.envelope import encode, open_envelope
 from berth.schemas.recording import Entry, RecordingPart
 from tests.support.damage import damaged

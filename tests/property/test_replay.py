@@ -58,7 +58,7 @@ async def happen(cell: HarshCell, turn: Turn, other: Sequence[dict[str, Any]]) -
         case "append":
             cell.bus.faults.append(FAULTS[turn.number % len(FAULTS)])
         case "silent" | "heard" if cell.config.shards:
-            cell.silence(shard, is_silent=turn.event == "silent")
+            cell.missing_shards(shard, is_silent=turn.event == "silent")
         case "liar" if cell.config.shards:
             cell.liars[shard] = None
         case "restart":

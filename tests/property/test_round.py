@@ -16,7 +16,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
@@ -152,7 +152,7 @@ def gangs_of(draw: st.DrawFn) -> list[Gang]:
                 attempt=1,
                 priority=0,
                 accepted_seq=number,
-                klass=tuple(zip(shapes, pods, strict=True)),
+                request_class=tuple(zip(shapes, pods, strict=True)),
                 tasks=[f"t{index}" for index in range(len(pods))],
                 runs=[
                     Run(count, shape.chips, shape.cpu_milli, shape.memory_mib)
@@ -205,7 +205,7 @@ class Plain:
     def place(self, gang: Gang) -> list[tuple[str, tuple[int, ...]]] | None:
         got: list[tuple[int, tuple[int, ...], Shape]] = []
         before = {row: node.copy() for row, node in self.shares.nodes.items()}
-        for shape, pods in gang.klass:
+        for shape, pods in gang.request_class:
             for _ in range(pods):
                 reasons, scores = Scorer(self.table, self.shares, self.settings).evaluate(shape)
                 found = [

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.replay.replay import replayed
-from berth.core.simulation.baselines import RIVALS, Rival
+from berth.core.simulation.baselines import RIVALS, Baseline
 from berth.core.simulation.statistics import OUT, figures_of
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.placement import Placement
@@ -72,11 +72,11 @@ def see_single_owners(entries: list[Entry]) -> None:
     assert owned == {}
 
 
-def see_sound(course: Course, jobs: list[PlannedJob]) -> None:
+def see_sound(timeline: Timeline, jobs: list[PlannedJob]) -> None:
     """Every job came to an end that fits it, and use never went beyond what there is."""
     run_ms = {job.request.name: job for job in jobs}
-    assert sorted(job.name for job in course.jobs) == sorted(run_ms)
-    for job in course.jobs:
+    assert sorted(job.name for job in timeline.jobs) == sorted(run_ms)
+    for job in timeline.jobs:
         asked = run_ms[job.name]
         assert job.asked_ms == asked.at_ms
         if job.placed_ms < 0:
@@ -88,10 +88,10 @@ def see_sound(course: Course, jobs: list[PlannedJob]) -> None:
         if asked.cancel_ms > job.placed_ms or not asked.cancel_ms:
             assert job.ended_ms == (min(ended_ms, asked.cancel_ms) if asked.cancel_ms else ended_ms)
         assert job.leaves_least <= max(job.leaves, 0)
-    assert all(0 <= moment.used <= moment.chips for moment in course.moments)
-    assert all(sum(moment.blocked.values()) <= moment.chips - moment.used for moment in course.moments)
-    assert all(used == OUT or used <= 8 for frame in course.frames for used in frame.used)
-    found = figures_of(course)
+    assert all(0 <= moment.used <= moment.chips for moment in timeline.moments)
+    assert all(sum(moment.blocked.values()) <= moment.chips - moment.used for moment in timeline.moments)
+    assert all(used == OUT or used <= 8 for frame in timeline.frames for used in frame.used)
+    found = figures_of(timeline)
     assert (found.waiting, found.running) == (0, 0)
 
 
@@ -101,22 +101,22 @@ def test_chips_have_one_owner_jobs_end_and_the_history_replays(
     jobs: list[PlannedJob], policy: str, cluster: str
 ) -> None:
     plan = a_plan(*jobs, cluster=cluster, settings=Settings(queue_policy=policy, reserve_chips=8))
-    _, course, entries = run_of(plan)
+    _, timeline, entries = run_of(plan)
     see_single_owners(entries)
-    see_sound(course, jobs)
+    see_sound(timeline, jobs)
     found = replayed(BEGINNING, entries)
     assert found.is_identical, found.found
 
 
-@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("baseline", RIVALS)
 @settings(deadline=None, max_examples=25)
 @given(jobs=workloads(), policy=POLICIES, seed=st.integers(0, 1 << 40))
-def test_rivals_give_no_chip_twice_either(rival: Rival, jobs: list[PlannedJob], policy: str, seed: int) -> None:
+def test_rivals_give_no_chip_twice_either(baseline: Baseline, jobs: list[PlannedJob], policy: str, seed: int) -> None:
     settings_ = Settings(queue_policy=policy, reserve_chips=8)
-    plan = a_plan(*jobs, cluster="nodes=6,leaf=3", settings=settings_, rival=rival, seed=seed)
-    _, course, entries = run_of(plan)
+    plan = a_plan(*jobs, cluster="nodes=6,leaf=3", settings=settings_, baseline=baseline, seed=seed)
+    _, timeline, entries = run_of(plan)
     see_single_owners(entries)
-    see_sound(course, jobs)
+    see_sound(timeline, jobs)
 
 
 @settings(deadline=None, max_examples=20)

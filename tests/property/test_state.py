@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
-from berth.runtime.port import Stored
+from berth.runtime.bus.port import Stored
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.placement import Placement
@@ -90,7 +90,7 @@ def columns_of(state: State, columns: Iterable[str]) -> dict[str, tuple[object, 
         found[name] = (
             *(getattr(table, column)[row].item() for column in columns),
             table.domain_name(row),
-            table.classes[table.klass[row]],
+            table.classes[table.node_class[row]],
             table.superpods[table.superpod[row]] if table.superpod[row] >= 0 else "",
             table.leaves[table.leaf[row]] if table.leaf[row] >= 0 else "",
             repr(state.shares.nodes.get(row)),

@@ -7,25 +7,25 @@ import numpy as np
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from berth.core.rescheduling.block_history import Held, Setback, Stay
+from berth.core.rescheduling.block_history import FailureKind, Held, PodFate
 from berth.core.rescheduling.superpods import Stuck, decisions_after, plan_again
-from berth.core.superpods.inference import Taste, mindie_grants, plan_service, service_grants
-from berth.core.superpods.model import BlockPlan, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.superpods.inference import AffinityPreference, mindie_grants, plan_service, service_grants
+from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules, yard_of
 
-STAYS = [Stay.RUNS] * 5 + [Stay.RETURNS, Stay.LOST]
+STAYS = [PodFate.RUNS] * 5 + [PodFate.RETURNS, PodFate.LOST]
 
 
 class Loss(NamedTuple):
     """A gang that lost something."""
 
-    yard: Yard
-    want: Want
+    pool: CandidatePool
+    demand: BlockDemand
     rules: Rules
-    setback: Setback
+    failure: FailureKind
 
 
 @st.composite
-def losses(draw: st.DrawFn, stays: tuple[Stay, ...] = tuple(STAYS)) -> Loss:
+def losses(draw: st.DrawFn, stays: tuple[PodFate, ...] = tuple(STAYS)) -> Loss:
     """Blocks in some SuperPoDs, what became of their pods, and candidates beside them."""
     superpods = draw(st.integers(1, 5))
     block = draw(st.integers(1, 4))
@@ -34,38 +34,38 @@ def losses(draw: st.DrawFn, stays: tuple[Stay, ...] = tuple(STAYS)) -> Loss:
     if soft and block > 1 and draw(st.booleans()):
         lengths[-1:] = [block - 1, 1]
     homes = [draw(st.integers(0, superpods - 1)) for _ in lengths]
-    whole_job = draw(st.booleans()) and Stay.RETURNS in stays
+    whole_job = draw(st.booleans()) and PodFate.RETURNS in stays
     sizes, held, rank = [0] * superpods, [], 0
-    for vid, (home, length) in enumerate(zip(homes, lengths, strict=True)):
+    for block_id, (home, length) in enumerate(zip(homes, lengths, strict=True)):
         rows = tuple(100 * home + sizes[home] + place for place in range(length))
         sizes[home] += length
-        states = [draw(st.sampled_from([Stay.RETURNS, Stay.LOST] if whole_job else stays)) for _ in rows]
-        held.append(Held(vid, str(home), tuple(range(rank, rank + length)), rows, tuple(states)))
+        states = [draw(st.sampled_from([PodFate.RETURNS, PodFate.LOST] if whole_job else stays)) for _ in rows]
+        held.append(Held(block_id, str(home), tuple(range(rank, rank + length)), rows, tuple(states)))
         rank += length
     candidates = [
         row
         for one in held
         for row, stay in zip(one.rows, one.stays, strict=True)
-        if stay is not Stay.RUNS and draw(st.integers(0, 3)) < (3 if stay is Stay.RETURNS else 1)
+        if stay is not PodFate.RUNS and draw(st.integers(0, 3)) < (3 if stay is PodFate.RETURNS else 1)
     ]
     for home, size in enumerate(sizes):
         candidates += [100 * home + size + place for place in range(draw(st.integers(0, 6)))]
     candidates.sort()
     rows_of = np.array(candidates, np.int64)
-    yard = yard_of([str(home) for home in range(superpods)], rows_of // 100, rows_of)
-    lost = [row for one in held for row, stay in zip(one.rows, one.stays, strict=True) if stay is Stay.LOST]
+    pool = yard_of([str(home) for home in range(superpods)], rows_of // 100, rows_of)
+    lost = [row for one in held for row, stay in zip(one.rows, one.stays, strict=True) if stay is PodFate.LOST]
     pods_run = any(one.runs for one in held)
     variant = draw(st.sampled_from(["a3", "850"]))
     return Loss(
-        yard,
-        Want("a3" if variant == "a3" else "850", block, rank, soft=soft),
+        pool,
+        BlockDemand("a3" if variant == "a3" else "850", block, rank, soft=soft),
         Rules(reserve=draw(st.integers(0, 4)), size=48),
-        Setback(held, pods_run, frozenset(lost), waited_ms=draw(st.sampled_from([0, 60_000]))),
+        FailureKind(held, pods_run, frozenset(lost), waited_ms=draw(st.sampled_from([0, 60_000]))),
     )
 
 
 def taken_of(found: BlockPlan) -> list[tuple[int, int, int]]:
-    return sorted((grant.vid, grant.pod, grant.nodes) for grant in found.grants)
+    return sorted((allocation.block_id, allocation.pod, allocation.nodes) for allocation in found.grants)
 
 
 @given(losses())
@@ -78,15 +78,15 @@ def test_a_pod_that_runs_never_moves_and_no_node_is_used_twice(loss: Loss) -> No
         return
     rows, vids = found.rows.tolist(), found.vids.tolist()
     assert found.is_whole
-    assert len(set(rows)) == loss.want.replicas
-    candidates = set(loss.yard.rows.tolist())
-    for held in loss.setback.held:
+    assert len(set(rows)) == loss.demand.replicas
+    candidates = set(loss.pool.rows.tolist())
+    for held in loss.failure.held:
         for rank, row, stay in zip(held.ranks, held.rows, held.stays, strict=True):
-            if stay is Stay.RUNS:
-                assert (rows[rank], vids[rank]) == (row, held.vid)
+            if stay is PodFate.RUNS:
+                assert (rows[rank], vids[rank]) == (row, held.block_id)
             else:
                 assert rows[rank] in candidates
-    assert sum(grant.nodes for grant in found.grants) == loss.want.replicas
+    assert sum(allocation.nodes for allocation in found.grants) == loss.demand.replicas
 
 
 @given(losses())
@@ -96,42 +96,44 @@ def test_intact_blocks_keep_their_nodes_and_every_block_is_inside_one_superpod(l
     assume(isinstance(found, BlockPlan))
     assert isinstance(found, BlockPlan)
     rows, vids = found.rows.tolist(), found.vids.tolist()
-    candidates = set(loss.yard.rows.tolist())
-    for held in loss.setback.held:
-        returning = {row for row, stay in zip(held.rows, held.stays, strict=True) if stay is not Stay.RUNS}
+    candidates = set(loss.pool.rows.tolist())
+    for held in loss.failure.held:
+        returning = {row for row, stay in zip(held.rows, held.stays, strict=True) if stay is not PodFate.RUNS}
         if not held.is_damaged and returning <= candidates:
             assert [rows[rank] for rank in held.ranks] == list(held.rows)
-    homes = {(vid, row // 100) for vid, row in zip(vids, rows, strict=True)}
+    homes = {(block_id, row // 100) for block_id, row in zip(vids, rows, strict=True)}
     assert len(homes) == len(set(vids))
-    assert homes == {(grant.vid, grant.pod) for grant in found.grants}
-    if not loss.want.soft:
-        assert set(Counter(vids).values()) == {loss.want.block}
+    assert homes == {(allocation.block_id, allocation.pod) for allocation in found.grants}
+    if not loss.demand.soft:
+        assert set(Counter(vids).values()) == {loss.demand.block}
 
 
 @given(losses())
 @settings(max_examples=300)
 def test_blocks_are_stuck_only_where_their_superpod_lacks_nodes(loss: Loss) -> None:
     found = plan_again(*loss)
-    candidates = set(loss.yard.rows.tolist())
+    candidates = set(loss.pool.rows.tolist())
     lacking: Counter[str] = Counter()
-    free = Counter({name: int(count) for name, count in zip(loss.yard.ids, loss.yard.counts, strict=True)})
-    stays = {held.vid: held for held in loss.setback.held if held.runs}
-    for held in loss.setback.held:
-        own = sum(stay is Stay.RETURNS and row in candidates for row, stay in zip(held.rows, held.stays, strict=True))
-        returning = held.stays.count(Stay.RETURNS)
+    free = Counter({name: int(count) for name, count in zip(loss.pool.ids, loss.pool.counts, strict=True)})
+    stays = {held.block_id: held for held in loss.failure.held if held.runs}
+    for held in loss.failure.held:
+        own = sum(
+            stay is PodFate.RETURNS and row in candidates for row, stay in zip(held.rows, held.stays, strict=True)
+        )
+        returning = held.stays.count(PodFate.RETURNS)
         if held.runs or (not held.is_damaged and own == returning):
             free[held.superpod] -= own
             lacking[held.superpod] += len(held.rows) - held.runs - own
     short = {name for name, number in lacking.items() if number > free[name]}
     if isinstance(found, Stuck):
-        assert {stays[vid].superpod for vid in found.vids} == short
+        assert {stays[block_id].superpod for block_id in found.vids} == short
         assert found.lack.lack == "home"
         assert found.lack.nodes_need > found.lack.nodes_have
     elif isinstance(found, BlockPlan):
         assert not short
 
 
-@given(losses(stays=(Stay.RUNS, Stay.RUNS, Stay.RUNS, Stay.LOST)))
+@given(losses(stays=(PodFate.RUNS, PodFate.RUNS, PodFate.RUNS, PodFate.LOST)))
 @settings(max_examples=400)
 def test_without_a_documented_decision_the_reference_gives_the_same_nodes(loss: Loss) -> None:
     assume(not decisions_after(*loss))
@@ -146,10 +148,10 @@ def test_without_a_documented_decision_the_reference_gives_the_same_nodes(loss: 
 @settings(max_examples=200)
 def test_nodes_under_other_names_in_the_same_order_only_rename_the_answer(loss: Loss) -> None:
     found = plan_again(*loss)
-    yard = loss.yard._replace(rows=loss.yard.rows * 3 + 1)
-    held = [one._replace(rows=tuple(3 * row + 1 for row in one.rows)) for one in loss.setback.held]
-    setback = loss.setback._replace(held=held, worn=frozenset(3 * row + 1 for row in loss.setback.worn))
-    renamed = plan_again(yard, loss.want, loss.rules, setback)
+    pool = loss.pool._replace(rows=loss.pool.rows * 3 + 1)
+    held = [one._replace(rows=tuple(3 * row + 1 for row in one.rows)) for one in loss.failure.held]
+    failure = loss.failure._replace(held=held, worn=frozenset(3 * row + 1 for row in loss.failure.worn))
+    renamed = plan_again(pool, loss.demand, loss.rules, failure)
     if isinstance(found, BlockPlan):
         assert isinstance(renamed, BlockPlan)
         assert renamed.rows.tolist() == (found.rows * 3 + 1).tolist()
@@ -174,33 +176,35 @@ def test_every_block_of_inference_goes_to_the_best_superpod_of_its_moment(
     free: list[int], block: int, blocks: int, marked: set[int], reserve: int, sign: int
 ) -> None:
     counts, ids = np.array(free, np.int64), [str(pod) for pod in range(len(free))]
-    want = Want("a3", block, block * blocks)
+    demand = BlockDemand("a3", block, block * blocks)
     liked = np.array([3 * (pod in marked) for pod in range(len(free))], np.int64)
-    served = service_grants(ids, counts, want, {str(pod) for pod in marked})
-    pleased = mindie_grants(ids, counts, want, Rules(reserve=reserve), Taste(sign < 0, liked))
+    served = service_grants(ids, counts, demand, {str(pod) for pod in marked})
+    pleased = mindie_grants(ids, counts, demand, Rules(reserve=reserve), AffinityPreference(sign < 0, liked))
     enough = sum(count // block for count in free) >= blocks
     assert enough == (not isinstance(served, NoBlocks)) == (not isinstance(pleased, NoBlocks))
     if isinstance(served, NoBlocks) or isinstance(pleased, NoBlocks):
         return
     left, hosts = dict(enumerate(free)), set(marked)
-    for grant in served:
+    for allocation in served:
         able = [pod for pod in left if left[pod] >= block]
-        assert grant.pod == min(able, key=lambda pod: (pod not in hosts, -left[pod], pod))
-        left[grant.pod] -= block
-        hosts.add(grant.pod)
+        assert allocation.pod == min(able, key=lambda pod: (pod not in hosts, -left[pod], pod))
+        left[allocation.pod] -= block
+        hosts.add(allocation.pod)
     left, near = dict(enumerate(free)), dict(enumerate(liked.tolist()))
-    for grant in pleased:
+    for allocation in pleased:
         able = [pod for pod in left if left[pod] >= block]
-        assert grant.pod == min(able, key=lambda pod: (left[pod] - reserve < block, -near[pod], sign * left[pod], pod))
-        left[grant.pod] -= block
-        near[grant.pod] += block
+        assert allocation.pod == min(
+            able, key=lambda pod: (left[pod] - reserve < block, -near[pod], sign * left[pod], pod)
+        )
+        left[allocation.pod] -= block
+        near[allocation.pod] += block
 
 
 @given(COUNTS, st.integers(1, 4), st.integers(1, 6))
 def test_a_service_gets_whole_blocks_of_different_nodes(free: list[int], block: int, blocks: int) -> None:
     pods = np.repeat(np.arange(len(free)), free)
-    yard = yard_of([str(pod) for pod in range(len(free))], pods, np.arange(len(pods)))
-    found = plan_service(yard, Want("850", block, block * blocks), ())
+    pool = yard_of([str(pod) for pod in range(len(free))], pods, np.arange(len(pods)))
+    found = plan_service(pool, BlockDemand("850", block, block * blocks), ())
     assume(isinstance(found, BlockPlan))
     assert isinstance(found, BlockPlan)
     assert len(set(found.rows.tolist())) == block * blocks

@@ -8,115 +8,123 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from berth.core.superpods.block_selection import select
-from berth.core.superpods.model import BlockPlan, Grant, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules, yard_of
 from berth.core.superpods.planner import ask_of, decisions_of, plan_blocks
 
 
 @st.composite
-def yards(draw: st.DrawFn) -> Yard:
+def yards(draw: st.DrawFn) -> CandidatePool:
     counts = draw(st.lists(st.integers(0, draw(st.sampled_from([4, 12, 30]))), max_size=8))
     total = sum(counts)
     step = draw(st.sampled_from([1, -1]))
     ill = draw(st.sampled_from([0, (1 << total) - 1]) | st.integers(0, (1 << total) - 1))
-    yard = yard_of(
+    pool = yard_of(
         [str(pod) for pod in range(len(counts))],
         np.repeat(np.arange(len(counts)), counts),
         np.arange(total)[::step].copy(),
         racks=np.arange(total) // 4,
         ill=np.array([ill >> node & 1 for node in range(total)], np.bool_),
     )
-    for array in (yard.starts, yard.rows, yard.racks, yard.ill):
+    for array in (pool.starts, pool.rows, pool.racks, pool.ill):
         array.flags.writeable = False
-    return yard
+    return pool
 
 
 @st.composite
-def wants(draw: st.DrawFn) -> Want:
+def wants(draw: st.DrawFn) -> BlockDemand:
     block, blocks = draw(st.integers(1, 9)), draw(st.integers(1, 6))
-    return Want(draw(st.sampled_from(["a3", "850"])), block, block * blocks, soft=draw(st.booleans()))
+    return BlockDemand(draw(st.sampled_from(["a3", "850"])), block, block * blocks, soft=draw(st.booleans()))
 
 
 RULES = st.builds(Rules, st.integers(0, 12), st.integers(9, 40), parity=st.just(value=False))
 
 
-def left_before(yard: Yard, grants: tuple[Grant, ...]) -> list[list[int]]:
+def left_before(pool: CandidatePool, grants: tuple[BlockAllocation, ...]) -> list[list[int]]:
     """What each SuperPoD has left before each grant."""
-    left = yard.counts.tolist()
+    left = pool.counts.tolist()
     history = []
-    for grant in grants:
+    for allocation in grants:
         history.append(list(left))
-        left[grant.pod] -= grant.nodes
-        assert left[grant.pod] >= 0
+        left[allocation.pod] -= allocation.nodes
+        assert left[allocation.pod] >= 0
     return history
 
 
 @given(yards(), wants(), RULES)
 @settings(max_examples=200)
-def test_a_gang_is_whole_and_no_node_is_used_twice(yard: Yard, want: Want, rules: Rules) -> None:
-    plan = plan_blocks(yard, want, rules)
-    counts = yard.counts
+def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> None:
+    plan = plan_blocks(pool, demand, rules)
+    counts = pool.counts
     if isinstance(plan, NoBlocks):
-        capacity = int((counts // want.block).sum())
-        assert len(yard.rows) < want.replicas or (not want.soft and capacity < want.blocks)
-        assert (plan.blocks_need, plan.nodes_need) == (want.blocks, want.replicas)
-        assert (plan.blocks_have, plan.nodes_have) == (capacity, len(yard.rows))
+        capacity = int((counts // demand.block).sum())
+        assert len(pool.rows) < demand.replicas or (not demand.soft and capacity < demand.blocks)
+        assert (plan.blocks_need, plan.nodes_need) == (demand.blocks, demand.replicas)
+        assert (plan.blocks_have, plan.nodes_have) == (capacity, len(pool.rows))
         return
-    rows, owner = plan.rows.tolist(), np.empty(len(yard.rows), np.int64)
-    owner[yard.rows] = np.repeat(np.arange(len(counts)), counts)
+    rows, owner = plan.rows.tolist(), np.empty(len(pool.rows), np.int64)
+    owner[pool.rows] = np.repeat(np.arange(len(counts)), counts)
     assert plan.is_whole
-    assert len(set(rows)) == len(rows) == want.replicas == sum(grant.nodes for grant in plan.grants)
+    assert len(set(rows)) == len(rows) == demand.replicas == sum(allocation.nodes for allocation in plan.grants)
     assert owner[rows].tolist() == plan.pods.tolist()
     assert sorted(plan.vids.tolist()) == plan.vids.tolist()
-    assert {grant.vid: (grant.pod, grant.nodes) for grant in plan.grants} == {
-        vid: (int(plan.pods[plan.vids == vid][0]), count) for vid, count in Counter(plan.vids.tolist()).items()
+    assert {allocation.block_id: (allocation.pod, allocation.nodes) for allocation in plan.grants} == {
+        block_id: (int(plan.pods[plan.vids == block_id][0]), count)
+        for block_id, count in Counter(plan.vids.tolist()).items()
     }
 
 
 @given(yards(), wants(), RULES)
 @settings(max_examples=200)
 def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room_for_it(
-    yard: Yard, want: Want, rules: Rules
+    pool: CandidatePool, demand: BlockDemand, rules: Rules
 ) -> None:
-    plan = plan_blocks(yard, want, rules)
+    plan = plan_blocks(pool, demand, rules)
     if isinstance(plan, NoBlocks):
         return
-    whole = [grant for grant in plan.grants if grant.phase != "pieces"]
-    assert all(grant.nodes == want.block for grant in whole)
-    assert len(whole) == min(want.blocks, int((yard.counts // want.block).sum()))
-    assert [grant.vid for grant in plan.grants] == list(range(len(plan.grants)))
-    for grant, left in zip(plan.grants, left_before(yard, plan.grants), strict=True):
-        assert 0 < grant.nodes <= want.block
-        if grant.phase == "pieces":
-            assert want.soft
-            assert max(left) < want.block
-            assert left[grant.pod] == max(left)
+    whole = [allocation for allocation in plan.grants if allocation.phase != "pieces"]
+    assert all(allocation.nodes == demand.block for allocation in whole)
+    assert len(whole) == min(demand.blocks, int((pool.counts // demand.block).sum()))
+    assert [allocation.block_id for allocation in plan.grants] == list(range(len(plan.grants)))
+    for allocation, left in zip(plan.grants, left_before(pool, plan.grants), strict=True):
+        assert 0 < allocation.nodes <= demand.block
+        if allocation.phase == "pieces":
+            assert demand.soft
+            assert max(left) < demand.block
+            assert left[allocation.pod] == max(left)
 
 
 @given(yards(), wants(), RULES)
 @settings(max_examples=200)
-def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(yard: Yard, want: Want, rules: Rules) -> None:
-    plan = plan_blocks(yard, want, rules)
+def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
+    pool: CandidatePool, demand: BlockDemand, rules: Rules
+) -> None:
+    plan = plan_blocks(pool, demand, rules)
     if isinstance(plan, NoBlocks):
         return
-    for grant, left in zip(plan.grants, left_before(yard, plan.grants), strict=True):
-        can_keep = [pod for pod, free in enumerate(left) if free - rules.reserve >= want.block]
-        if grant.phase in {"fits", "larger"}:
-            assert grant.pod in can_keep
+    for allocation, left in zip(plan.grants, left_before(pool, plan.grants), strict=True):
+        can_keep = [pod for pod, free in enumerate(left) if free - rules.reserve >= demand.block]
+        if allocation.phase in {"fits", "larger"}:
+            assert allocation.pod in can_keep
         else:
             assert not can_keep
 
 
 @given(yards(), wants(), RULES, st.booleans())
 @settings(max_examples=200)
-def test_healthy_nodes_of_a_superpod_go_first(yard: Yard, want: Want, rules: Rules, parity: bool) -> None:  # noqa: FBT001 - given by hypothesis
-    plan = plan_blocks(yard, want, rules._replace(parity=parity))
+def test_healthy_nodes_of_a_superpod_go_first(
+    pool: CandidatePool,
+    demand: BlockDemand,
+    rules: Rules,
+    parity: bool,  # noqa: FBT001 - given by hypothesis
+) -> None:
+    plan = plan_blocks(pool, demand, rules._replace(parity=parity))
     if isinstance(plan, NoBlocks):
         return
-    used = np.isin(yard.rows, plan.rows)
-    for pod in range(len(yard.ids)):
-        own = slice(int(yard.starts[pod]), int(yard.starts[pod + 1]))
-        if (used[own] & yard.ill[own]).any():
-            assert (used[own] | yard.ill[own]).all()
+    used = np.isin(pool.rows, plan.rows)
+    for pod in range(len(pool.ids)):
+        own = slice(int(pool.starts[pod]), int(pool.starts[pod + 1]))
+        if (used[own] & pool.ill[own]).any():
+            assert (used[own] | pool.ill[own]).all()
 
 
 def answer(found: BlockPlan | NoBlocks) -> object:
@@ -128,18 +136,18 @@ def answer(found: BlockPlan | NoBlocks) -> object:
 
 @given(yards(), wants(), RULES, st.booleans(), st.integers(1, 9))
 def test_other_names_in_the_same_order_only_rename_the_answer(
-    yard: Yard,
-    want: Want,
+    pool: CandidatePool,
+    demand: BlockDemand,
     rules: Rules,
     parity: bool,  # noqa: FBT001 - given by hypothesis
     step: int,
 ) -> None:
     rules = rules._replace(parity=parity)
-    found = plan_blocks(yard, want, rules)
-    assert answer(found) == answer(plan_blocks(yard, want, rules))
-    new = np.cumsum(np.arange(len(yard.rows)) % step + 1)
+    found = plan_blocks(pool, demand, rules)
+    assert answer(found) == answer(plan_blocks(pool, demand, rules))
+    new = np.cumsum(np.arange(len(pool.rows)) % step + 1)
     renamed = plan_blocks(
-        yard._replace(ids=[f"9{name}x" for name in yard.ids], rows=new[yard.rows], racks=yard.racks + 7), want, rules
+        pool._replace(ids=[f"9{name}x" for name in pool.ids], rows=new[pool.rows], racks=pool.racks + 7), demand, rules
     )
     if isinstance(found, NoBlocks):
         assert isinstance(renamed, NoBlocks)
@@ -152,11 +160,13 @@ def test_other_names_in_the_same_order_only_rename_the_answer(
 
 
 @given(yards(), wants(), RULES, st.integers(0, 8))
-def test_a_superpod_without_candidates_changes_nothing(yard: Yard, want: Want, rules: Rules, place: int) -> None:
-    place = min(place, len(yard.ids))
-    starts = np.insert(yard.starts, place, yard.starts[place])
-    larger = yard._replace(ids=[*yard.ids[:place], "empty", *yard.ids[place:]], starts=starts)
-    found, again = plan_blocks(yard, want, rules), plan_blocks(larger, want, rules)
+def test_a_superpod_without_candidates_changes_nothing(
+    pool: CandidatePool, demand: BlockDemand, rules: Rules, place: int
+) -> None:
+    place = min(place, len(pool.ids))
+    starts = np.insert(pool.starts, place, pool.starts[place])
+    larger = pool._replace(ids=[*pool.ids[:place], "empty", *pool.ids[place:]], starts=starts)
+    found, again = plan_blocks(pool, demand, rules), plan_blocks(larger, demand, rules)
     if isinstance(found, BlockPlan):
         assert isinstance(again, BlockPlan)
         assert again.rows.tolist() == found.rows.tolist()
@@ -167,23 +177,27 @@ def test_a_superpod_without_candidates_changes_nothing(yard: Yard, want: Want, r
 
 @given(yards(), wants(), RULES)
 @settings(max_examples=200)
-def test_without_a_decision_in_force_the_answer_is_the_references(yard: Yard, want: Want, rules: Rules) -> None:
-    if not decisions_of(yard, want, rules):
-        assert answer(plan_blocks(yard, want, rules)) == answer(plan_blocks(yard, want, rules._replace(parity=True)))
+def test_without_a_decision_in_force_the_answer_is_the_references(
+    pool: CandidatePool, demand: BlockDemand, rules: Rules
+) -> None:
+    if not decisions_of(pool, demand, rules):
+        assert answer(plan_blocks(pool, demand, rules)) == answer(
+            plan_blocks(pool, demand, rules._replace(parity=True))
+        )
 
 
 class Literal:
     """The reference's way as the reference page writes it down: a table of cells, visited one by one."""
 
-    def __init__(self, counts: list[int], want: Want, rules: Rules) -> None:
-        self.left, self.want, self.reserve = list(counts), want, rules.reserve
-        self.need, self.next_id = list(range(want.blocks)), want.blocks
+    def __init__(self, counts: list[int], demand: BlockDemand, rules: Rules) -> None:
+        self.left, self.demand, self.reserve = list(counts), demand, rules.reserve
+        self.need, self.next_id = list(range(demand.blocks)), demand.blocks
         self.given: list[tuple[int, int, int]] = []
-        block = want.block
+        block = demand.block
         self.columns = rules.size // block + 1
         self.table: dict[tuple[int, int], list[int]] = {}
         for pod, free in enumerate(counts):
-            if free < block and not want.soft:
+            if free < block and not demand.soft:
                 continue
             beside = free - rules.reserve
             cell = (beside % block, beside // block) if beside >= 0 else (free % block, 0)
@@ -206,11 +220,11 @@ class Literal:
 
     def drain(self, remainder: int, column: int) -> None:
         for pod in self.cell(remainder, column):
-            while self.need and self.left[pod] - self.reserve >= self.want.block:
-                self.give(pod, self.want.block)
+            while self.need and self.left[pod] - self.reserve >= self.demand.block:
+                self.give(pod, self.demand.block)
 
     def run(self) -> list[tuple[int, int, int]]:
-        block = self.want.block
+        block = self.demand.block
         for remainder in range(block):
             column = 1
             while column < self.columns and column <= len(self.need):
@@ -228,15 +242,15 @@ class Literal:
         return self.given
 
     def pieces(self) -> None:
-        block = self.want.block
-        missing = self.want.replicas - sum(nodes for _, _, nodes in self.given)
+        block = self.demand.block
+        missing = self.demand.replicas - sum(nodes for _, _, nodes in self.given)
         for remainder in [*range(block - 1, self.reserve - 1, -1), *range(min(block, self.reserve))]:
             for column in range(self.columns):
                 for pod in self.cell(remainder, column, by_left=True):
                     if missing <= 0 or not self.left[pod]:
                         continue
                     nodes = min(block, self.left[pod])
-                    if self.want.variant == "850" and not self.want.soft and nodes < block:
+                    if self.demand.variant == "850" and not self.demand.soft and nodes < block:
                         self.pop()
                         continue
                     self.give(pod, nodes)
@@ -249,14 +263,16 @@ def counts_up_to(most: int) -> st.SearchStrategy[list[int]]:
 
 @given(st.integers(6, 40).flatmap(counts_up_to), wants(), st.integers(0, 14))
 @settings(max_examples=400)
-@example([17, 9], Want("850", 8, 24), 10)
-@example([26, 8, 17], Want("a3", 8, 40, soft=True), 20)
-def test_parity_is_the_text_of_the_reference_page_word_for_word(counts: list[int], want: Want, reserve: int) -> None:
-    rules = Rules(reserve, max([*counts, want.block]), parity=True)
+@example([17, 9], BlockDemand("850", 8, 24), 10)
+@example([26, 8, 17], BlockDemand("a3", 8, 40, soft=True), 20)
+def test_parity_is_the_text_of_the_reference_page_word_for_word(
+    counts: list[int], demand: BlockDemand, reserve: int
+) -> None:
+    rules = Rules(reserve, max([*counts, demand.block]), parity=True)
     array: npt.NDArray[np.int64] = np.array(counts, np.int64)
-    found = select([str(pod) for pod in range(len(counts))], array, ask_of(want), rules)
-    if sum(count // want.block for count in counts) < want.blocks and not want.soft:
+    found = select([str(pod) for pod in range(len(counts))], array, ask_of(demand), rules)
+    if sum(count // demand.block for count in counts) < demand.blocks and not demand.soft:
         assert isinstance(found, NoBlocks)
         return
     assert isinstance(found, tuple)
-    assert [tuple(grant)[:3] for grant in found] == Literal(counts, want, rules).run()
+    assert [tuple(allocation)[:3] for allocation in found] == Literal(counts, demand, rules).run()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.requests.job_validation import ValidJob, validate
-from berth.formats.trace_jobs import kubernetes_name
-from berth.formats.traces import TraceError, read_trace
+from berth.formats.traces.jobs import kubernetes_name
+from berth.formats.traces.reader import TraceError, read_trace
 from berth.formats.yaml_tree import is_dns_name
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.formats.manifests import read_jobs
+from berth.formats.manifests.reader import read_jobs
 from berth.formats.strict_yaml import COPIES_MAX
 from berth.formats.yaml_tree import DocumentError, read_documents
 

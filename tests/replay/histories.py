@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from berth.core.state.ledger import LedgerDump
-from berth.formats.recording import frames_of
+from berth.formats.recordings.recording import frames_of
 from berth.runtime.config import LogConfig
 from berth.runtime.logs import configure
 from berth.schemas.envelope import encode
@@ -165,7 +165,7 @@ async def restarts() -> HarshCell:
     return cell
 
 
-async def silence() -> HarshCell:
+async def missing_shards() -> HarshCell:
     """Scorers that do not answer, or say what is not so of leaf switches."""
     way = switch_worlds.Way("1.0", 2, parity=False, is_single_layer=False)
     cell = await HarshCell(shards=3, **way.settings).open()
@@ -175,7 +175,7 @@ async def silence() -> HarshCell:
     for number in range(100):
         step = switch_worlds.Step(chance.choice(verbs), chance.randint(0, 30), chance.randint(0, 30))
         await switch_worlds.live(cell, step, number, way)
-        cell.silence(number % 3, is_silent=chance.random() < 0.5)
+        cell.missing_shards(number % 3, is_silent=chance.random() < 0.5)
         if number % 10 == 5:
             cell.liars[number // 10 % 3] = None
         elif number % 10 == 9:
@@ -217,7 +217,7 @@ HISTORIES: Final[dict[str, tuple[History, bool]]] = {
     "superpods": (superpods, False),
     "restarts": (restarts, False),
     "restarts-from-a-snapshot": (restarts, True),
-    "silence": (silence, False),
+    "silence": (missing_shards, False),
     "doubts": (doubts, False),
 }
 """How each recording is made, and whether it begins at a snapshot in the middle of an epoch with most classes asleep."""

@@ -7,8 +7,8 @@ import pytest
 
 from berth.core.replay.replay import Replay, Replayed
 from berth.core.state.ledger import LedgerDump
-from berth.formats.anonymous import Anonymiser
-from berth.formats.recording import RecordingError, frames_of, read
+from berth.formats.recordings.anonymisation import Anonymiser
+from berth.formats.recordings.recording import RecordingError, frames_of, read
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.ledger import Round

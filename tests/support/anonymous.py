@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from berth.core.scheduling.scheduler import Decider, Silence
+from berth.core.scheduling.scheduler import MissingShards, Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump
-from berth.formats.anonymous import Anonymiser
-from berth.formats.anonymous_rules import Kind
+from berth.formats.recordings.anonymisation import Anonymiser
+from berth.formats.recordings.anonymisation_rules import Kind
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round
@@ -85,11 +85,11 @@ def decided(log: Log) -> int:
     """
     head, entries = log
     state = State()
-    decider = Decider(state)
+    scheduler = Scheduler(state)
     if head.start.ledger:
         state.load(head.start)
         if state.waiting is not None:
-            decider.load(state.waiting)
+            scheduler.load(state.waiting)
     rounds = 0
     for entry in entries:
         if entry.subject:
@@ -98,13 +98,13 @@ def decided(log: Log) -> int:
         envelope = open_envelope(entry.data)
         if envelope.kind == Epoch.KIND:
             state.apply_record(entry.sequence, entry.data)
-            decider.begin()
+            scheduler.begin()
             continue
         record = body_of(envelope, Round)
-        opening = decider.open(record.at_ms)
+        opening = scheduler.open(record.at_ms)
         assert opening is not None
-        made = decider.decide(opening, Silence(record.shards, record.missing, record.doubted))
+        made = scheduler.decide(opening, MissingShards(record.shards, record.missing, record.doubted))
         assert made == record
-        decider.adopt(state.apply_record(entry.sequence, entry.data))
+        scheduler.adopt(state.apply_record(entry.sequence, entry.data))
         rounds += 1
     return rounds

@@ -12,8 +12,8 @@ from typing import Any, Final
 import aiohttp
 
 from berth.core.cluster.node_packing import unpack_health
-from berth.runtime.bus import NatsBus
-from berth.runtime.server import free_ports
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.local.nats_server import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, MembersSeen
 from berth.schemas.nodes import NodeCondition
@@ -31,7 +31,7 @@ VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces"
 _DEADLINE_S: Final = 25.0
 
 
-class Yard:
+class CandidatePool:
     """A cell, its services as processes, and a namespace for jobs.
 
     Args:

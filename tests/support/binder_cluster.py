@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from berth.formats.kube_events import Involved
-from berth.formats.kube_objects import Listed
+from berth.formats.kubernetes.events import Involved
+from berth.formats.kubernetes.objects import Listed
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi as Client
+from berth.runtime.kube.client import KubeApi as Client
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from berth.formats.kube_events import Involved
-from berth.formats.kube_objects import Listed
+from berth.formats.kubernetes.events import Involved
+from berth.formats.kubernetes.objects import Listed
 from berth.schemas.facts import RankFailure
 from berth.schemas.simulation import GangBound
 from berth.services.binder.cluster import Gang

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from berth.formats.pod_annotations import PREDICATE_TIME, chip_names
-from berth.runtime.kube_port import Api
+from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
+from berth.runtime.kube.port import Api
 
 RESOURCE = "huawei.com/Ascend910"
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import yaml
 
-from berth.runtime.server import die_with, free_ports, server_binary
+from berth.runtime.local.nats_server import die_with, free_ports, server_binary
 from tests.support.waiting import pause
 
 ROOT: Final = Path(__file__).parents[2]

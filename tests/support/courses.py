@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from berth.core.simulation.timeline import Course, Frame, JobCourse, Moment
+from berth.core.simulation.timeline import Frame, JobCourse, Moment, Timeline
 
 HOUR_MS: Final = 3_600_000
 _NODE_CHIPS: Final = 8
@@ -43,9 +43,9 @@ def a_moment(at: int, used: int, *, chips: int = 16, waiting: int = 0, **blocked
     return Moment(at_ms=at, chips=chips, used=used, waiting=waiting, waiting_chips=8 * waiting, blocked=blocked)
 
 
-def a_course(*jobs: JobCourse, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course") -> Course:
+def a_course(*jobs: JobCourse, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course") -> Timeline:
     """A course from 0 on without nodes."""
-    return Course(title, {"queue_policy": "skip"}, 0, end, list(jobs), list(moments))
+    return Timeline(title, {"queue_policy": "skip"}, 0, end, list(jobs), list(moments))
 
 
 def made_up(
@@ -56,7 +56,7 @@ def made_up(
     jobs: int = 400,
     frames: int = 20,
     leaf: int = 16,
-) -> Course:
+) -> Timeline:
     """A course that looks like one of a busy cluster; its parts need not agree with one another.
 
     Args:
@@ -70,7 +70,7 @@ def made_up(
     random = Random(seed)  # noqa: S311  # no secret
     end_ms = max(1, jobs) * HOUR_MS // 4
     asked = sorted(random.randrange(end_ms) for _ in range(jobs))
-    return Course(
+    return Timeline(
         title=title,
         settings={"queue_policy": title, "nodes": str(nodes), "seed": str(seed)},
         begin_ms=0,
@@ -126,8 +126,8 @@ def _used(random: Random, nodes: int) -> bytes:
 
 
 ODD: Final = {
-    "nothing": Course("nothing", {}, 0, 0, [], []),
-    "no jobs": Course("no jobs", {}, 0, HOUR_MS, [], [Moment(0, 8, 0, 0, 0)], ["n"], [8], [], [Frame(0, b"\0")]),
+    "nothing": Timeline("nothing", {}, 0, 0, [], []),
+    "no jobs": Timeline("no jobs", {}, 0, HOUR_MS, [], [Moment(0, 8, 0, 0, 0)], ["n"], [8], [], [Frame(0, b"\0")]),
     "no leaves": made_up("no leaves", nodes=20, jobs=30, leaf=0),
     "one node": made_up("one node", nodes=1, jobs=5, frames=3),
     "never placed": a_course(

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterable, Mapping
 
-from berth.formats.check_code import check_code
-from berth.formats.device_info import DeviceInfo
-from berth.formats.node_info import FaultDevice, NodeInfo
+from berth.formats.ascend.check_code import check_code
+from berth.formats.ascend.device_info import DeviceInfo
+from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 
 RES = "huawei.com/Ascend910"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from berth.formats.kube_objects import ConfigMap
-from berth.runtime.kube_port import Change
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.kube.port import Change
 
 
 class Programmed(msgspec.Struct, frozen=True):

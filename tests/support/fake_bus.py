@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
-from berth.runtime.bus_streams import is_pruned, refuse_purge
+from berth.runtime.bus.port import Gap, GapReason, Gathered, Stored, StreamState
+from berth.runtime.bus.streams import is_pruned, refuse_purge
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
-from berth.runtime.port import Gap, GapReason, Gathered, Stored, StreamState
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
 
@@ -154,7 +154,7 @@ class FakeServed:
 
 
 class FakeBus:
-    """One client of a :class:`FakeServer`; see :class:`berth.runtime.port.Bus`. Make it inside an event loop."""
+    """One client of a :class:`FakeServer`; see :class:`berth.runtime.bus.port.Bus`. Make it inside an event loop."""
 
     def __init__(self, server: FakeServer, cell: str) -> None:
         self.server = server

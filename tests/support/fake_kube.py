@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from berth.runtime.clock import Clock
-from berth.runtime.kube_port import Body, Handler, PatchKind
+from berth.runtime.kube.port import Body, Handler, PatchKind
 from tests.support.clock import ManualClock
 from tests.support.fake_reflection import FakeReflection, decoded
 from tests.support.kube_rules import Place, Tree, merged, no_binding, place_of, refuse, selector

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from berth.runtime.kube_port import Change, Handler
+from berth.runtime.kube.port import Change, Handler
 from tests.support.kube_rules import Place, Test, Tree
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol
 
+from berth.runtime.bus.port import Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
-from berth.runtime.port import Stored
 from berth.schemas.subjects import StreamSpec
 from tests.support.clock import ManualClock
 

@@ -1,6 +1,6 @@
 """A connection in memory with one stream behind it, for what a follower does when its messages do not come as they should.
 
-It speaks as much of the server's stream interface as :class:`berth.runtime.bus_follower.NatsFollower` uses. A test decides
+It speaks as much of the server's stream interface as :class:`berth.runtime.bus.follower.NatsFollower` uses. A test decides
 what is lost on the way, what is held back, and what is removed from the stream.
 """
 
@@ -9,8 +9,8 @@ from itertools import count
 
 import msgspec
 
-from berth.runtime.bus_api import PREFIX
-from berth.runtime.bus_wire import Received
+from berth.runtime.bus.stream_api import PREFIX
+from berth.runtime.bus.wire import Received
 from berth.runtime.errors import FatalError
 
 STREAM = "EVENTS_cell"
@@ -52,7 +52,7 @@ class _Consumer:
 
 
 class FakeWire:
-    """See :class:`berth.runtime.bus_wire.Wire`.
+    """See :class:`berth.runtime.bus.wire.Wire`.
 
     Attributes:
         lost: Sequences of messages that are sent and do not arrive, each once.

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from berth.formats.kube_objects import Pod, PodGroup
-from berth.formats.kube_owners import OWNER_TYPES, OwnerKey
-from berth.formats.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.objects import Pod, PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.intake import JobRequest

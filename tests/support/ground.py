@@ -8,7 +8,7 @@ from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.explain.evidence import Event, Unblocking
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.requests.gangs import gang_of
-from berth.core.scheduling.scheduler import Decider
+from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
@@ -33,8 +33,8 @@ class Ground:
         self.requests = 0
         self.now_ms = 1_000
         self.record(Epoch(1, 0, 0, self.now_ms, "test", Settings(**changes)))  # type: ignore[arg-type]  # fields of the settings
-        self.decider = Decider(self.state)
-        self.decider.begin()
+        self.scheduler = Scheduler(self.state)
+        self.scheduler.begin()
         self.publish()
 
     def fact(self, subject: str, message: Message) -> None:
@@ -44,7 +44,7 @@ class Ground:
         folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
         assert not folded.void
         if isinstance(message, Round):
-            self.decider.adopt(folded)
+            self.scheduler.adopt(folded)
 
     def publish(self) -> None:
         """Say all nodes and how they are."""
@@ -69,10 +69,10 @@ class Ground:
 
     def decide(self) -> list[Verdict]:
         """Verdicts of one round, folded."""
-        opening = self.decider.open(self.now_ms)
+        opening = self.scheduler.open(self.now_ms)
         if opening is None:
             return []
-        found = self.decider.decide(opening)
+        found = self.scheduler.decide(opening)
         self.record(found)
         return found.verdicts
 
@@ -134,7 +134,18 @@ def shown(state: State) -> object:
     """What a state says of its nodes and of who holds them."""
     table = state.table
     rows = [row for row in range(len(table)) if table.present[row]]
-    columns = ("klass", "free", "idle", "used", "releasing", "unhealthy", "level", "allocatable", "cpu_free", "domain")
+    columns = (
+        "node_class",
+        "free",
+        "idle",
+        "used",
+        "releasing",
+        "unhealthy",
+        "level",
+        "allocatable",
+        "cpu_free",
+        "domain",
+    )
     nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
     holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
     return nodes, holdings, list(table.improved), dict(table.thinned), state.leaf_book.bits().tolist()

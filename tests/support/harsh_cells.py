@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer
@@ -85,7 +85,7 @@ class HarshCell(Cell):
         """Keep what a snapshot would hold at each moment in which one may be written."""
 
         async def keep() -> None:
-            body = dispatcher.state.dump(dispatcher.decider.dump())
+            body = dispatcher.state.dump(dispatcher.scheduler.dump())
             self.snapshots.append(decode(body, SnapshotBody))
 
         dispatcher.snapshots.maybe_write = keep  # type: ignore[method-assign]  # the rest of it stays as it is
@@ -123,7 +123,7 @@ class HarshCell(Cell):
 
         return handle
 
-    def silence(self, number: int, *, is_silent: bool) -> None:
+    def missing_shards(self, number: int, *, is_silent: bool) -> None:
         """Let a shard hear nothing, or hear again."""
         served, services = self.served[number], self.server.services
         if is_silent and served in services:
@@ -142,7 +142,7 @@ class HarshCell(Cell):
         """Turn until all faults are over and everything is decided."""
         self.bus.faults.clear()
         for number in self.served:
-            self.silence(number, is_silent=False)
+            self.missing_shards(number, is_silent=False)
         self.liars.clear()
         for _ in range(3):
             await self.settle()

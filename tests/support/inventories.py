@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from berth.core.cluster.node_packing import unpack_nodes
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube_config import KubeConfig
+from berth.runtime.kube.config import KubeConfig
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest

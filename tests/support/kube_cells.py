@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from berth.formats.device_list import chip_mask
-from berth.formats.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
-from berth.runtime.bus import NatsBus
+from berth.formats.ascend.device_list import chip_mask
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_server import ADMIN, KubeServer
+from berth.runtime.local.kube_server import ADMIN, KubeServer
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, NodesSeen

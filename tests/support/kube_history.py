@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from berth.formats.kube_objects import Pod, PodGroup
+from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi as Client
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import Change
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Change
 from tests.support.kube_api import KubeApi
 
 T = TypeVar("T", Pod, PodGroup)

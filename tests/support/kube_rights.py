@@ -97,7 +97,7 @@ async def grant(api: KubeApi, user: str, service: str) -> None:
 
     Args:
         api: As an admin.
-        user: Of the server; a name given to :class:`~berth.runtime.kube_server.KubeServer`.
+        user: Of the server; a name given to :class:`~berth.runtime.local.kube_server.KubeServer`.
         service: One of :data:`SERVICES`.
     """
     objects = render(_K8S / "overlays" / "dev")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 
 Tree = dict[str, Any]
 Test = Callable[[Tree], bool]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from berth.core.cluster.node_packing import SWITCHES
-from berth.runtime.port import Bus
+from berth.runtime.bus.port import Bus
 from berth.schemas.columns import pack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, TopologySeen

@@ -2,8 +2,8 @@
 
 from typing import Generic, Protocol, TypeVar
 
-from berth.formats.kube_objects import Meta
-from berth.runtime.kube_port import Change
+from berth.formats.kubernetes.objects import Meta
+from berth.runtime.kube.port import Change
 
 
 class Named(Protocol):

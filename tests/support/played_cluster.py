@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from berth.formats.topology_file import parse_cluster
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.clock import Clock, SystemClock
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import Api
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Api
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.services.nodesim.config import AgentsConfig, NodesimConfig

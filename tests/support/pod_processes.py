@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from berth.runtime.server import server_binary
+from berth.runtime.local.nats_server import server_binary
 from tests.support.compose import Planned, Translation
 from tests.support.kustomize import Tree
 from tests.support.pods import Pod

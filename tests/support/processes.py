@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.server import die_with
+from berth.runtime.local.nats_server import die_with
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]

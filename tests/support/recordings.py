@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.formats.recording import Reading, frames_of, read
+from berth.formats.recordings.recording import Reading, frames_of, read
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings

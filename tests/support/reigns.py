@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.services.dispatcher.config import DispatcherConfig
-from berth.services.dispatcher.loop import DeposedError, Dispatcher
+from berth.services.dispatcher.loop import Dispatcher, FencedError
 
 
 class Reigns:
@@ -29,7 +29,7 @@ class Reigns:
             self._made.append((bus, made))
             try:
                 await made.start()
-            except DeposedError:
+            except FencedError:
                 continue
             return made
 

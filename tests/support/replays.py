@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from berth.cli.replay import lines_of
 from berth.core.replay.replay import Replay, Replayed
-from berth.formats.recording import interleaved
-from berth.runtime.port import Stored
+from berth.formats.recordings.recording import interleaved
+from berth.runtime.bus.port import Stored
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody
 

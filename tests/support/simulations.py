@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from berth.core.simulation.baselines import Rival
+from berth.core.simulation.baselines import Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
-from berth.core.simulation.timeline import Course, JobCourse
-from berth.formats.cluster_words import read_cluster
-from berth.formats.trace_jobs import LARGE_PODS_MIN
-from berth.formats.traces import read_trace
+from berth.core.simulation.timeline import JobCourse, Timeline
+from berth.formats.clusters.cluster_text import read_cluster
+from berth.formats.traces.jobs import LARGE_PODS_MIN
+from berth.formats.traces.reader import read_trace
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
@@ -54,7 +54,7 @@ def a_plan(
     *jobs: PlannedJob,
     cluster: str = "nodes=1",
     settings: Settings | None = None,
-    rival: Rival | None = None,
+    baseline: Baseline | None = None,
     seed: int = 0,
     later: Sequence[TimedFact] = (),
 ) -> SimulationPlan:
@@ -64,30 +64,30 @@ def a_plan(
         facts=[*cluster_facts(cluster), *later],
         settings=settings or Settings(),
         cell=CELL,
-        rival=rival,
+        baseline=baseline,
         seed=seed,
     )
 
 
-def run_of(plan: SimulationPlan) -> tuple[Simulation, Course, list[Entry]]:
+def run_of(plan: SimulationPlan) -> tuple[Simulation, Timeline, list[Entry]]:
     """A plan carried out: the simulation at its end, the course, and the history as entries."""
     entries: list[Entry] = []
     simulation = Simulation(plan, on_entry=entries.append)
     return simulation, simulation.run(), entries
 
 
-def jobs_of(course: Course) -> dict[str, JobCourse]:
+def jobs_of(timeline: Timeline) -> dict[str, JobCourse]:
     """Jobs by name."""
-    return {job.name: job for job in course.jobs}
+    return {job.name: job for job in timeline.jobs}
 
 
-def times_s(course: Course) -> dict[str, tuple[float, float]]:
+def times_s(timeline: Timeline) -> dict[str, tuple[float, float]]:
     """When each job was placed and ended, in seconds; -1 for never."""
 
     def seconds(at_ms: int) -> float:
         return at_ms / SECOND_MS if at_ms >= 0 else -1
 
-    return {job.name: (seconds(job.placed_ms), seconds(job.ended_ms)) for job in course.jobs}
+    return {job.name: (seconds(job.placed_ms), seconds(job.ended_ms)) for job in timeline.jobs}
 
 
 def from_trace(

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from berth.core.rescheduling.block_history import NOWHERE, Held, Stay
-from berth.core.superpods.model import BlockPlan, Yard, yard_of
+from berth.core.rescheduling.block_history import NOWHERE, Held, PodFate
+from berth.core.superpods.model import BlockPlan, CandidatePool, yard_of
 
-STAYS = {"": Stay.RUNS, "r": Stay.RETURNS, "x": Stay.LOST}
+STAYS = {"": PodFate.RUNS, "r": PodFate.RETURNS, "x": PodFate.LOST}
 
 
-def a_yard(candidates: str, *, superpods: int = 4, ill: str = "") -> Yard:
+def a_yard(candidates: str, *, superpods: int = 4, ill: str = "") -> CandidatePool:
     """SuperPoDs with these candidates; those of ``ill`` are sub-healthy."""
     rows = [int(word) for word in candidates.split()]
     sick = {int(word) for word in ill.split()}
@@ -48,4 +48,6 @@ def nodes_of(plan: BlockPlan) -> str:
 
 def grants_of(plan: BlockPlan) -> str:
     """Each grant: block, SuperPoD, nodes and what gave them."""
-    return ", ".join(f"{grant.vid}:{grant.pod}x{grant.nodes} {grant.phase}" for grant in plan.grants)
+    return ", ".join(
+        f"{allocation.block_id}:{allocation.pod}x{allocation.nodes} {allocation.phase}" for allocation in plan.grants
+    )

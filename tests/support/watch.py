@@ -10,11 +10,11 @@ from berth.core.replay.replay import Replayed
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding, LedgerFold
-from berth.runtime.bus import NatsBus
+from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.port import Follower, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds
-from berth.runtime.port import Follower, Gap, Stored
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest

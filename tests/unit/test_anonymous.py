@@ -14,9 +14,9 @@ from berth.core.levels import model
 from berth.core.requests import block_requests, job_validation
 from berth.core.state.ledger import LedgerDump
 from berth.core.superpods import inference, validation
-from berth.formats.anonymous import MESSAGES
-from berth.formats.anonymous_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.formats.recordings.anonymisation import MESSAGES
+from berth.formats.recordings.anonymisation_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
 from berth.runtime.recording import read_file, record
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import decode, encode

@@ -27,8 +27,8 @@ def job(
 
 def starts(settings: Settings, nodes: int, *jobs: PlannedJob) -> dict[str, float]:
     """When each job starts, in seconds."""
-    _, course, _ = run_of(a_plan(*jobs, cluster=f"nodes={nodes}", settings=settings))
-    return {name: start for name, (start, _) in times_s(course).items()}
+    _, timeline, _ = run_of(a_plan(*jobs, cluster=f"nodes={nodes}", settings=settings))
+    return {name: start for name, (start, _) in times_s(timeline).items()}
 
 
 def refusals(entries: Sequence[Entry], name: str) -> list[Refusal]:
@@ -52,8 +52,8 @@ SMALL_BEHIND_LARGE = (job("a", 0, 100, 1), job("large", 10, 50, 2), job("short",
 
 def test_fifo_starts_nobody_before_one_who_waits_ahead() -> None:
     plan = a_plan(*SMALL_BEHIND_LARGE, cluster="nodes=2", settings=FIFO)
-    _, course, entries = run_of(plan)
-    assert {name: start for name, (start, _) in times_s(course).items()} == {
+    _, timeline, entries = run_of(plan)
+    assert {name: start for name, (start, _) in times_s(timeline).items()} == {
         "a": 0, "large": 100, "short": 150, "long": 150,
     }  # fmt: skip
     assert codes(entries, "large") == [("no-room", "", 0)]
@@ -78,8 +78,8 @@ def test_skip_starts_whoever_fits() -> None:
 
 def test_easy_starts_only_who_ends_before_the_large_one_begins() -> None:
     more = job("fits-again", 55, 45, 1)
-    _, course, entries = run_of(a_plan(*SMALL_BEHIND_LARGE, more, cluster="nodes=2", settings=EASY))
-    assert {name: start for name, (start, _) in times_s(course).items()} == {
+    _, timeline, entries = run_of(a_plan(*SMALL_BEHIND_LARGE, more, cluster="nodes=2", settings=EASY))
+    assert {name: start for name, (start, _) in times_s(timeline).items()} == {
         "a": 0, "large": 100, "short": 20, "long": 150, "fits-again": 55,
     }  # fmt: skip
     assert set(codes(entries, "large")) == {("no-room", "", 100)}, "who has the reservation is told its moment"
@@ -107,8 +107,8 @@ def test_conservative_keeps_room_for_each_of_the_large_ones() -> None:
         job("a", 0, 100, 2), job("first", 1, 50, 2), job("second", 2, 10, 3), job("long", 3, 1000, 1),
         job("short", 4, 140, 1),
     )  # fmt: skip
-    _, course, entries = run_of(a_plan(*jobs, cluster="nodes=3", settings=CONSERVATIVE))
-    assert {name: start for name, (start, _) in times_s(course).items()} == {
+    _, timeline, entries = run_of(a_plan(*jobs, cluster="nodes=3", settings=CONSERVATIVE))
+    assert {name: start for name, (start, _) in times_s(timeline).items()} == {
         "a": 0, "first": 100, "second": 150, "long": 160, "short": 4,
     }  # fmt: skip
     assert codes(entries, "first") == [("no-room", "", 100)]
@@ -138,8 +138,8 @@ def test_who_is_late_is_expected_to_end_at_once_and_time_alone_wakes() -> None:
         job("a", 0, 200, 1, declared_s=50), job("b", 0, 200, 1, declared_s=60), job("large", 1, 10, 2),
         job("long", 2, 500, 1),
     )  # fmt: skip
-    _, course, entries = run_of(a_plan(*jobs, cluster="nodes=3", settings=EASY))
-    assert {name: start for name, (start, _) in times_s(course).items()} == {"a": 0, "b": 0, "long": 60, "large": 200}
+    _, timeline, entries = run_of(a_plan(*jobs, cluster="nodes=3", settings=EASY))
+    assert {name: start for name, (start, _) in times_s(timeline).items()} == {"a": 0, "b": 0, "long": 60, "large": 200}
     assert codes(entries, "long") == [("reserved", "team/large", 50)], "a moment that is now is no news"
 
 
@@ -150,8 +150,8 @@ def test_run_times_are_learned_from_the_like() -> None:
         job("l1", 0, 10, 1, declared_s=0), job("l2", 10, 10, 1, declared_s=0), planned("hold", 20, 90, 2, pods=3),
         job("large", 30, 50, 2, declared_s=0), job("like", 40, 10, 1, declared_s=0), planned("unlike", 60, 10, 2, pods=3),
     )  # fmt: skip
-    _, course, entries = run_of(a_plan(*jobs, cluster="nodes=2", settings=learned))
-    found = {name: start for name, (start, _) in times_s(course).items()}
+    _, timeline, entries = run_of(a_plan(*jobs, cluster="nodes=2", settings=learned))
+    found = {name: start for name, (start, _) in times_s(timeline).items()}
     assert codes(entries, "large")[0] == ("no-room", "", 120)
     assert (found["large"], found["like"]) == (110, 40)
     assert codes(entries, "unlike")[0] == ("reserved", "team/large", 120)
@@ -161,8 +161,8 @@ def test_a_reservation_below_leaf_switches_is_planned_with_their_policy() -> Non
     # The large job needs two nodes below one leaf. The free node below its leaf is not given away for longer than that takes.
     large = planned("large", 1, 10, 8, pods=2, switch=True, declared_s=10)
     jobs = (job("a", 0, 100, 1), job("b", 0, 300, 1), job("c", 0, 300, 1), large, job("long", 2, 500, 1))
-    _, course, _ = run_of(a_plan(*jobs, cluster="nodes=4,leaf=2", settings=EASY))
-    found = {name: start for name, (start, _) in times_s(course).items()}
+    _, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=4,leaf=2", settings=EASY))
+    found = {name: start for name, (start, _) in times_s(timeline).items()}
     assert (found["large"], found["long"]) == (100, 110)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.bind_annotations import STALE, BoundPod, NodeCard, annotations, physical_ids
-from berth.formats.block_annotations import block_annotations
-from berth.formats.switch_annotations import switch_annotations
+from berth.formats.ascend.bind_annotations import STALE, BoundPod, NodeCard, annotations, physical_ids
+from berth.formats.ascend.block_annotations import block_annotations
+from berth.formats.ascend.switch_annotations import switch_annotations
 from berth.schemas.placement import Share
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "node_chip.jsonl.gz"

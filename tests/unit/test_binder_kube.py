@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import Meta
+from berth.formats.kubernetes.objects import Meta
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.pod_binding import PodLean, PodSpecLean, Verdict, Wish, judge
 from tests.support.binder_world import World, bound, made, replace, uid_of

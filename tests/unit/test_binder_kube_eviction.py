@@ -6,9 +6,9 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import Listed, ListMeta, Meta
+from berth.formats.kubernetes.objects import Listed, ListMeta, Meta
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.kube_eviction import KubeEviction

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.formats.pod_annotations import CONSUMED
+from berth.formats.ascend.pod_annotations import CONSUMED
 from berth.runtime.errors import TransientError
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import NotYetError

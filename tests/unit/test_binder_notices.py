@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from berth.formats.kube_events import Involved
+from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.facts import MembersSeen, Owner, Rejection
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.formats.block_annotations import block_annotations, block_of
+from berth.formats.ascend.block_annotations import block_annotations, block_of
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
 from berth.schemas.placement import BlockPart, Run, SwitchPart, placement_of

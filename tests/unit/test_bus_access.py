@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.bus_access import Access, access_of
+from berth.runtime.bus.access import Access, access_of
 from berth.runtime.config import BusConfig, ConfigError, load
 from tests.unit.test_config import Config
 

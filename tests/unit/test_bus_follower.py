@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from berth.runtime import bus_follower
-from berth.runtime.bus_api import Api
-from berth.runtime.bus_follower import NatsFollower, Wanted
-from berth.runtime.bus_inbox import Inbox
-from berth.runtime.port import Gap, GapReason
+from berth.runtime.bus import follower
+from berth.runtime.bus.follower import NatsFollower, Wanted
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.port import Gap, GapReason
+from berth.runtime.bus.stream_api import Api
 from berth.schemas.subjects import StreamName
 from tests.support.fake_wire import STREAM, FakeWire
 from tests.support.waiting import until
@@ -131,7 +131,7 @@ async def test_the_oldest_kept_message_is_where_a_reader_of_everything_begins() 
 
 
 async def test_what_was_sent_and_not_handed_over_is_not_behind_a_follower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
     reader = Reader()
     reader.wire.store(3)
     reader.wire.lost = {3}

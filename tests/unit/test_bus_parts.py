@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from berth.runtime import bus_publisher
-from berth.runtime.bus_inbox import Inbox
-from berth.runtime.bus_publisher import Publisher
-from berth.runtime.bus_service import NatsServed
-from berth.runtime.bus_streams import refuse_purge
+from berth.runtime.bus import publisher as publishing
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.publisher import Publisher
+from berth.runtime.bus.service import NatsServed
+from berth.runtime.bus.streams import refuse_purge
 from berth.runtime.errors import AmbiguousError, FatalError, TransientError
 from berth.schemas.subjects import StreamName, Subjects
 from tests.support.fake_wire import Arrived, FakeWire
@@ -71,7 +71,7 @@ async def test_a_message_whose_sender_gave_up_before_it_left_is_not_sent() -> No
 
 
 async def test_bytes_of_publishes_that_are_done_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_publisher, "OUTSTANDING_BYTES_MAX", 10)
+    monkeypatch.setattr(publishing, "OUTSTANDING_BYTES_MAX", 10)
     wire, publisher = await a_publisher()
     first = publisher.submit("a", b"x" * 10)
     assert publisher.is_full
@@ -122,7 +122,7 @@ def test_a_purge_is_by_sequence_or_by_subject(keep_from_seq: int | None, subject
 
 
 async def test_no_more_publishes_are_on_their_way_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_publisher, "OUTSTANDING_MAX", 2)
+    monkeypatch.setattr(publishing, "OUTSTANDING_MAX", 2)
     _, publisher = await a_publisher()
     futures = [publisher.submit("a", b"1"), publisher.submit("a", b"2")]
     with pytest.raises(TransientError, match="2 publishes are on their way"):

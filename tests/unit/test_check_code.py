@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.check_code import check_code, go_json
+from berth.formats.ascend.check_code import check_code, go_json
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values: st.SearchStrategy[Any] = st.recursive(

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import Node, Pod
-from berth.formats.kube_pods import PodAsks
+from berth.formats.kubernetes.objects import Node, Pod
+from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.clock import SystemClock
 from berth.schemas.columns import pack, unpack
 from berth.schemas.envelope import decode, encode

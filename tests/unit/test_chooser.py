@@ -69,9 +69,9 @@ def test_a_touched_node_and_one_that_is_not_are_ordered_by_name_when_they_are_al
 @pytest.mark.parametrize("nodes", ["ab", "ba"])
 def test_candidates_alike_are_ordered_by_name_and_so_is_the_best(nodes: str) -> None:
     seat = Seat(*nodes)
-    gang = seat.decider.gang(_seen(a_job("j", chips=8)), a_job("j", chips=8), 1)
-    shape = gang.klass[0][0]
-    scorer = seat.decider.scorer
+    gang = seat.scheduler.gang(_seen(a_job("j", chips=8)), a_job("j", chips=8), 1)
+    shape = gang.request_class[0][0]
+    scorer = seat.scheduler.scorer
     names = seat.state.table.names
     assert [names[row] for row in scorer.candidates(shape, 2).rows] == ["a", "b"]
     best = scorer.best(shape)
@@ -82,9 +82,9 @@ def test_candidates_alike_are_ordered_by_name_and_so_is_the_best(nodes: str) -> 
 def test_more_offers_are_asked_for_when_those_of_a_shard_with_more_end() -> None:
     seat = Seat("a", "b", "c")
     request = a_job("j", chips=8, replicas=3)
-    gang = seat.decider.gang(_seen(request), request, 1)
-    shape = gang.klass[0][0]
-    scorer = seat.decider.scorer
+    gang = seat.scheduler.gang(_seen(request), request, 1)
+    shape = gang.request_class[0][0]
+    scorer = seat.scheduler.scorer
     for count, more in ((1, 3), (2, 5)):
         found = scorer.candidates(shape, count)
         assert (len(found.rows), found.fit, found.exhausted) == (count, 3, False)

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from berth.cli.app import call
-from berth.formats.recording import FORMAT, MAGIC, frames_of, read
-from berth.formats.recording_frames import FramePacker
+from berth.formats.recordings.frames import FramePacker
+from berth.formats.recordings.recording import FORMAT, MAGIC, frames_of, read
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Round
 from berth.schemas.recording import Entry, RecordingHead, RecordingPart

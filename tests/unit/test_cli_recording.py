@@ -10,7 +10,7 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.log_lines import Lines, line_of, tree_of
-from berth.formats.anonymous import MESSAGES
+from berth.formats.recordings.anonymisation import MESSAGES
 from berth.runtime.recording import When, when_of
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, TimerSeen

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth.cli.app import call
-from berth.formats.recording import frames_of, read
+from berth.formats.recordings.recording import frames_of, read
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Release, Round
 from berth.schemas.recording import Entry

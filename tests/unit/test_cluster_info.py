@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from berth.formats.cluster_info import Chunks, Entry, read_devices, read_nodes, read_switches
-from berth.formats.node_info import judge_node
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.cluster_info import Chunks, Entry, read_devices, read_nodes, read_switches
+from berth.formats.ascend.node_info import judge_node
+from berth.formats.ascend.report_error import ReportError
 from berth.schemas.facts import NodeHealth
 from tests.support.device_texts import RES, device_chunk, device_list, switch_entry
 

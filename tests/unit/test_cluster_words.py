@@ -8,15 +8,15 @@ import pytest
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.state.cell import State
-from berth.formats.cluster_words import (
+from berth.formats.clusters.cluster_text import (
     ClusterWordsError,
     default_cluster,
     larger_than,
     offered_load,
     read_cluster,
 )
-from berth.formats.topology_file import TopologyError
-from berth.formats.traces import read_trace
+from berth.formats.clusters.topology_file import TopologyError
+from berth.formats.traces.reader import read_trace
 from berth.schemas.envelope import encode
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import ClusterPlan, Workload

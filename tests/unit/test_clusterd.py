@@ -3,11 +3,11 @@
 import json
 from random import Random
 
-from berth.formats.check_code import check_code
-from berth.formats.cluster_info import Chunks, read_devices, read_nodes, read_switches
-from berth.formats.device_info import DeviceReport
-from berth.formats.kube_objects import ConfigMap, Meta
-from berth.formats.node_products import NODE_PRODUCTS
+from berth.formats.ascend.check_code import check_code
+from berth.formats.ascend.cluster_info import Chunks, read_devices, read_nodes, read_switches
+from berth.formats.ascend.device_info import DeviceReport
+from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.formats.kubernetes.objects import ConfigMap, Meta
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.breakage import Breakage, Broken
 from berth.services.nodesim.clusterd import CHUNK_BYTES_MAX, ClusterD

@@ -16,7 +16,7 @@ from berth.runtime.config import (
     load,
 )
 from berth.runtime.errors import FatalError
-from berth.runtime.life import report
+from berth.runtime.process import report
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

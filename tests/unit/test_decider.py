@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.scheduling.scheduler import Decider, Silence
+from berth.core.scheduling.scheduler import MissingShards, Scheduler
 from berth.core.state.cell import State
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
@@ -23,7 +23,7 @@ class Seat:
 
     def __init__(self, *nodes: str, **settings: object) -> None:
         self.state = State(keeps=True)
-        self.decider = Decider(self.state)
+        self.scheduler = Scheduler(self.state)
         self.intake = 0
         for name in nodes:
             self.fact(f"node.leaf-{name}", pack_nodes(f"leaf-{name}", [a_node(name, leaf=name)], at_ms=1))
@@ -33,7 +33,7 @@ class Seat:
         fold = self.state.fold
         record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
         self.state.apply_record(fold.head + 1, encode(record))
-        self.decider.begin()
+        self.scheduler.begin()
 
     def fact(self, subject: str, fact: Message) -> None:
         assert self.state.apply_fact(f"berth.c.fact.{subject}", self.state.facts_seq + 1, encode(fact)) == ""
@@ -66,18 +66,18 @@ class Seat:
         )  # fmt: skip
         self.fact(f"pod.default.{name}", seen)
 
-    def round(self, silence: Silence | None = None, at_ms: int = 5) -> Round | None:
+    def round(self, missing_shards: MissingShards | None = None, at_ms: int = 5) -> Round | None:
         """A round that is decided and stored; None when there is nothing to decide."""
-        opening = self.decider.open(at_ms)
+        opening = self.scheduler.open(at_ms)
         if opening is None:
             return None
-        record = self.decider.decide(opening, silence)
-        self.decider.adopt(self.state.apply_record(self.state.fold.head + 1, encode(record)))
+        record = self.scheduler.decide(opening, missing_shards)
+        self.scheduler.adopt(self.state.apply_record(self.state.fold.head + 1, encode(record)))
         return record
 
-    def verdicts(self, silence: Silence | None = None) -> Iterator[tuple[str, bool]]:
+    def verdicts(self, missing_shards: MissingShards | None = None) -> Iterator[tuple[str, bool]]:
         """Jobs of the next round in its order, and whether they were placed."""
-        record = self.round(silence)
+        record = self.round(missing_shards)
         for verdict in record.verdicts if record is not None else []:
             yield verdict.name, verdict.placement is not None
 
@@ -86,10 +86,10 @@ def restarted(seat: Seat) -> Seat:
     """Another one, from a snapshot."""
     other = Seat.__new__(Seat)
     other.state = State(keeps=True)
-    other.state.load(decode(seat.state.dump(seat.decider.dump()), SnapshotBody))
-    other.decider, other.intake = Decider(other.state), seat.intake
+    other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
+    other.scheduler, other.intake = Scheduler(other.state), seat.intake
     assert other.state.waiting is not None
-    other.decider.load(other.state.waiting)
+    other.scheduler.load(other.state.waiting)
     return other
 
 
@@ -121,14 +121,14 @@ def test_who_was_refused_sleeps_until_something_helps(full: Seat) -> None:
 def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> None:
     full.ended("first")
     assert full.round() is not None
-    before = full.decider.dump()
+    before = full.scheduler.dump()
     assert (len(before.sleeping), before.improved) == (1, ["a"])
-    opening = full.decider.open(6)
+    opening = full.scheduler.open(6)
     assert opening is not None
     assert [gang.name for gang in opening.gangs] == ["third", "fourth"]
-    assert full.decider.dump().sleeping == []
-    full.decider.take_back()
-    assert full.decider.dump() == before
+    assert full.scheduler.dump().sleeping == []
+    full.scheduler.take_back()
+    assert full.scheduler.dump() == before
     full.ill("a")  # by now nothing would wake them
     assert full.round() is None
 
@@ -136,11 +136,11 @@ def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> N
 def test_a_round_taken_back_twice_is_taken_back_once(full: Seat) -> None:
     full.ended("first")
     full.round()
-    full.decider.open(6)
-    full.decider.take_back()
-    once = full.decider.dump()
-    full.decider.take_back()
-    assert full.decider.dump() == once
+    full.scheduler.open(6)
+    full.scheduler.take_back()
+    once = full.scheduler.dump()
+    full.scheduler.take_back()
+    assert full.scheduler.dump() == once
 
 
 def test_looking_when_there_is_nothing_to_decide_changes_nothing_that_is_decided_later(full: Seat) -> None:
@@ -155,7 +155,7 @@ def test_looking_when_there_is_nothing_to_decide_changes_nothing_that_is_decided
         seat.ended("second")
     records = [full.round(), other.round()]
     assert records[0] == records[1]
-    assert [full.round(), full.decider.dump()] == [other.round(), other.decider.dump()]
+    assert [full.round(), full.scheduler.dump()] == [other.round(), other.scheduler.dump()]
 
 
 def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> None:
@@ -163,7 +163,7 @@ def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> 
     full.round()
     full.job(a_job("fifth", chips=8, priority=9))
     other = restarted(full)
-    found = [[seat.round(), seat.round(), seat.decider.dump()] for seat in (full, other)]
+    found = [[seat.round(), seat.round(), seat.scheduler.dump()] for seat in (full, other)]
     assert found[0] == found[1]
     first = found[0][0]
     assert isinstance(first, Round)
@@ -172,9 +172,9 @@ def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> 
 
 def test_a_missing_shard_is_told_and_its_wait_ends_with_the_clock_of_the_facts() -> None:
     seat = Seat("a", "b")
-    lost = next(shard for shard in (0, 1) if seat.decider.rows_of_shards([shard], 2) is not None)
+    lost = next(shard for shard in (0, 1) if seat.scheduler.rows_of_shards([shard], 2) is not None)
     seat.job(a_job("job", chips=8, replicas=2))
-    record = seat.round(Silence(2, [lost]), at_ms=100)
+    record = seat.round(MissingShards(2, [lost]), at_ms=100)
     assert record is not None
     assert (record.missing, record.shards) == ([lost], 2)
     assert record.verdicts[0].refusal is not None
@@ -199,13 +199,13 @@ def test_a_request_that_was_turned_away_takes_the_place_of_a_gang_with_its_uid(f
     full.job(a_job("third", chips=8, uid="other"))
     full.job(a_job("third", chips=8), state="rejected")
     assert full.round() is None
-    assert "uid-third" not in full.decider.queue
-    assert "other" not in full.decider.queue
-    assert "uid-fourth" in full.decider.queue
+    assert "uid-third" not in full.scheduler.queue
+    assert "other" not in full.scheduler.queue
+    assert "uid-fourth" in full.scheduler.queue
 
 
 def test_a_gang_that_is_tried_again_waits_as_a_fresh_one(full: Seat) -> None:
-    known, _ = full.decider.queue.dump()
+    known, _ = full.scheduler.queue.dump()
     assert known == ["uid-fourth", "uid-third"]
     full.job(a_job("third", chips=4))
     assert list(full.verdicts()) == [("third", False)]

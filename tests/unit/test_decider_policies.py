@@ -5,7 +5,7 @@ held for longer than there is a reason.
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.scheduler import MissingShards
 from berth.core.state.cell import shard_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
@@ -50,7 +50,7 @@ def test_under_fifo_a_look_that_wakes_somebody_behind_the_head_changes_nothing_t
             seat.ill(node, NodeHealth.OK)
         assert list(seat.verdicts()) == [("small", True)]
         seats.append(seat)
-    assert seats[0].decider.dump() == seats[1].decider.dump()
+    assert seats[0].scheduler.dump() == seats[1].scheduler.dump()
 
 
 def test_pods_of_others_that_move_are_where_they_are_and_not_where_they_were() -> None:
@@ -99,7 +99,7 @@ def test_who_is_held_while_a_shard_is_silent_is_tried_again_once_it_may_be_heard
     seat.job(a_job("large", chips=8, replicas=2))
     assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100)}
     seat.job(a_job("small", chips=4))
-    assert told(seat.round(Silence(97, [silent]), at_ms=101)) == {"small": ("reserved", 101)}
+    assert told(seat.round(MissingShards(97, [silent]), at_ms=101)) == {"small": ("reserved", 101)}
     other = restarted(seat)
     for one in (seat, other):
         one.fact("timer", TimerSeen(1100))
@@ -120,12 +120,12 @@ def test_a_gang_that_came_and_went_between_two_records_lets_nobody_go() -> None:
         assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
         seat.job(a_job("another", chips=8, replicas=2))
         if looks:
-            assert seat.decider.open(101) is not None
-            seat.decider.take_back()
+            assert seat.scheduler.open(101) is not None
+            seat.scheduler.take_back()
         seat.job(a_job("another", chips=8, replicas=2), state="cancelled")
         assert seat.round(at_ms=102) is None
         seats.append(seat)
-    assert seats[0].decider.dump() == seats[1].decider.dump()
+    assert seats[0].scheduler.dump() == seats[1].scheduler.dump()
 
 
 def test_under_fifo_a_head_that_is_larger_than_what_is_left_of_the_cluster_lets_the_next_go() -> None:
@@ -165,18 +165,18 @@ def test_what_is_given_back_on_a_node_that_is_gone_lets_go_of_whom_a_restart_wou
         for at_ms in (101, 102, 103):
             records = [one.round(at_ms=at_ms) for one in (seat, other)]
             assert records[0] == records[1]
-        assert seat.decider.dump() == other.decider.dump()
+        assert seat.scheduler.dump() == other.scheduler.dump()
 
 
 def test_under_fifo_no_clock_is_asked_for_those_behind_the_head() -> None:
     seat = Seat("a", "b", queue_policy="fifo")
     seat.job(a_job("wide", chips=8, replicas=2))
-    seat.round(Silence(97, [shard_of("leaf-b", 97)]), at_ms=100)
-    assert seat.decider.queue.retry_at_ms == 1100
+    seat.round(MissingShards(97, [shard_of("leaf-b", 97)]), at_ms=100)
+    assert seat.scheduler.queue.retry_at_ms == 1100
     seat.job(a_job("filler", chips=8, priority=9))
     seat.job(a_job("head", chips=4, replicas=3, priority=8))
     assert told(seat.round(at_ms=200)) == {"head": ("no-room", 0)}
-    assert seat.decider.queue.retry_at_ms == 0
+    assert seat.scheduler.queue.retry_at_ms == 0
     seat.fact("timer", TimerSeen(1100))
     assert seat.round(at_ms=1100) is None
     seat.job(a_job("head", chips=4, replicas=3, priority=8), state="cancelled")
@@ -192,7 +192,7 @@ def test_under_fifo_who_becomes_head_by_time_alone_is_told_that_it_is_larger_tha
         seat.job(a_job("large", chips=8, replicas=2))
         seat.round()
         seat.job(a_job("first", chips=8, priority=1))
-        assert told(seat.round(Silence(1, [0]))) == {"first": ("no-room", 0)}
+        assert told(seat.round(MissingShards(1, [0]))) == {"first": ("no-room", 0)}
         node = next(name for name in "ab" if not seat.state.held(name))
         seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
         if seat is looked:

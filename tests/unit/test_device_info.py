@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.device_info import (
+from berth.formats.ascend.device_info import (
     ChipLists,
     names_of,
     parse_device_info,
@@ -11,7 +11,7 @@ from berth.formats.device_info import (
     physical_id,
     report_of,
 )
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.report_error import ReportError
 from tests.support.device_texts import RES, SAMPLE, device_cfg, device_list, fault_row
 
 

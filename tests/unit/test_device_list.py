@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from berth.formats.device_list import PodChips, available, chip_mask, chips_held, resource_of
+from berth.formats.ascend.device_list import PodChips, available, chip_mask, chips_held, resource_of
 
 RES = "huawei.com/Ascend910"
 LIST = {RES: "Ascend910-1", f"{RES}-Unhealthy": "Ascend910-2", f"{RES}-Recovering": "Ascend910-3", f"{RES}-NetworkUnhealthy": "Ascend910-0"}  # fmt: skip

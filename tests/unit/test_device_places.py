@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
-from berth.formats.kube_nodes import read_node
-from berth.formats.kube_objects import Node
-from berth.formats.node_place import DeviceMap, NodePlace, needs_report, reported_place
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.report_error import ReportError
+from berth.formats.kubernetes.node_place import DeviceMap, NodePlace, needs_report, reported_place
+from berth.formats.kubernetes.nodes import read_node
+from berth.formats.kubernetes.objects import Node
 from berth.schemas.facts import NodesSeen
 from berth.schemas.nodes import NodeDescription
 from berth.services.inventory.nodes import Nodes

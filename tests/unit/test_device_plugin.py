@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from berth.formats.kube_objects import Container, Meta, PodSpec, Requirements
-from berth.formats.node_products import NODE_PRODUCTS
-from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
+from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
+from berth.formats.kubernetes.objects import Container, Meta, PodSpec, Requirements
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agent_pods import AgentPod, AgentPodStatus
 from berth.services.nodesim.device_plugin import AllocateError, DevicePlugin

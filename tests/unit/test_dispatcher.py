@@ -7,7 +7,7 @@ import pytest
 
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import State
-from berth.runtime.port import Stored
+from berth.runtime.bus.port import Stored
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import snapshot_ends
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, TimerSeen
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DecisionConfig
-from berth.services.dispatcher.loop import DeposedError
+from berth.services.dispatcher.loop import FencedError
 from berth.services.dispatcher.views import Views
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
@@ -80,7 +80,7 @@ async def test_a_dispatcher_decides_nothing_once_another_has_begun_an_epoch() ->
     await cell.start_dispatcher()
     await accepted(cell, "job")
     head = len(await cell.ledger())
-    with pytest.raises(DeposedError):
+    with pytest.raises(FencedError):
         await first.turn()
     assert len(await cell.ledger()) == head
     await first.stop()

@@ -1,6 +1,6 @@
 import pytest
 
-from berth.formats.fault_levels import REPORT_LEVELS, level_of, word_of, worst
+from berth.formats.ascend.fault_levels import REPORT_LEVELS, level_of, word_of, worst
 from berth.schemas.facts import NodeHealth
 
 OK, SUB, NO_NEW, EVICT = NodeHealth

@@ -4,7 +4,7 @@ import pytest
 
 from berth.core.simulation.comparison import Row, compared, markdown_of, rows_of
 from berth.core.simulation.statistics import SIZE_CLASSES, Blocked, Figures, figures_of, percentile, size_class
-from berth.core.simulation.timeline import Course, Frame
+from berth.core.simulation.timeline import Frame, Timeline
 from tests.support.courses import ODD, a_course, a_job, a_moment, made_up
 
 
@@ -111,8 +111,8 @@ def test_spans_are_of_placed_jobs_of_several_nodes_whose_leaves_are_known() -> N
 
 def test_fragmentation_counts_idle_chips_of_partly_used_nodes_alone() -> None:
     frames = [Frame(0, bytes([0, 8, 3, 255])), Frame(50, bytes([1, 8, 8, 7]))]
-    course = Course("c", {}, 0, 100, [], [], ["a", "b", "c", "d"], [8, 8, 8, 8], [], frames)
-    assert figures_of(course).fragmented_chips_mean == (5 + (7 + 1)) / 2
+    timeline = Timeline("c", {}, 0, 100, [], [], ["a", "b", "c", "d"], [8, 8, 8, 8], [], frames)
+    assert figures_of(timeline).fragmented_chips_mean == (5 + (7 + 1)) / 2
 
 
 def test_blocked_chips_are_weighted_by_time_and_stand_in_order() -> None:

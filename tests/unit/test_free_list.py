@@ -1,6 +1,6 @@
 import pytest
 
-from berth.formats.free_list import FreeList, looked_again, refreshed, with_report
+from berth.formats.ascend.free_list import FreeList, looked_again, refreshed, with_report
 
 
 def lists(free: str, update_s: int, unhealthy: str = "") -> FreeList:

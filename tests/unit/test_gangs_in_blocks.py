@@ -5,9 +5,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import PodSpec
-from berth.formats.kube_pods import near_of
-from berth.formats.manifests import ManifestError, parse_jobs
+from berth.formats.kubernetes.objects import PodSpec
+from berth.formats.kubernetes.pods import near_of
+from berth.formats.manifests.reader import ManifestError, parse_jobs
 from berth.schemas.intake import JobRequest
 from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of
 from tests.support.manifest_text import berth

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kube_owners import OwnerKey
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.refusal import Refusal
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, members, requested, running

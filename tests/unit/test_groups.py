@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import PodGroup
-from berth.formats.kube_owners import OwnerKey
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.services.inventory.effects import SetGroup
 from berth.services.inventory.gang_settings import GangSettings
 from berth.services.inventory.group_status import dequeues, enqueued_ms

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.report_error import ReportError
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodesSeen
 from berth.schemas.nodes import NodeDescription

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.formats.device_info import DeviceReport, report_of
+from berth.formats.ascend.device_info import DeviceReport, report_of
 from berth.schemas.nodes import NodeCondition
 from berth.services.health.words import Words
 from tests.support.device_texts import RES, device_list

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from berth.formats.kube_objects import Node, Pod
+from berth.formats.kubernetes.objects import Node, Pod
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, PodsSeen
 from berth.schemas.subjects import StreamName

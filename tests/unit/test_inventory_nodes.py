@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from berth.core.cluster.node_packing import pack_health, unpack_nodes
-from berth.formats.kube_objects import Node
-from berth.formats.tor_config import Slot
+from berth.formats.ascend.tor_config import Slot
+from berth.formats.kubernetes.objects import Node
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeCondition
 from berth.services.inventory.nodes import Due, Nodes, Use

@@ -2,8 +2,8 @@ from typing import Any
 
 import msgspec
 
-from berth.formats.kube_objects import Node, Pod
-from berth.formats.kube_pods import PodAsks
+from berth.formats.kubernetes.objects import Node, Pod
+from berth.formats.kubernetes.pods import PodAsks
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task

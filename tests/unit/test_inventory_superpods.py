@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
 from berth.core.state.invariants import check
 from berth.runtime.errors import TransientError
-from berth.runtime.kube_port import Handler, RefusedError
+from berth.runtime.kube.port import Handler, RefusedError
 from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
 from berth.schemas.nodes import NodeDescription
 from berth.services.inventory.nodes import Nodes, Use

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
 from berth.services.inventory.nodes import Nodes

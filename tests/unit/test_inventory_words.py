@@ -2,11 +2,11 @@
 
 import pytest
 
-from berth.formats.kube_events import Involved
+from berth.formats.kubernetes.events import Involved
 from berth.schemas.facts import MembersSeen, Owner, PodPhase
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.chores import Chores
-from berth.services.inventory.complaints import Complaints
+from berth.services.inventory.chores import ApiTasks
+from berth.services.inventory.complaints import EventReporter
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.effects import SetGroup
 from berth.services.inventory.group_notes import GroupNotes
@@ -115,8 +115,8 @@ def test_a_group_that_waits_without_pods_is_told_of_until_it_is_let_in() -> None
 def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     clock = ManualClock()
     config = InventoryConfig(event_apart_s=60)
-    chores = Chores(config)
-    complaints = Complaints(FakeKube(clock=clock), clock, config, chores, reason="NodeInvalid")
+    chores = ApiTasks(config)
+    complaints = EventReporter(FakeKube(clock=clock), clock, config, chores, reason="NodeInvalid")
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
+from berth.formats.kubernetes.objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
 from berth.services.nodesim.ascend_operator import AscendJob, AscendRules
 from berth.services.nodesim.ascend_operator import seats_of as ascend_seats
 from berth.services.nodesim.gang_children import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.errors import FatalError
-from berth.runtime.kube_assets import kube_assets
+from berth.runtime.local.kube_assets import kube_assets
 
 
 def made(folder: Path, *names: str) -> Path:

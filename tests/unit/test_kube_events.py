@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.kube_events import (
+from berth.formats.kubernetes.events import (
     MESSAGE_MAX,
     NAME_MAX,
     Involved,

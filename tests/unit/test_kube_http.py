@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kube_objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, PoisonError, TransientError
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import RefusedError
 from tests.support.certificates import authority, certificate
 from tests.support.clock import ManualClock
 from tests.support.scripted_http import Answer, ScriptedHttp, hang_up, reply

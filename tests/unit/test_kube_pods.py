@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import PodSpec
-from berth.formats.kube_pods import PodAsks, pod_ask
+from berth.formats.kubernetes.objects import PodSpec
+from berth.formats.kubernetes.pods import PodAsks, pod_ask
 from berth.schemas.constraints import Expression, Term, Toleration
 
 

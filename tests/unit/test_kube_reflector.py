@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import structlog
 
-from berth.formats.kube_objects import Pod
+from berth.formats.kubernetes.objects import Pod
 from berth.runtime.clock import SystemClock
-from berth.runtime.kube import KubeApi
-from berth.runtime.kube_config import KubeConfig
-from berth.runtime.kube_port import Change
-from berth.runtime.kube_reflector import Reflector
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Change
+from berth.runtime.kube.reflector import Reflector
 from tests.support.mirror import Mirror
 from tests.support.scripted_http import Answer, ScriptedHttp, hang_up, reply, stream
 from tests.support.waiting import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_share import KEY, MANAGED, NAME

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from berth.runtime.faults import FaultPoints
+from berth.runtime.fault_points import FaultPoints
 from berth.services.dispatcher.lease import Lease
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from berth.runtime import life, logs
+from berth.runtime import logs, process
 from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.server import free_ports
+from berth.runtime.local.nats_server import free_ports
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def printed() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     logs.configure("test", LogConfig(form="json"), stream)
     yield stream
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, life.SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, process.SIGNALS)
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
     root.handlers[:] = handlers
@@ -74,20 +74,20 @@ async def see_nothing() -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("number", life.SIGNALS)
+@pytest.mark.parametrize("number", process.SIGNALS)
 def test_a_signal_asks_for_the_end_and_a_service_that_ends_then_exits_0(number: int) -> None:
     async def work(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), number)
-        await life.supervise(until_asked, stop=stop, grace_s=5, guards=[see_nothing()])
+        await process.supervise(until_asked, stop=stop, grace_s=5, guards=[see_nothing()])
 
-    assert life.run(work) == 0
+    assert process.run(work) == 0
 
 
 def test_a_service_that_ends_unasked_exits_1_and_says_so(printed: io.StringIO) -> None:
     async def work(stop: asyncio.Event) -> None:
-        await life.supervise(early, stop=stop, grace_s=5)
+        await process.supervise(early, stop=stop, grace_s=5)
 
-    assert life.run(work) == 1
+    assert process.run(work) == 1
     (line,) = lines(printed)
     assert (line["event"], line["service"], line["level"]) == ("cannot go on", "test", "error")
     assert line["reason"] == "the service ended without being asked to"
@@ -95,25 +95,25 @@ def test_a_service_that_ends_unasked_exits_1_and_says_so(printed: io.StringIO) -
 
 def test_a_service_that_cancels_itself_exits_1() -> None:
     async def work(stop: asyncio.Event) -> None:
-        await life.supervise(cancelled, stop=stop, grace_s=5)
+        await process.supervise(cancelled, stop=stop, grace_s=5)
 
-    assert life.run(work) == 1
+    assert process.run(work) == 1
 
 
 def test_work_that_outlives_the_grace_exits_1(printed: io.StringIO) -> None:
     async def work(stop: asyncio.Event) -> None:
         stop.set()
-        await life.supervise(for_ever, stop=stop, grace_s=0.01)
+        await process.supervise(for_ever, stop=stop, grace_s=0.01)
 
-    assert life.run(work) == 1
+    assert process.run(work) == 1
     assert "within 0.01 s" in str(lines(printed)[0]["reason"])
 
 
 def test_an_unforeseen_error_exits_1_with_its_traceback(printed: io.StringIO) -> None:
     async def work(stop: asyncio.Event) -> None:
-        await life.supervise(broken, stop=stop, grace_s=5)
+        await process.supervise(broken, stop=stop, grace_s=5)
 
-    assert life.run(work) == 1
+    assert process.run(work) == 1
     (line,) = lines(printed)
     assert line["event"] == "unforeseen error"
     assert "RuntimeError('broken')" in str(line["reason"])
@@ -121,15 +121,15 @@ def test_an_unforeseen_error_exits_1_with_its_traceback(printed: io.StringIO) ->
 
 
 def test_a_wrong_setting_exits_2(printed: io.StringIO) -> None:
-    assert life.run(misconfigured) == 2
+    assert process.run(misconfigured) == 2
     assert lines(printed)[0]["reason"] == "setting bus.url is 'x': an address"
 
 
 def test_a_guard_that_fails_ends_the_service_with_1(printed: io.StringIO) -> None:
     async def work(stop: asyncio.Event) -> None:
-        await life.supervise(for_ever, stop=stop, grace_s=5, guards=[lose_the_bus()])
+        await process.supervise(for_ever, stop=stop, grace_s=5, guards=[lose_the_bus()])
 
-    assert life.run(work) == 1
+    assert process.run(work) == 1
     assert [line["reason"] for line in lines(printed)] == ["the bus is lost"]
 
 
@@ -140,21 +140,21 @@ def test_a_fault_while_ending_exits_1() -> None:
 
     async def work(stop: asyncio.Event) -> None:
         stop.set()
-        await life.supervise(fail_at_the_end, stop=stop, grace_s=5)
+        await process.supervise(fail_at_the_end, stop=stop, grace_s=5)
 
-    assert life.run(work) == 1
+    assert process.run(work) == 1
 
 
 def test_a_signal_that_comes_after_the_end_does_not_change_the_exit_code() -> None:
-    assert life.run(broken) == 1
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(life.SIGNALS)
+    assert process.run(broken) == 1
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(process.SIGNALS)
 
 
 def test_the_worst_exit_code_of_several_errors_counts(printed: io.StringIO) -> None:
     errors = ExceptionGroup(
         "two", [FatalError("one"), ExceptionGroup("one", [ConfigError(field="a", expected="b")]), ValueError("c")]
     )
-    assert life.report(errors) == 2
+    assert process.report(errors) == 2
     assert len(lines(printed)) == 3
 
 
@@ -198,7 +198,7 @@ def no_process_left() -> Iterator[None]:
 PROGRAM = """
 import asyncio
 from berth.runtime.config import ServiceConfig
-from berth.runtime.life import main
+from berth.runtime.process import main
 
 async def serve(bus, clock, config, stop):
     await stop.wait()

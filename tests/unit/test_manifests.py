@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from berth.core.requests.job_validation import ValidJob, validate
-from berth.formats.manifests import parse_jobs
+from berth.formats.manifests.reader import parse_jobs
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings

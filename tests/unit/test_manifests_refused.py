@@ -1,6 +1,6 @@
 import pytest
 
-from berth.formats.manifests import ManifestError, parse_jobs
+from berth.formats.manifests.reader import ManifestError, parse_jobs
 from tests.support.manifest_text import ascend, batch, berth, pod, volcano
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.formats.device_info import parse_device_info
-from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names
+from berth.formats.ascend.device_info import parse_device_info
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names
 from berth.services.nodesim.agent_effects import (
     AgentRules,
     Alarm,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from berth.formats.device_info import parse_device_info
-from berth.formats.node_info import parse_node_info
-from berth.formats.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
+from berth.formats.ascend.device_info import parse_device_info
+from berth.formats.ascend.node_info import parse_node_info
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.services.nodesim.agent_effects import (
     Alarm,
     Report,

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from berth.formats.node_info import judge_node, parse_node_info
-from berth.formats.report_error import ReportError
+from berth.formats.ascend.node_info import judge_node, parse_node_info
+from berth.formats.ascend.report_error import ReportError
 from berth.schemas.facts import NodeHealth
 from tests.support.device_texts import NODE_SAMPLE, node_cfg
 

@@ -47,7 +47,7 @@ def test_a_node_that_comes_back_smaller_is_a_node_that_comes() -> None:
     other = restarted(seat)
     for one in (seat, other):
         put(one, "a", "b", chips=0xFF)
-    assert seat.decider.dump() == other.decider.dump()
+    assert seat.scheduler.dump() == other.scheduler.dump()
 
 
 def test_an_epoch_with_the_corrections_forgets_what_was_kept_before() -> None:
@@ -58,6 +58,6 @@ def test_an_epoch_with_the_corrections_forgets_what_was_kept_before() -> None:
     row = table.row_of["a"]
     assert (int(table.superpod[row]) >= 0, int(table.chips[row])) == (True, 0xFFFF), "as recordings of 0.4 were decided"
     seat.begin(corrections=1)
-    assert (int(table.superpod[row]), int(table.chips[row]), int(table.klass[row])) == (-1, 0, -1)
+    assert (int(table.superpod[row]), int(table.chips[row]), int(table.node_class[row])) == (-1, 0, -1)
     put(seat, "a", "b")
     assert (int(table.superpod[row]) >= 0, int(table.chips[row])) == (True, 0xFFFF)

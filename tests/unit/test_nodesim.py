@@ -1,6 +1,6 @@
 import pytest
 
-from berth.formats.topology_file import parse_cluster
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
 from berth.schemas.placement import Placement, Run, Share, placement_of

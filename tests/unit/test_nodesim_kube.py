@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from berth.formats.device_info import parse_device_info
-from berth.formats.pod_annotations import CONSUMED, PREDICATE_TIME
-from berth.formats.tor_config import read_tor_config
+from berth.formats.ascend.device_info import parse_device_info
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME
+from berth.formats.ascend.tor_config import read_tor_config
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.simulation import BreakNode
 from berth.services.nodesim.kube_writes import KubeWrites
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body

@@ -5,12 +5,12 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.cluster_info import read_devices
-from berth.formats.device_info import NAME_PREFIX
-from berth.formats.kube_nodes import read_node
-from berth.formats.kube_objects import ConfigMap, Meta, Node
-from berth.formats.node_place import NodePlace, reported_place
-from berth.formats.topology_file import parse_cluster
+from berth.formats.ascend.cluster_info import read_devices
+from berth.formats.ascend.device_info import NAME_PREFIX
+from berth.formats.clusters.topology_file import parse_cluster
+from berth.formats.kubernetes.node_place import NodePlace, reported_place
+from berth.formats.kubernetes.nodes import read_node
+from berth.formats.kubernetes.objects import ConfigMap, Meta, Node
 from berth.services.nodesim.breakage import Broken
 from berth.services.nodesim.clusterd import ClusterD
 from berth.services.nodesim.device_report import Place, device_data, device_list

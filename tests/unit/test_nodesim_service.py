@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.topology_file import parse_cluster
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.errors import FatalError
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, JobSeen, Leaf, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen

@@ -41,7 +41,7 @@ def test_an_attempt_gives_its_chips_back_when_pods_of_another_uid_take_its_name(
     other = restarted(seat)
     assert [(release.uid, release.reason) for release in releases(seat)] == [("uid-j", "vanished")]
     assert [(release.uid, release.reason) for release in releases(other)] == [("uid-j", "vanished")]
-    assert seat.state.dump(seat.decider.dump()) == other.state.dump(other.decider.dump())
+    assert seat.state.dump(seat.scheduler.dump()) == other.state.dump(other.scheduler.dump())
 
 
 def test_chips_are_used_and_not_releasing_once_nothing_is_known_of_their_pods() -> None:
@@ -103,7 +103,7 @@ def test_a_job_that_has_the_uid_of_one_that_is_over_waits_from_then_on() -> None
     other = restarted(seat)
     assert seat.round() == other.round()
     assert "uid-j" in seat.state.name_of
-    assert seat.decider.dump() == other.decider.dump()
+    assert seat.scheduler.dump() == other.scheduler.dump()
 
 
 def test_a_job_that_lost_its_name_and_has_it_again_waits_once_its_attempt_is_over() -> None:

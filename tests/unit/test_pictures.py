@@ -21,7 +21,7 @@ from berth.cli.pictures import after_words, drawn, filmed, write_pictures
 from berth.cli.report_page import page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import figures_of
-from berth.core.simulation.timeline import Course
+from berth.core.simulation.timeline import Timeline
 from tests.support.courses import HOUR_MS, ODD, made_up
 
 ROOT: Final = Path(__file__).parents[2]
@@ -61,8 +61,8 @@ class Page(HTMLParser):
         return [attributes for known, attributes in self.tags if known == tag]
 
 
-def page(*courses: Course) -> str:
-    return page_of(courses, rows_of([figures_of(course) for course in courses]))
+def page(*courses: Timeline) -> str:
+    return page_of(courses, rows_of([figures_of(timeline) for timeline in courses]))
 
 
 def svg_text(data: bytes) -> str:
@@ -77,9 +77,9 @@ def svg_text(data: bytes) -> str:
 
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_courses_are_drawn(odd: str) -> None:
-    course = ODD[odd]
-    pictures = drawn([course], ("svg",))
-    names = ["use", "waiting", "span", "blocked"] + (["map"] if course.frames else [])
+    timeline = ODD[odd]
+    pictures = drawn([timeline], ("svg",))
+    names = ["use", "waiting", "span", "blocked"] + (["map"] if timeline.frames else [])
     assert [picture.name for picture in pictures] == names
     for picture in pictures:
         svg_text(picture.files["svg"])
@@ -88,7 +88,7 @@ def test_odd_courses_are_drawn(odd: str) -> None:
 def test_odd_courses_stand_side_by_side_on_a_page() -> None:
     read = Page(page(*ODD.values()))
     assert read.open == []
-    assert len(read.having("input")) == sum(bool(course.frames) for course in ODD.values())
+    assert len(read.having("input")) == sum(bool(timeline.frames) for timeline in ODD.values())
     assert Page(page()).open == []
 
 
@@ -145,7 +145,7 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
 def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     courses = [made_up(), made_up("queue_policy=easy", seed=2)]
     path = tmp_path / "deep" / "page.html"
-    write_page(courses, rows_of([figures_of(course) for course in courses]), path)
+    write_page(courses, rows_of([figures_of(timeline) for timeline in courses]), path)
     text = path.read_text("utf-8")
     assert "http://" not in text
     assert "https://" not in text
@@ -165,9 +165,9 @@ def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
 
 
 def test_the_page_escapes_all_names() -> None:
-    course = Course('<b>"&', {"<i>": "</script>&'"}, 0, HOUR_MS, [], [])
+    timeline = Timeline('<b>"&', {"<i>": "</script>&'"}, 0, HOUR_MS, [], [])
     mapped = ODD["no jobs"]
-    text = page(course, Course("</script><b>", {}, 0, HOUR_MS, [], [], mapped.nodes, [8], ["<u>"], mapped.frames))
+    text = page(timeline, Timeline("</script><b>", {}, 0, HOUR_MS, [], [], mapped.nodes, [8], ["<u>"], mapped.frames))
     read = Page(text)
     assert read.open == []
     assert not {"b", "i", "u"} & {tag for tag, _ in read.tags}
@@ -185,33 +185,33 @@ def test_the_page_shows_settings_figures_and_their_differences() -> None:
 
 
 def test_the_slider_has_a_frame_for_each_place_and_says_when_it_was() -> None:
-    course = made_up(frames=7)
-    read = Page(page(course))
+    timeline = made_up(frames=7)
+    read = Page(page(timeline))
     slider = read.having("input")[0]
     frames = json.loads(read.scripts[0])
     assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "6", "0")
     assert slider["aria-valuetext"] == frames[0][0] == "at the start"
-    assert frames[1][0] == after_words(course.frames[1].at_ms)
+    assert frames[1][0] == after_words(timeline.frames[1].at_ms)
     assert all(b64decode(data).startswith(PNG) for _, data in frames)
     assert all(first != second for first, second in pairwise(frames))
 
 
 def test_a_page_of_302_nodes_and_a_hundred_frames_stays_small() -> None:
-    course = made_up(nodes=302, jobs=1000, frames=100)
-    assert len(page(course)) < 3_000_000
+    timeline = made_up(nodes=302, jobs=1000, frames=100)
+    assert len(page(timeline)) < 3_000_000
 
 
 def test_a_film_is_thinned_out_evenly_with_the_first_and_the_last_frame() -> None:
-    course = made_up(nodes=4, jobs=10, frames=10)
-    words = [after_words(frame.at_ms) for frame in course.frames]
-    assert [when for when, _ in filmed(course, 4).frames] == [words[0], words[3], words[6], words[9]]
-    assert [when for when, _ in filmed(course, 1).frames] == [words[0]]
-    assert len(filmed(course, 99).frames) == 10
+    timeline = made_up(nodes=4, jobs=10, frames=10)
+    words = [after_words(frame.at_ms) for frame in timeline.frames]
+    assert [when for when, _ in filmed(timeline, 4).frames] == [words[0], words[3], words[6], words[9]]
+    assert [when for when, _ in filmed(timeline, 1).frames] == [words[0]]
+    assert len(filmed(timeline, 99).frames) == 10
 
 
 def test_cells_laid_over_the_ground_change_with_the_frame_alone() -> None:
-    course = made_up(nodes=40, frames=3)
-    cluster = ClusterMap(course)
+    timeline = made_up(nodes=40, frames=3)
+    cluster = ClusterMap(timeline)
     ground = cluster.ground()
     first, second = cluster.cells(0), cluster.cells(1)
     assert first != second

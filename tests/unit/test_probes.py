@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from berth.runtime import metrics
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
+from berth.runtime.local.nats_server import free_ports
 from berth.runtime.probes import Readiness, serving
-from berth.runtime.server import free_ports
 
 EVENTS = metrics.counter("test_events_total", "Events of this test.", ["kind"])
 HEIGHT = metrics.gauge("test_height_sequence", "A height.")

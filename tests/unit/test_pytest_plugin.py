@@ -59,7 +59,7 @@ def test_settings_of_a_replay_are_those_of_the_command(pytester: pytest.Pytester
     pytester.makepyfile(
         """
         import pytest
-        from berth.formats.recording import RecordingError
+        from berth.formats.recordings.recording import RecordingError
 
         def test_salvage(berth_replay):
             with pytest.raises(RecordingError, match="cut off"):

@@ -125,11 +125,11 @@ def test_a_class_that_was_woken_for_nothing_sleeps_as_before() -> None:
     before = queue.dump()
     ((key, sleep),) = queue.wake(lambda _: True, time_ms=0)
     assert taken(queue) == ["a", "b"]
-    queue.lull(key, sleep)
+    queue.restore_sleep(key, sleep)
     assert (queue.dump(), taken(queue), queue.waits_for_time) == (before, ["b"], True)
     queue.remove("a")
     queue.remove("b")
-    queue.lull(key, sleep)
+    queue.restore_sleep(key, sleep)
     assert not queue.has_work, "a class that is gone stays gone"
 
 

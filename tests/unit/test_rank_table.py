@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.rank_table import (
+from berth.formats.ascend.rank_table import (
     CHUNK_BYTES_MAX,
     Configuration,
     ConfiguredDevice,

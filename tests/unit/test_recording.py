@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import zstandard
 
-from berth.formats.recording import FORMAT, MAGIC, RecordingError, frames_of, interleaved, read
+from berth.formats.recordings.recording import FORMAT, MAGIC, RecordingError, frames_of, interleaved, read
 from berth.schemas.envelope import encode
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry, RecordingEnd, RecordingPart

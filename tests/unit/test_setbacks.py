@@ -18,7 +18,7 @@ from berth.core.placement.scoring import Candidates, Fits, Reasons, RowState, Sc
 from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
-from berth.core.scheduling.scheduler import Decider, Silence
+from berth.core.scheduling.scheduler import MissingShards, Scheduler
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.lifecycle import due
@@ -93,7 +93,7 @@ def test_others_are_decided_in_the_same_round_whatever_the_queue_policy(policy: 
     assert refusal is not None
     assert (refusal.value, refusal.pods_need, verdicts[0].final) == (NO_CHIP, 1, False)
     assert NO_CHIP in sentence(refusal)
-    (setback,) = seat.decider.setbacks
+    (setback,) = seat.scheduler.setbacks
     assert setback.subject == "default/broken"
     assert isinstance(setback.error, InvariantError)
     assert setback.error.subject == "node s"
@@ -170,7 +170,7 @@ class BrokenScorer(Scorer):
 
 def test_a_shape_that_cannot_be_scored_leaves_the_other_shapes_alone() -> None:
     seat = Seat("a", "b")
-    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
     seat.job(a_job("four", chips=4))
     seat.job(a_job("eight", chips=8))
     record = seat.round()
@@ -178,23 +178,23 @@ def test_a_shape_that_cannot_be_scored_leaves_the_other_shapes_alone() -> None:
     assert said(record.verdicts) == [("four", "internal"), ("eight", "")]
     assert record.verdicts[0].refusal is not None
     assert record.verdicts[0].refusal.value == "IndexError"
-    assert [setback.subject for setback in seat.decider.setbacks] == ["default/four"]
+    assert [setback.subject for setback in seat.scheduler.setbacks] == ["default/four"]
 
 
 def test_a_shard_reports_an_error_in_the_words_of_the_record() -> None:
     seat = Seat("a", "b")
     seat.job(a_job("four", chips=4))
-    opening = seat.decider.open(5)
+    opening = seat.scheduler.open(5)
     assert opening is not None
     (shape,) = opening.asks
     table = seat.state.table
     broken = BrokenScorer(table, seat.state.shares, seat.state.fold.settings).candidates(shape, 1)
-    sound = seat.decider.scorer.candidates(shape, 1)
+    sound = seat.scheduler.scorer.candidates(shape, 1)
     parts = [candidates_of(table, offer_of(table, found)) for found in (sound, broken)]
     found: Candidates = merge(table, parts, missing_nodes=0)
-    (verdict,) = seat.decider.decide(opening).verdicts
+    (verdict,) = seat.scheduler.decide(opening).verdicts
     assert verdict.refusal is None
-    verdicts = seat.decider.choose(opening, {shape: found}, opening.asks, away=Silence())
+    verdicts = seat.scheduler.choose(opening, {shape: found}, opening.asks, away=MissingShards())
     assert verdicts[0].refusal is not None
     assert (verdicts[0].refusal.code, verdicts[0].refusal.value) == ("internal", "IndexError")
 
@@ -270,7 +270,7 @@ async def test_the_dispatcher_logs_the_error_and_counts_it() -> None:
     await cell.close()
 
 
-class BrokenDecider(Decider):
+class BrokenDecider(Scheduler):
     """Fails to read requests of jobs named broken."""
 
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
@@ -282,15 +282,15 @@ class BrokenDecider(Decider):
 @POLICIES
 def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: str) -> None:
     seat = Seat("a", "b", queue_policy=policy, reserve_chips=1)
-    seat.decider = BrokenDecider(seat.state)
-    seat.decider.begin()
+    seat.scheduler = BrokenDecider(seat.state)
+    seat.scheduler.begin()
     seat.job(a_job("broken", chips=8, priority=1))
     seat.job(a_job("sound", chips=8))
     record = seat.round()
     assert record is not None
     assert said(record.verdicts) == [("broken", "internal"), ("sound", "")]
     assert [verdict.final for verdict in record.verdicts] == [False, False]
-    assert [(one.subject, str(one.error)) for one in seat.decider.setbacks] == [("default/broken", "KeyError")]
+    assert [(one.subject, str(one.error)) for one in seat.scheduler.setbacks] == [("default/broken", "KeyError")]
     assert seat.round() is None
     seat.job(a_job("next", chips=8))
     record = seat.round()
@@ -301,7 +301,7 @@ def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: 
 @POLICIES
 def test_what_improves_wakes_the_others_and_time_wakes_the_class_that_cannot_be_scored(policy: str) -> None:
     seat = Seat("a", queue_policy=policy, reserve_chips=1)
-    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
     seat.job(a_job("four", chips=4, priority=2))
     seat.job(a_job("first", chips=8, priority=1))
     seat.job(a_job("second", chips=8))
@@ -313,7 +313,7 @@ def test_what_improves_wakes_the_others_and_time_wakes_the_class_that_cannot_be_
     record = seat.round(at_ms=1_002)
     assert record is not None
     assert said(record.verdicts) == [("second", "")]
-    assert seat.decider.queue.retry_at_ms == 1_000 + RETRY_MS
+    assert seat.scheduler.queue.retry_at_ms == 1_000 + RETRY_MS
     seat.fact("timer", TimerSeen(1_000 + RETRY_MS))
     record = seat.round(at_ms=1_000 + RETRY_MS)
     assert record is not None
@@ -325,7 +325,7 @@ def test_a_class_that_cannot_be_scored_any_more_is_set_aside() -> None:
     seat.job(a_job("all", chips=8))
     seat.job(a_job("four", chips=4))
     assert seat.round() is not None
-    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
     seat.ended("all")
     assert seat.round() is not None
     record = seat.round()
@@ -336,9 +336,9 @@ def test_a_class_that_cannot_be_scored_any_more_is_set_aside() -> None:
 def test_where_nobody_answered_no_error_is_known() -> None:
     """A replay must not know more of a shape than the dispatcher did."""
     seat = Seat("a")
-    seat.decider.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
     seat.job(a_job("four", chips=4))
-    record = seat.round(Silence(1, [0]))
+    record = seat.round(MissingShards(1, [0]))
     assert record is not None
     (verdict,) = record.verdicts
     assert verdict.refusal is not None

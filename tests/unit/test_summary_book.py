@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from berth.formats.kube_objects import ConfigMap, Meta, Node, Pod, PodGroup
-from berth.formats.rank_table import INITIALIZING
+from berth.formats.ascend.rank_table import INITIALIZING
+from berth.formats.kubernetes.objects import ConfigMap, Meta, Node, Pod, PodGroup
 from berth.services.binder.leaf_notes import leaf_notes
 from berth.services.summary.book import Book, Change
 from berth.services.summary.record import Chunk

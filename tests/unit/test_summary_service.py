@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.kube_port import RefusedError
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import decode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from berth.core.superpods.inference import Inference, Taste, inference_of, plan_mindie, plan_service
-from berth.core.superpods.model import BlockPlan, NoBlocks, Rules, Variant, Want, Yard, yard_of
+from berth.core.superpods.inference import AffinityPreference, Inference, inference_of, plan_mindie, plan_service
+from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules, Variant, yard_of
 from tests.support.superpods import a_yard, grants_of, nodes_of
 
 
-def counts(*free: int) -> Yard:
+def counts(*free: int) -> CandidatePool:
     """SuperPoDs with so many candidates; the nodes of SuperPoD 1 are 10, 11, ..."""
     return a_yard(" ".join(str(10 * pod + node) for pod, some in enumerate(free) for node in range(some)))
 
@@ -17,18 +17,18 @@ def words(found: BlockPlan | NoBlocks) -> str:
     """SuperPoD of each block, in their order; or what is missing."""
     if isinstance(found, NoBlocks):
         return f"{found.lack}: {found.blocks_need} of {found.blocks_have}, {found.nodes_need} of {found.nodes_have}"
-    return " ".join(str(grant.pod) for grant in found.grants)
+    return " ".join(str(allocation.pod) for allocation in found.grants)
 
 
-def service(yard: Yard, replicas: int, *hosts: str, block: int = 2, soft: bool = False) -> str:
-    return words(plan_service(yard, Want("a3", block, replicas, soft=soft), hosts))
+def service(pool: CandidatePool, replicas: int, *hosts: str, block: int = 2, soft: bool = False) -> str:
+    return words(plan_service(pool, BlockDemand("a3", block, replicas, soft=soft), hosts))
 
 
 def mindie(
-    yard: Yard, replicas: int, *, idlest: bool = False, liked: tuple[int, ...] | None = None, reserve: int = 2
+    pool: CandidatePool, replicas: int, *, idlest: bool = False, liked: tuple[int, ...] | None = None, reserve: int = 2
 ) -> str:
-    taste = Taste(idlest, None if liked is None else np.array(liked, np.int64))
-    return words(plan_mindie(yard, Want("a3", 2, replicas), Rules(reserve=reserve), taste))
+    preference = AffinityPreference(idlest, None if liked is None else np.array(liked, np.int64))
+    return words(plan_mindie(pool, BlockDemand("a3", 2, replicas), Rules(reserve=reserve), preference))
 
 
 class TestService:
@@ -58,16 +58,16 @@ class TestService:
         assert service(counts(3, 3), 8) == "nodes: 4 of 2, 8 of 6"
 
     def test_ranks_follow_the_blocks(self) -> None:
-        found = plan_service(counts(2, 6), Want("850", 2, 6), ["0"])
+        found = plan_service(counts(2, 6), BlockDemand("850", 2, 6), ["0"])
         assert isinstance(found, BlockPlan)
         assert nodes_of(found) == "00 01 10 11 12 13"
         assert grants_of(found) == "0:0x2 service, 1:1x2 service, 2:1x2 service"
 
     def test_one_pod_goes_where_the_fewest_chips_are_idle(self) -> None:
         rows = np.arange(3, dtype=np.int64)
-        yard = yard_of(["0", "1"], np.array([0, 0, 1]), rows, idle=np.array([8, 8, 4]))
-        assert service(yard, 1, block=1) == "1"
-        assert service(yard, 1, "0", block=1) == "1"
+        pool = yard_of(["0", "1"], np.array([0, 0, 1]), rows, idle=np.array([8, 8, 4]))
+        assert service(pool, 1, block=1) == "1"
+        assert service(pool, 1, "0", block=1) == "1"
 
 
 class TestMindie:
@@ -95,7 +95,7 @@ class TestMindie:
         assert mindie(counts(3), 4) == "nodes: 2 of 1, 4 of 3"
 
     def test_a_refusal_names_the_superpods_that_come_closest(self) -> None:
-        found = plan_mindie(counts(3, 0, 5), Want("a3", 4, 8), Rules(), Taste())
+        found = plan_mindie(counts(3, 0, 5), BlockDemand("a3", 4, 8), Rules(), AffinityPreference())
         assert isinstance(found, NoBlocks)
         assert [(near.superpod, near.free, near.blocks) for near in found.closest] == [("2", 5, 1), ("0", 3, 0)]
 

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, stage_of
-from berth.core.superpods.model import BlockPlan, Grant, Near, NoBlocks, Rules, Want, Yard, yard_of
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    CandidatePool,
+    Near,
+    NoBlocks,
+    Rules,
+    yard_of,
+)
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import decisions_of, plan_racks
 
@@ -16,7 +25,7 @@ Nodes = Mapping[tuple[int, int], int]
 """Nodes of each SuperPoD and rack."""
 
 
-def yard_with(nodes: Nodes, *, pods: int = 0) -> Yard:
+def yard_with(nodes: Nodes, *, pods: int = 0) -> CandidatePool:
     """Rows 0, 1, ... in the order given, which is that of SuperPoD and rack."""
     places = [place for place, count in nodes.items() for _ in range(count)]
     known = max([pods, *(pod + 1 for pod, _ in nodes)])
@@ -28,42 +37,44 @@ def yard_with(nodes: Nodes, *, pods: int = 0) -> Yard:
     )
 
 
-def want(block: int, replicas: int, rack_block: int = 1, *, soft: bool = False, ub_memory: bool = False) -> Want:
-    return Want("rack", block, replicas, soft=soft, rack_block=rack_block, ub_memory=ub_memory)
+def demand(
+    block: int, replicas: int, rack_block: int = 1, *, soft: bool = False, ub_memory: bool = False
+) -> BlockDemand:
+    return BlockDemand("rack", block, replicas, soft=soft, rack_block=rack_block, ub_memory=ub_memory)
 
 
-def planned(nodes: Nodes, asked: Want, rules: Rules = RULES) -> BlockPlan:
+def planned(nodes: Nodes, asked: BlockDemand, rules: Rules = RULES) -> BlockPlan:
     found = plan_racks(yard_with(nodes), asked, rules)
     assert isinstance(found, BlockPlan), found
     assert found.is_whole or rules.parity
     return found
 
 
-def refused(nodes: Nodes, asked: Want, rules: Rules = RULES) -> NoBlocks:
+def refused(nodes: Nodes, asked: BlockDemand, rules: Rules = RULES) -> NoBlocks:
     found = plan_racks(yard_with(nodes), asked, rules)
     assert isinstance(found, NoBlocks), found
     return found
 
 
 def test_a_small_gang_goes_into_the_rack_that_is_just_large_enough() -> None:
-    assert planned({(0, 0): 8, (0, 1): 5, (0, 2): 4}, want(4, 4)).rows.tolist() == [13, 14, 15, 16]
-    assert planned({(0, 0): 8, (0, 1): 5, (0, 2): 3}, want(4, 4)).rows.tolist() == [8, 9, 10, 11]
+    assert planned({(0, 0): 8, (0, 1): 5, (0, 2): 4}, demand(4, 4)).rows.tolist() == [13, 14, 15, 16]
+    assert planned({(0, 0): 8, (0, 1): 5, (0, 2): 3}, demand(4, 4)).rows.tolist() == [8, 9, 10, 11]
 
 
 def test_the_first_superpod_with_any_such_rack_decides() -> None:
-    assert planned({(0, 0): 4, (0, 1): 4, (1, 0): 7}, want(4, 4)).pods.tolist() == [1] * 4
+    assert planned({(0, 0): 4, (0, 1): 4, (1, 0): 7}, demand(4, 4)).pods.tolist() == [1] * 4
 
 
 def test_in_one_rack_the_last_block_gets_the_first_nodes() -> None:
-    found = planned({(0, 0): 4}, want(2, 4))
-    assert found.grants == (Grant(1, 0, 2, "rack"), Grant(0, 0, 2, "rack"))
+    found = planned({(0, 0): 4}, demand(2, 4))
+    assert found.grants == (BlockAllocation(1, 0, 2, "rack"), BlockAllocation(0, 0, 2, "rack"))
     assert found.rows.tolist() == [2, 3, 0, 1]
     assert found.vids.tolist() == [0, 0, 1, 1]
 
 
 def test_a_hard_gang_of_one_part_needs_one_rack() -> None:
     nodes = {(0, 0): 2, (0, 1): 3, (1, 0): 1}
-    assert refused(nodes, want(4, 4, 4)) == NoBlocks(
+    assert refused(nodes, demand(4, 4, 4)) == NoBlocks(
         lack="rack",
         block=4,
         blocks_need=1,
@@ -72,60 +83,70 @@ def test_a_hard_gang_of_one_part_needs_one_rack() -> None:
         nodes_have=6,
         closest=(Near("0", 5, 1), Near("1", 1, 0)),
     )
-    assert planned(nodes, want(4, 4, 2)).grants == (Grant(0, 0, 4, "superpod"),)
-    soft = planned(nodes, want(4, 4, 4, soft=True))
-    assert soft.grants == (Grant(0, 0, 2, "multi-superpod-pieces"), Grant(1, 0, 2, "multi-superpod-pieces"))
+    assert planned(nodes, demand(4, 4, 2)).grants == (BlockAllocation(0, 0, 4, "superpod"),)
+    soft = planned(nodes, demand(4, 4, 4, soft=True))
+    assert soft.grants == (
+        BlockAllocation(0, 0, 2, "multi-superpod-pieces"),
+        BlockAllocation(1, 0, 2, "multi-superpod-pieces"),
+    )
 
 
 def test_a_hard_gang_that_no_sum_can_hold_fails_at_once() -> None:
-    found = refused({(0, 0): 3, (1, 0): 3}, want(4, 4))
+    found = refused({(0, 0): 3, (1, 0): 3}, demand(4, 4))
     assert (found.lack, found.blocks_need, found.blocks_have) == ("blocks", 1, 0)
 
 
 def test_one_superpod_fills_small_racks_first_in_whole_parts() -> None:
-    found = planned({(0, 0): 7, (0, 1): 3, (0, 2): 5, (1, 0): 8, (1, 1): 8}, want(10, 10, 2))
+    found = planned({(0, 0): 7, (0, 1): 3, (0, 2): 5, (1, 0): 8, (1, 1): 8}, demand(10, 10, 2))
     assert found.rows.tolist() == [7, 8, 10, 11, 12, 13, 0, 1, 2, 3]
 
 
 def test_the_superpod_with_the_fewest_nodes_that_can_goes() -> None:
     nodes = {(0, 0): 8, (0, 1): 8, (1, 0): 5, (1, 1): 5, (2, 0): 8, (2, 1): 4}
-    assert planned(nodes, want(10, 10)).pods.tolist() == [1] * 10
-    assert planned(nodes, want(12, 12, 4)).pods.tolist() == [2] * 12
+    assert planned(nodes, demand(10, 10)).pods.tolist() == [1] * 10
+    assert planned(nodes, demand(12, 12, 4)).pods.tolist() == [2] * 12
 
 
 def test_several_superpods_give_blocks_the_fullest_first() -> None:
-    found = planned({(0, 0): 8, (0, 1): 1, (1, 0): 8, (1, 1): 8, (2, 0): 8}, want(4, 24))
-    assert [(grant.vid, grant.pod) for grant in found.grants] == [(0, 1), (1, 1), (2, 1), (3, 1), (4, 0), (5, 0)]
-    assert {grant.phase for grant in found.grants} == {"multi-superpod"}
+    found = planned({(0, 0): 8, (0, 1): 1, (1, 0): 8, (1, 1): 8, (2, 0): 8}, demand(4, 24))
+    assert [(allocation.block_id, allocation.pod) for allocation in found.grants] == [
+        (0, 1),
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (4, 0),
+        (5, 0),
+    ]
+    assert {allocation.phase for allocation in found.grants} == {"multi-superpod"}
 
 
 def test_more_pods_than_a_superpod_has_nodes_go_to_several_although_one_could() -> None:
     nodes = {(0, rack): 8 for rack in range(2)} | {(1, rack): 8 for rack in range(3)}
-    assert planned(nodes, want(4, 12), Rules(size=12)).pods.tolist() == [0] * 12
-    assert planned(nodes, want(4, 12), Rules(size=11)).pods.tolist() == [1] * 12
+    assert planned(nodes, demand(4, 12), Rules(size=12)).pods.tolist() == [0] * 12
+    assert planned(nodes, demand(4, 12), Rules(size=11)).pods.tolist() == [1] * 12
 
 
 def test_nodes_off_the_network_count_only_inside_one_superpod() -> None:
-    yard = yard_with({(0, 0): 8, (0, 1): 8, (1, 0): 8})
+    pool = yard_with({(0, 0): 8, (0, 1): 8, (1, 0): 8})
     unlinked = np.array([0, 3, 20])
-    inside = plan_racks(yard, want(4, 16), RULES, unlinked=unlinked)
+    inside = plan_racks(pool, demand(4, 16), RULES, unlinked=unlinked)
     assert isinstance(inside, BlockPlan)
     assert inside.grants[0].phase == "superpod"
-    across = plan_racks(yard, want(2, 20), RULES, unlinked=unlinked)
+    across = plan_racks(pool, demand(2, 20), RULES, unlinked=unlinked)
     assert isinstance(across, BlockPlan)
     assert not np.isin(unlinked, across.rows).any()
-    found = plan_racks(yard, want(2, 22), RULES, unlinked=unlinked)
+    found = plan_racks(pool, demand(2, 22), RULES, unlinked=unlinked)
     assert isinstance(found, NoBlocks)
     assert (found.blocks_need, found.blocks_have, found.nodes_have) == (11, 10, 21)
 
 
 def test_pieces_of_a_soft_gang_get_the_next_ids_and_every_rank_a_node() -> None:
     nodes = {(0, 0): 4, (1, 0): 7, (1, 1): 5}
-    found = planned(nodes, want(8, 16, 8, soft=True))
+    found = planned(nodes, demand(8, 16, 8, soft=True))
     assert found.grants == (
-        Grant(0, 1, 5, "multi-superpod-pieces"),
-        Grant(1, 1, 7, "multi-superpod-pieces"),
-        Grant(2, 0, 4, "multi-superpod-pieces"),
+        BlockAllocation(0, 1, 5, "multi-superpod-pieces"),
+        BlockAllocation(1, 1, 7, "multi-superpod-pieces"),
+        BlockAllocation(2, 0, 4, "multi-superpod-pieces"),
     )
     assert found.vids.tolist() == [0] * 5 + [1] * 7 + [2] * 4
     assert found.rows.tolist() == [11, 12, 13, 14, 15, *range(4, 11), 0, 1, 2, 3]
@@ -133,67 +154,67 @@ def test_pieces_of_a_soft_gang_get_the_next_ids_and_every_rank_a_node() -> None:
 
 def test_pieces_in_parity_count_down_and_lose_ranks() -> None:
     nodes = {(0, 0): 4, (1, 0): 7, (1, 1): 5}
-    found = planned(nodes, want(8, 16, 8, soft=True), PARITY)
-    assert [grant.vid for grant in found.grants] == [0, 1, 16]
+    found = planned(nodes, demand(8, 16, 8, soft=True), PARITY)
+    assert [allocation.block_id for allocation in found.grants] == [0, 1, 16]
     assert found.rows.tolist() == [11, 12, 13, 14, 15, -1, -1, -1, *range(4, 11), -1]
 
 
 def test_a_soft_gang_without_enough_nodes_is_refused() -> None:
-    found = refused({(0, 0): 4, (1, 0): 7}, want(4, 12, 4, soft=True))
+    found = refused({(0, 0): 4, (1, 0): 7}, demand(4, 12, 4, soft=True))
     assert (found.lack, found.nodes_need, found.nodes_have) == ("nodes", 12, 3)
 
 
 def test_memory_is_shared_inside_one_domain_of_sixteen_racks() -> None:
     nodes = {(0, 14): 8, (0, 15): 2, (0, 16): 8, (0, 17): 4}
-    found = planned(nodes, want(5, 10, ub_memory=True))
-    assert found.grants == (Grant(0, 0, 5, "ub-memory"), Grant(1, 0, 5, "ub-memory"))
+    found = planned(nodes, demand(5, 10, ub_memory=True))
+    assert found.grants == (BlockAllocation(0, 0, 5, "ub-memory"), BlockAllocation(1, 0, 5, "ub-memory"))
     assert found.rows.tolist() == [8, 9, *range(8)]
-    assert planned(nodes, want(6, 12, 2, ub_memory=True)).rows.tolist() == [18, 19, 20, 21, *range(10, 18)]
-    assert refused(nodes, want(14, 14, ub_memory=True)).lack == "rack"
-    assert planned(nodes, want(14, 14)).is_whole
+    assert planned(nodes, demand(6, 12, 2, ub_memory=True)).rows.tolist() == [18, 19, 20, 21, *range(10, 18)]
+    assert refused(nodes, demand(14, 14, ub_memory=True)).lack == "rack"
+    assert planned(nodes, demand(14, 14)).is_whole
 
 
 def test_of_superpods_with_as_many_nodes_the_smallest_domain_shares_memory() -> None:
     nodes = {(0, 0): 8, (0, 1): 8, (1, 0): 8, (1, 1): 4, (1, 16): 4}
-    assert planned(nodes, want(10, 10, ub_memory=True)).pods.tolist() == [1] * 10
+    assert planned(nodes, demand(10, 10, ub_memory=True)).pods.tolist() == [1] * 10
 
 
 def test_a_small_gang_that_shares_memory_goes_as_any_other() -> None:
-    found = planned({(0, 0): 3, (0, 16): 3}, want(3, 6, ub_memory=True))
-    assert {grant.phase for grant in found.grants} == {"superpod"}
+    found = planned({(0, 0): 3, (0, 16): 3}, demand(3, 6, ub_memory=True))
+    assert {allocation.phase for allocation in found.grants} == {"superpod"}
 
 
 def test_an_oversized_superpod_is_used_and_fails_in_parity_only() -> None:
     nodes = {(0, 0): 8, (0, 1): 8, (1, 0): 4}
-    assert planned(nodes, want(4, 4), Rules(size=15)).pods.tolist() == [1] * 4
-    found = refused(nodes, want(4, 4), Rules(size=15, parity=True))
+    assert planned(nodes, demand(4, 4), Rules(size=15)).pods.tolist() == [1] * 4
+    found = refused(nodes, demand(4, 4), Rules(size=15, parity=True))
     assert (found.lack, found.limit) == ("size", 15)
-    assert decisions_of(yard_with(nodes), want(4, 4), Rules(size=15)) == ("D-1",)
-    assert decisions_of(yard_with(nodes), want(4, 4), Rules(size=16)) == ()
+    assert decisions_of(yard_with(nodes), demand(4, 4), Rules(size=15)) == ("D-1",)
+    assert decisions_of(yard_with(nodes), demand(4, 4), Rules(size=16)) == ()
 
 
 def test_nodes_of_an_unknown_rack_are_no_candidates() -> None:
-    assert refused({(0, -1): 8}, want(4, 4)).nodes_have == 0
-    assert planned({(0, -1): 4, (0, 0): 4}, want(4, 4)).rows.tolist() == [4, 5, 6, 7]
+    assert refused({(0, -1): 8}, demand(4, 4)).nodes_have == 0
+    assert planned({(0, -1): 4, (0, 0): 4}, demand(4, 4)).rows.tolist() == [4, 5, 6, 7]
 
 
 def test_nothing_at_all_is_a_refusal() -> None:
-    assert isinstance(plan_racks(yard_with({}), want(4, 4), RULES), NoBlocks)
-    assert isinstance(plan_racks(yard_with({}), want(16, 16, ub_memory=True), RULES), NoBlocks)
-    assert isinstance(plan_rack_service(yard_with({}), want(4, 4), ()), NoBlocks)
+    assert isinstance(plan_racks(yard_with({}), demand(4, 4), RULES), NoBlocks)
+    assert isinstance(plan_racks(yard_with({}), demand(16, 16, ub_memory=True), RULES), NoBlocks)
+    assert isinstance(plan_rack_service(yard_with({}), demand(4, 4), ()), NoBlocks)
 
 
 def test_a_single_pod_goes_where_the_fewest_chips_are_idle_ill_or_not() -> None:
-    yard = yard_with({(0, 0): 2, (1, 0): 1})._replace(idle=np.array([8, 4, 4]), ill=np.array([False, False, True]))
-    found = plan_racks(yard, want(1, 1), RULES)
+    pool = yard_with({(0, 0): 2, (1, 0): 1})._replace(idle=np.array([8, 4, 4]), ill=np.array([False, False, True]))
+    found = plan_racks(pool, demand(1, 1), RULES)
     assert isinstance(found, BlockPlan)
     assert found.rows.tolist() == [1]
-    found = plan_racks(yard._replace(idle=np.array([8, 8, 4])), want(1, 1), RULES)
+    found = plan_racks(pool._replace(idle=np.array([8, 8, 4])), demand(1, 1), RULES)
     assert isinstance(found, BlockPlan)
     assert found.rows.tolist() == [2]
 
 
-def served(nodes: Nodes, asked: Want, hosts: Sequence[tuple[str, int]] = ()) -> BlockPlan:
+def served(nodes: Nodes, asked: BlockDemand, hosts: Sequence[tuple[str, int]] = ()) -> BlockPlan:
     found = plan_rack_service(yard_with(nodes), asked, hosts)
     assert isinstance(found, BlockPlan), found
     return found
@@ -201,21 +222,21 @@ def served(nodes: Nodes, asked: Want, hosts: Sequence[tuple[str, int]] = ()) -> 
 
 def test_a_service_goes_beside_its_siblings() -> None:
     nodes = {(0, 0): 8, (0, 1): 8, (1, 0): 8, (1, 1): 4, (1, 2): 5}
-    assert served(nodes, want(2, 2), [("1", 1)]).rows.tolist() == [24, 25]
-    assert served(nodes, want(2, 2), [("1", 1), ("1", 2)]).rows.tolist() == [28, 29]
-    assert served(nodes, want(5, 5), [("1", 1)]).rows.tolist() == [16, 17, 18, 19, 20]
-    assert served(nodes, want(2, 2), [("9", 0)]).pods.tolist() == [0, 0]
+    assert served(nodes, demand(2, 2), [("1", 1)]).rows.tolist() == [24, 25]
+    assert served(nodes, demand(2, 2), [("1", 1), ("1", 2)]).rows.tolist() == [28, 29]
+    assert served(nodes, demand(5, 5), [("1", 1)]).rows.tolist() == [16, 17, 18, 19, 20]
+    assert served(nodes, demand(2, 2), [("9", 0)]).pods.tolist() == [0, 0]
 
 
 def test_a_new_service_goes_where_most_racks_are_idle() -> None:
     nodes = {(0, 0): 8, (0, 1): 7, (1, 0): 8, (1, 1): 8, (2, 0): 8}
-    assert served(nodes, want(2, 2)).pods.tolist() == [1, 1]
-    assert served({(0, 0): 6, (1, 0): 6, (1, 1): 2}, want(2, 2)).pods.tolist() == [1, 1]
+    assert served(nodes, demand(2, 2)).pods.tolist() == [1, 1]
+    assert served({(0, 0): 6, (1, 0): 6, (1, 1): 2}, demand(2, 2)).pods.tolist() == [1, 1]
 
 
 def test_later_blocks_of_a_service_go_beside_the_first() -> None:
-    found = served({(0, 0): 8, (0, 1): 8, (1, 0): 8}, want(3, 12))
-    assert [(grant.vid, grant.pod, grant.phase) for grant in found.grants] == [
+    found = served({(0, 0): 8, (0, 1): 8, (1, 0): 8}, demand(3, 12))
+    assert [(allocation.block_id, allocation.pod, allocation.phase) for allocation in found.grants] == [
         (0, 0, "service"),
         (1, 0, "service"),
         (2, 0, "service"),
@@ -225,7 +246,7 @@ def test_later_blocks_of_a_service_go_beside_the_first() -> None:
 
 
 def test_a_block_of_a_service_needs_one_rack() -> None:
-    found = plan_rack_service(yard_with({(0, 0): 5, (0, 1): 5}), want(4, 12), ())
+    found = plan_rack_service(yard_with({(0, 0): 5, (0, 1): 5}), demand(4, 12), ())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.blocks_need, found.blocks_have) == ("service", 3, 2)
 
@@ -241,16 +262,18 @@ def test_stages_after_a_loss(sessions: int, stage: Stage) -> None:
     assert stage_of(sessions, only_pods=True, by_pods=True, master_lost=True) == "pod"
 
 
-def after(nodes: Nodes, rows: Sequence[int], lost: Sequence[int], stage: Stage, asked: Want) -> RackMended | NoBlocks:
+def after(
+    nodes: Nodes, rows: Sequence[int], lost: Sequence[int], stage: Stage, asked: BlockDemand
+) -> RackMended | NoBlocks:
     """What becomes of a gang at ``rows`` when some of them are lost."""
-    yard = yard_with(nodes)
-    pods = np.repeat(np.arange(len(yard.ids)), yard.counts)
+    pool = yard_with(nodes)
+    pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
     held = np.array(rows)
-    standing = Standing(held, np.arange(len(rows)) // asked.block, pods[held], yard.racks[held])
-    return mend_racks(yard.without(np.isin(yard.rows, lost)), asked, RULES, standing, stage)
+    standing = Standing(held, np.arange(len(rows)) // asked.block, pods[held], pool.racks[held])
+    return mend_racks(pool.without(np.isin(pool.rows, lost)), asked, RULES, standing, stage)
 
 
-def moved(nodes: Nodes, rows: Sequence[int], lost: Sequence[int], stage: Stage, asked: Want) -> RackMended:
+def moved(nodes: Nodes, rows: Sequence[int], lost: Sequence[int], stage: Stage, asked: BlockDemand) -> RackMended:
     found = after(nodes, rows, lost, stage, asked)
     assert isinstance(found, RackMended), found
     return found
@@ -260,51 +283,51 @@ TWO_RACKS: Nodes = {(0, 0): 5, (0, 1): 8, (1, 0): 8}
 
 
 def test_first_a_lost_pod_gets_another_node_of_its_rack() -> None:
-    found = moved(TWO_RACKS, [0, 1, 2, 3], [1], "pod", want(4, 4, 2))
+    found = moved(TWO_RACKS, [0, 1, 2, 3], [1], "pod", demand(4, 4, 2))
     assert found.plan.rows.tolist() == [0, 4, 2, 3]
     assert (found.moved.tolist(), found.given_up.tolist()) == ([1], [])
-    assert found.plan.grants == (Grant(0, 0, 1, "replaced"),)
-    none = after(TWO_RACKS, [0, 1, 2, 3], [1, 2], "pod", want(4, 4, 2))
+    assert found.plan.grants == (BlockAllocation(0, 0, 1, "replaced"),)
+    none = after(TWO_RACKS, [0, 1, 2, 3], [1, 2], "pod", demand(4, 4, 2))
     assert isinstance(none, NoBlocks)
     assert none.lack == "rack"
 
 
 def test_then_its_part_moves_inside_its_superpod() -> None:
-    found = moved(TWO_RACKS, [0, 1, 2, 3], [1, 4], "part", want(4, 4, 2))
+    found = moved(TWO_RACKS, [0, 1, 2, 3], [1, 4], "part", demand(4, 4, 2))
     assert found.plan.rows.tolist() == [5, 6, 2, 3]
     assert (found.moved.tolist(), found.given_up.tolist()) == ([0, 1], [0])
-    home = moved(TWO_RACKS, [0, 1, 2, 3], [1], "part", want(4, 4, 2))
+    home = moved(TWO_RACKS, [0, 1, 2, 3], [1], "part", demand(4, 4, 2))
     assert (home.plan.rows.tolist(), home.given_up.tolist()) == ([0, 4, 2, 3], [])
 
 
 def test_a_part_goes_to_the_smallest_rack_that_has_room_in_its_domain() -> None:
     nodes: Nodes = {(0, 0): 2, (0, 1): 8, (0, 2): 4, (0, 16): 3}
     rows = [0, 1, *range(2, 10)]
-    assert moved(nodes, rows, [0], "part", want(2, 10, 2)).plan.rows.tolist()[:2] == [14, 15]
-    assert moved(nodes, rows, [0], "part", want(2, 10, 2, ub_memory=True)).plan.rows.tolist()[:2] == [10, 11]
-    assert isinstance(after(TWO_RACKS, range(13), [0], "part", want(1, 13)), NoBlocks)
+    assert moved(nodes, rows, [0], "part", demand(2, 10, 2)).plan.rows.tolist()[:2] == [14, 15]
+    assert moved(nodes, rows, [0], "part", demand(2, 10, 2, ub_memory=True)).plan.rows.tolist()[:2] == [10, 11]
+    assert isinstance(after(TWO_RACKS, range(13), [0], "part", demand(1, 13)), NoBlocks)
 
 
 def test_then_its_block_moves_anywhere_and_others_stay() -> None:
-    asked = want(4, 8, 4)
+    asked = demand(4, 8, 4)
     found = moved(TWO_RACKS, [0, 1, 2, 3, 5, 6, 7, 8], [1, 2], "block", asked)
     assert found.plan.rows.tolist() == [9, 10, 11, 12, 5, 6, 7, 8]
     assert found.given_up.tolist() == [0, 3]
     assert found.plan.vids.tolist() == [0] * 4 + [1] * 4
-    assert found.plan.grants == (Grant(0, 0, 4, "rack"),)
+    assert found.plan.grants == (BlockAllocation(0, 0, 4, "rack"),)
 
 
 def test_a_piece_may_become_other_pieces() -> None:
     nodes: Nodes = {(0, 0): 4, (0, 1): 2, (1, 0): 1, (1, 1): 1}
-    yard = yard_with(nodes)
-    asked = want(3, 6, 3, soft=True)
+    pool = yard_with(nodes)
+    asked = demand(3, 6, 3, soft=True)
     standing = Standing(
         np.array([0, 1, 2, 4, 5, 6]),
         np.array([0, 0, 0, 1, 1, 2]),
         np.array([0, 0, 0, 0, 0, 1]),
         np.array([0, 0, 0, 1, 1, 0]),
     )
-    found = mend_racks(yard.without(yard.rows == 4), asked, RULES, standing, "block")
+    found = mend_racks(pool.without(pool.rows == 4), asked, RULES, standing, "block")
     assert isinstance(found, RackMended)
     assert found.plan.rows.tolist() == [0, 1, 2, 3, 5, 6]
     assert found.plan.vids.tolist() == [0, 0, 0, 3, 4, 2]
@@ -312,16 +335,16 @@ def test_a_piece_may_become_other_pieces() -> None:
 
 
 def test_in_the_end_the_gang_is_placed_anew() -> None:
-    found = moved(TWO_RACKS, [0, 1, 2, 3], [1, 2], "job", want(4, 4, 4))
+    found = moved(TWO_RACKS, [0, 1, 2, 3], [1, 2], "job", demand(4, 4, 4))
     assert found.plan.rows.tolist() == [13, 14, 15, 16]
     assert found.given_up.tolist() == [0, 3]
-    same = moved(TWO_RACKS, [3, 2, 0, 1], [], "job", want(4, 4, 4))
+    same = moved(TWO_RACKS, [3, 2, 0, 1], [], "job", demand(4, 4, 4))
     assert (same.plan.rows.tolist(), same.moved.tolist()) == ([3, 2, 0, 1], [])
 
 
 def test_pods_that_are_being_deleted_hold_everything_up() -> None:
-    yard = yard_with(TWO_RACKS)
+    pool = yard_with(TWO_RACKS)
     standing = Standing(*(np.array(values) for values in ([0, 99], [0, 0], [0, 0], [0, 0])))
-    found = mend_racks(yard, want(2, 2), RULES, standing, "pod", ending=True)
+    found = mend_racks(pool, demand(2, 2), RULES, standing, "pod", ending=True)
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need) == ("wait", 1)

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from berth.core.rescheduling.block_history import Held, Setback, Stay, Word, is_pod_level, restored
+from berth.core.rescheduling.block_history import FailureKind, Held, PodFate, Word, is_pod_level, restored
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
-from berth.core.superpods.model import BlockPlan, NoBlocks, Rules, Want, Yard
+from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules
 from tests.support.superpods import a_yard, blocks, grants_of, nodes_of
 
 RULES = Rules(reserve=0)
@@ -14,14 +14,14 @@ PARITY = Rules(reserve=0, parity=True)
 class Case(NamedTuple):
     """What a plan is made of."""
 
-    yard: Yard
-    want: Want
+    pool: CandidatePool
+    demand: BlockDemand
     rules: Rules
-    setback: Setback
+    failure: FailureKind
 
 
 def a_case(
-    yard: Yard,
+    pool: CandidatePool,
     held: list[Held],
     *,
     block: int = 2,
@@ -32,8 +32,8 @@ def a_case(
 ) -> Case:
     replicas = sum(len(one.rows) for one in held)
     is_partial = any(one.runs for one in held)
-    setback = Setback(held, is_partial, frozenset(map(int, worn.split())), waited_ms)
-    return Case(yard, Want("a3", block, replicas, soft=soft), rules, setback)
+    failure = FailureKind(held, is_partial, frozenset(map(int, worn.split())), waited_ms)
+    return Case(pool, BlockDemand("a3", block, replicas, soft=soft), rules, failure)
 
 
 def outcome(case: Case) -> str:
@@ -52,33 +52,33 @@ def active(case: Case) -> tuple[str, ...]:
 
 class TestWholeJob:
     def test_intact_blocks_keep_their_nodes_and_a_damaged_one_is_rebuilt_around_its_healthy_nodes(self) -> None:
-        yard = a_yard("00 01 02 11 12 20 21")
-        assert outcome(a_case(yard, blocks("00r 01r", "10x 11r"))) == "00 01 12 11 | 0:0x2 kept, 1:1x2 rebuilt"
+        pool = a_yard("00 01 02 11 12 20 21")
+        assert outcome(a_case(pool, blocks("00r 01r", "10x 11r"))) == "00 01 12 11 | 0:0x2 kept, 1:1x2 rebuilt"
 
     def test_a_damaged_block_without_room_moves_as_a_whole(self) -> None:
-        yard = a_yard("00 01 02 11 20 21")
-        assert outcome(a_case(yard, blocks("00r 01r", "10x 11r"))) == "00 01 20 21 | 0:0x2 kept, 1:2x2 fits"
+        pool = a_yard("00 01 02 11 20 21")
+        assert outcome(a_case(pool, blocks("00r 01r", "10x 11r"))) == "00 01 20 21 | 0:0x2 kept, 1:2x2 fits"
 
     def test_a_node_that_failed_for_the_gang_is_taken_last(self) -> None:
-        yard = a_yard("00 01 02 03")
-        assert outcome(a_case(yard, blocks("00x 01r"), worn="00 02")).startswith("03 01 ")
-        yard = a_yard("00 01 02")
-        assert outcome(a_case(yard, blocks("00x 01r"), worn="00 02")).startswith("00 01 ")
+        pool = a_yard("00 01 02 03")
+        assert outcome(a_case(pool, blocks("00x 01r"), worn="00 02")).startswith("03 01 ")
+        pool = a_yard("00 01 02")
+        assert outcome(a_case(pool, blocks("00x 01r"), worn="00 02")).startswith("00 01 ")
 
     def test_healthy_nodes_come_before_sub_healthy_ones_and_these_before_those_that_failed(self) -> None:
         assert outcome(a_case(a_yard("00 01 02 03", ill="02"), blocks("00x 01r"), worn="00")).startswith("03 01 ")
         assert outcome(a_case(a_yard("00 01 02", ill="02"), blocks("00x 01r"), worn="00")).startswith("02 01 ")
 
     def test_a_gang_waits_ten_seconds_for_its_healthy_nodes(self) -> None:
-        yard = a_yard("00 01 12 13 20 21")
+        pool = a_yard("00 01 12 13 20 21")
         held = blocks("00r 01r", "10x 11r")
-        assert outcome(a_case(yard, held, waited_ms=RELEASE_WAIT_MS - 1)) == "wait: 1 of 0"
-        assert outcome(a_case(yard, held)) == "00 01 12 13 | 0:0x2 kept, 1:1x2 rebuilt"
+        assert outcome(a_case(pool, held, waited_ms=RELEASE_WAIT_MS - 1)) == "wait: 1 of 0"
+        assert outcome(a_case(pool, held)) == "00 01 12 13 | 0:0x2 kept, 1:1x2 rebuilt"
 
     def test_it_does_not_wait_for_nodes_that_failed(self) -> None:
-        yard = a_yard("00 01 11 12")
+        pool = a_yard("00 01 11 12")
         assert (
-            outcome(a_case(yard, blocks("00r 01r", "10x 11r"), waited_ms=0))
+            outcome(a_case(pool, blocks("00r 01r", "10x 11r"), waited_ms=0))
             == "00 01 12 11 | 0:0x2 kept, 1:1x2 rebuilt"
         )
 
@@ -89,19 +89,19 @@ class TestWholeJob:
         assert outcome(a_case(a_yard("00 01 11 20 30"), blocks("00r 01r", "10x 11r"))) == "blocks: 2 of 3"
 
     def test_a_soft_gang_goes_on_in_pieces_whose_ids_follow(self) -> None:
-        yard = a_yard("00 01 11 20")
+        pool = a_yard("00 01 11 20")
         held = blocks("00r 01r", "10x 11r")
-        assert outcome(a_case(yard, held, soft=True)) == "00 01 11 20 | 0:0x2 kept, 1:1x1 pieces, 2:2x1 pieces"
+        assert outcome(a_case(pool, held, soft=True)) == "00 01 11 20 | 0:0x2 kept, 1:1x1 pieces, 2:2x1 pieces"
 
     def test_two_blocks_do_not_get_the_same_free_node(self) -> None:
-        yard = a_yard("01 03 04 20 21")
-        assert outcome(a_case(yard, blocks("00x 01r", "02x 03r"))) == "03 01 20 21 | 0:0x2 rebuilt, 1:2x2 fits"
+        pool = a_yard("01 03 04 20 21")
+        assert outcome(a_case(pool, blocks("00x 01r", "02x 03r"))) == "03 01 20 21 | 0:0x2 rebuilt, 1:2x2 fits"
 
 
 class TestPods:
     def test_only_lost_positions_get_other_nodes(self) -> None:
-        yard = a_yard("02 12 20 21")
-        assert outcome(a_case(yard, blocks("00 01", "10x 11"))) == "00 01 12 11 | 0:0x2 kept, 1:1x2 replaced"
+        pool = a_yard("02 12 20 21")
+        assert outcome(a_case(pool, blocks("00 01", "10x 11"))) == "00 01 12 11 | 0:0x2 kept, 1:1x2 replaced"
 
     def test_a_pod_that_returns_gets_its_own_node_back_if_it_is_free(self) -> None:
         assert outcome(a_case(a_yard("11 12 13"), blocks("00 01", "10x 11r 13"), block=3)).startswith("00 01 12 11 13 ")
@@ -109,28 +109,28 @@ class TestPods:
         assert outcome(a_case(a_yard("01"), blocks("00 01r"))) == "00 01 | 0:0x2 kept"
 
     def test_a_block_with_running_pods_and_no_node_beside_them_is_stuck(self) -> None:
-        yard = a_yard("02 20 21")
-        assert outcome(a_case(yard, blocks("00 01", "10x 11"))) == "stuck (1,): 1 of 0"
+        pool = a_yard("02 20 21")
+        assert outcome(a_case(pool, blocks("00 01", "10x 11"))) == "stuck (1,): 1 of 0"
         assert outcome(a_case(a_yard("12"), blocks("10x 11", "13x 14"))) == "stuck (1,): 1 of 0"
 
     def test_the_reference_lists_other_nodes_for_pods_that_run(self) -> None:
-        yard = a_yard("02 03 20 21 22 23")
+        pool = a_yard("02 03 20 21 22 23")
         held = blocks("00x 01x", "10x 11")
-        assert outcome(a_case(yard, held, rules=PARITY)) == "02 03 20 21 | 0:0x2 rebuilt, 1:2x2 larger"
-        assert active(a_case(yard, held)) == ("D-10",)
-        assert outcome(a_case(yard, held)) == "stuck (1,): 1 of 0"
+        assert outcome(a_case(pool, held, rules=PARITY)) == "02 03 20 21 | 0:0x2 rebuilt, 1:2x2 larger"
+        assert active(a_case(pool, held)) == ("D-10",)
+        assert outcome(a_case(pool, held)) == "stuck (1,): 1 of 0"
 
     def test_the_reference_rebuilds_blocks_with_new_nodes_for_pods_that_run(self) -> None:
-        yard = a_yard("12 13 20 21")
+        pool = a_yard("12 13 20 21")
         held = blocks("10x 11")
-        assert outcome(a_case(yard, held, rules=PARITY)) == "12 13 | 0:1x2 rebuilt"
-        assert outcome(a_case(yard, held)) == "12 11 | 0:1x2 replaced"
-        assert active(a_case(yard, held)) == ("D-10",)
+        assert outcome(a_case(pool, held, rules=PARITY)) == "12 13 | 0:1x2 rebuilt"
+        assert outcome(a_case(pool, held)) == "12 11 | 0:1x2 replaced"
+        assert active(a_case(pool, held)) == ("D-10",)
 
     def test_the_reference_sees_that_too_few_nodes_are_free_unless_a_block_returns_as_a_whole(self) -> None:
-        yard = a_yard("20 21")
-        assert outcome(a_case(yard, blocks("00 01", "10x 11"), rules=PARITY)) == "home: 1 of 0"
-        assert active(a_case(yard, blocks("00 01", "10x 11"))) == ()
+        pool = a_yard("20 21")
+        assert outcome(a_case(pool, blocks("00 01", "10x 11"), rules=PARITY)) == "home: 1 of 0"
+        assert active(a_case(pool, blocks("00 01", "10x 11"))) == ()
 
     def test_a_block_of_which_all_pods_are_lost_is_rebuilt_or_moves(self) -> None:
         held = blocks("00 01", "10x 11x")
@@ -138,51 +138,51 @@ class TestPods:
         assert outcome(a_case(a_yard("12 20 21"), held)) == "00 01 20 21 | 0:0x2 kept, 1:2x2 fits"
 
     def test_a_block_that_can_move_leaves_its_nodes_to_one_that_cannot(self) -> None:
-        yard = a_yard("04 05 20 21")
-        assert outcome(a_case(yard, blocks("00x 01x", "02x 03"))) == "20 21 04 03 | 1:0x2 replaced, 0:2x2 fits"
+        pool = a_yard("04 05 20 21")
+        assert outcome(a_case(pool, blocks("00x 01x", "02x 03"))) == "20 21 04 03 | 1:0x2 replaced, 0:2x2 fits"
 
     def test_a_new_piece_takes_the_rank_that_is_open_and_no_id_of_one_that_stays(self) -> None:
-        yard = a_yard("21")
+        pool = a_yard("21")
         held = blocks("00 01 02", "10", "11x", "30")
-        want = Want("a3", 3, 6, soft=True)
-        setback = Setback(held, is_pod_level=True)
-        found = plan_again(yard, want, RULES, setback)
+        demand = BlockDemand("a3", 3, 6, soft=True)
+        failure = FailureKind(held, is_pod_level=True)
+        found = plan_again(pool, demand, RULES, failure)
         assert isinstance(found, BlockPlan)
         assert nodes_of(found) == "00 01 02 10 21 30"
         assert found.vids.tolist() == [0, 0, 0, 1, 4, 3]
-        assert "D-8" in decisions_after(yard, want, RULES, setback)
-        copied = plan_again(yard, want, PARITY, setback)
+        assert "D-8" in decisions_after(pool, demand, RULES, failure)
+        copied = plan_again(pool, demand, PARITY, failure)
         assert isinstance(copied, BlockPlan)
         assert nodes_of(copied) == "00 01 02 10 30 21"
         assert copied.vids.tolist() == [0, 0, 0, 1, 3, 3]
 
     def test_more_than_one_pod_is_not_placed_in_pieces_while_others_run(self) -> None:
-        yard = a_yard("20 21 30")
-        assert outcome(a_case(yard, blocks("00x 01x 02x", "10 11 12"), block=3, soft=True)) == "blocks: 3 of 3"
+        pool = a_yard("20 21 30")
+        assert outcome(a_case(pool, blocks("00x 01x 02x", "10 11 12"), block=3, soft=True)) == "blocks: 3 of 3"
 
     def test_nothing_is_taken_beyond_what_is_missing(self) -> None:
-        yard = a_yard("20 21")
+        pool = a_yard("20 21")
         held = blocks("00 01", "10x", "30", first=[0, 1, 2])
-        want = Want("a3", 2, 4, soft=True)
-        found = plan_again(yard, want, RULES, Setback(held, is_pod_level=True))
+        demand = BlockDemand("a3", 2, 4, soft=True)
+        found = plan_again(pool, demand, RULES, FailureKind(held, is_pod_level=True))
         assert isinstance(found, BlockPlan)
         assert nodes_of(found) == "00 01 20 30"
-        assert "D-5" in decisions_after(yard, want, RULES, Setback(held, is_pod_level=True))
-        copied = plan_again(yard, want, PARITY, Setback(held, is_pod_level=True))
+        assert "D-5" in decisions_after(pool, demand, RULES, FailureKind(held, is_pod_level=True))
+        copied = plan_again(pool, demand, PARITY, FailureKind(held, is_pod_level=True))
         assert isinstance(copied, BlockPlan)
-        assert sum(grant.nodes for grant in copied.grants) == 5
+        assert sum(allocation.nodes for allocation in copied.grants) == 5
 
     def test_an_id_that_has_no_nodes_and_needs_none_is_not_opened(self) -> None:
-        yard = a_yard("12")
+        pool = a_yard("12")
         held = blocks("00 01", "10x 11", first=[0, 2])
-        assert outcome(a_case(yard, held)) == "00 01 12 11 | 0:0x2 kept, 2:1x2 replaced"
-        assert outcome(a_case(yard, held, rules=PARITY)) == "blocks: 0 of 0"
-        assert active(a_case(yard, held)) == ("D-3",)
+        assert outcome(a_case(pool, held)) == "00 01 12 11 | 0:0x2 kept, 2:1x2 replaced"
+        assert outcome(a_case(pool, held, rules=PARITY)) == "blocks: 0 of 0"
+        assert active(a_case(pool, held)) == ("D-3",)
 
     def test_a_lost_piece_is_found_anew_without_its_id(self) -> None:
-        yard = a_yard("00 30")
+        pool = a_yard("00 30")
         held = blocks("01 02", "10x", "20", first=[0, 1, 2])
-        assert outcome(a_case(yard, held, soft=True)) == "01 02 00 20 | 0:0x2 kept, 2:2x1 kept, 1:0x1 pieces"
+        assert outcome(a_case(pool, held, soft=True)) == "01 02 00 20 | 0:0x2 kept, 2:2x1 kept, 1:0x1 pieces"
 
     def test_nothing_to_do(self) -> None:
         assert outcome(a_case(a_yard(""), blocks("00 01"))) == "00 01 | 0:0x2 kept"
@@ -215,32 +215,36 @@ class TestLevel:
 
 
 class TestRestored:
-    WANT = Want("a3", 2, 4)
+    WANT = BlockDemand("a3", 2, 4)
 
     def test_positions_follow_the_ranks_whatever_the_order_in_which_pods_were_found(self) -> None:
-        words = [Word(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, Stay.RUNS) for rank in (3, 0, 2, 1)]
+        words = [
+            Word(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, PodFate.RUNS) for rank in (3, 0, 2, 1)
+        ]
         assert restored(words, self.WANT) == blocks("00 01", "10 11")
 
     def test_the_reference_keeps_the_order_in_which_it_found_them(self) -> None:
-        words = [Word(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, Stay.RUNS) for rank in (3, 0, 2, 1)]
+        words = [
+            Word(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, PodFate.RUNS) for rank in (3, 0, 2, 1)
+        ]
         first, second = restored(words, self.WANT, parity=True)
         assert (first.rows, second.rows) == ((0, 1), (11, 10))
 
     def test_a_rank_of_which_nothing_is_known_returns_to_its_block(self) -> None:
-        words = [Word(0, 0, "0", 0, Stay.RUNS), Word(1, 0, "0", 1, Stay.RUNS), Word(3, 1, "1", 11, Stay.RUNS)]
+        words = [Word(0, 0, "0", 0, PodFate.RUNS), Word(1, 0, "0", 1, PodFate.RUNS), Word(3, 1, "1", 11, PodFate.RUNS)]
         held = restored(words, self.WANT)
         assert held == blocks("00 01", "?x 11")
         assert outcome(a_case(a_yard("05 12"), held)) == "00 01 12 11 | 0:0x2 kept, 1:1x2 replaced"
 
     def test_a_block_of_which_nothing_is_known_is_open(self) -> None:
-        words = [Word(0, 0, "0", 0, Stay.RUNS), Word(1, 0, "0", 1, Stay.RUNS)]
+        words = [Word(0, 0, "0", 0, PodFate.RUNS), Word(1, 0, "0", 1, PodFate.RUNS)]
         held = restored(words, self.WANT)
-        found = plan_again(a_yard("20 21"), self.WANT, RULES, Setback(held, is_pod_level=True))
+        found = plan_again(a_yard("20 21"), self.WANT, RULES, FailureKind(held, is_pod_level=True))
         assert isinstance(found, BlockPlan)
         assert nodes_of(found) == "00 01 20 21"
 
 
 def test_a_rank_of_which_nothing_is_known_is_not_put_into_a_block_that_has_all_its_nodes() -> None:
-    words = [Word(0, 0, "0", 0, Stay.RUNS), Word(2, 0, "0", 1, Stay.RUNS), Word(3, 1, "0", 2, Stay.RUNS)]
-    found = restored(words, Want("a3", 2, 4))
-    assert [(held.vid, tuple(held.ranks)) for held in found] == [(0, (0, 2)), (1, (3,))]
+    words = [Word(0, 0, "0", 0, PodFate.RUNS), Word(2, 0, "0", 1, PodFate.RUNS), Word(3, 1, "0", 2, PodFate.RUNS)]
+    found = restored(words, BlockDemand("a3", 2, 4))
+    assert [(held.block_id, tuple(held.ranks)) for held in found] == [(0, (0, 2)), (1, (3,))]

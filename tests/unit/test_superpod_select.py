@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from berth.core.superpods.block_selection import Ask, decisions_of, select
-from berth.core.superpods.model import Grant, Near, NoBlocks, Rules, Variant
+from berth.core.superpods.model import BlockAllocation, Near, NoBlocks, Rules, Variant
 
 BOTH = pytest.mark.parametrize("parity", [False, True])
 
@@ -21,24 +21,24 @@ def chosen(
     soft: bool = False,
     parity: bool = False,
     variant: Variant = "a3",
-) -> tuple[Grant, ...] | NoBlocks:
+) -> tuple[BlockAllocation, ...] | NoBlocks:
     """What is selected for a new gang; SuperPoDs are named by what they have free."""
     counts = list(free)
     ask = Ask(variant, block, range(blocks), blocks * block, blocks, soft=soft)
     return select([f"f{count}" for count in counts], np.array(counts), ask, Rules(reserve, size, parity))
 
 
-def given(found: tuple[Grant, ...] | NoBlocks) -> list[tuple[int, int, int, str]]:
+def given(found: tuple[BlockAllocation, ...] | NoBlocks) -> list[tuple[int, int, int, str]]:
     """Grants as (block, SuperPoD, nodes, phase)."""
     assert not isinstance(found, NoBlocks), found
-    return [(grant.vid, grant.pod, grant.nodes, grant.phase) for grant in found]
+    return [(allocation.block_id, allocation.pod, allocation.nodes, allocation.phase) for allocation in found]
 
 
 def order_of_picks(block: int, reserve: int, blocks: int, *, parity: bool) -> list[int]:
     """Pick, remove, repeat: one SuperPoD of each count from 1 to 48; the one that gets block 0 is taken away."""
     left, picked = list(range(1, 49)), []
     while not isinstance(found := chosen(left, block=block, reserve=reserve, blocks=blocks, parity=parity), NoBlocks):
-        first = next(grant for grant in found if grant.vid == 0)
+        first = next(allocation for allocation in found if allocation.block_id == 0)
         picked.append(left.pop(first.pod))
     return picked
 
@@ -102,7 +102,7 @@ def test_without_a_reserve_a_superpod_of_just_a_block_fits(*, parity: bool) -> N
 @BOTH
 def test_reserves_are_given_up_last(*, parity: bool) -> None:
     assert given(chosen([9, 48, 8], blocks=6, parity=parity)) == [
-        *[(vid, 1, 8, "fits") for vid in range(5)],
+        *[(block_id, 1, 8, "fits") for block_id in range(5)],
         (5, 0, 8, "reserve"),
     ]
 
@@ -154,12 +154,12 @@ def test_a_soft_gang_whose_pods_partly_run_is_not_split_for_want_of_blocks(*, pa
 @BOTH
 def test_pieces_take_the_open_ids_and_then_new_ones(*, parity: bool) -> None:
     found = given(chosen([5, 9, 6, 6], blocks=3, soft=True, parity=parity))
-    assert [vid for vid, _, _, _ in found] == list(range(len(found)))
+    assert [block_id for block_id, _, _, _ in found] == list(range(len(found)))
     assert [phase for _, _, _, phase in found] == ["reserve", *["pieces"] * (len(found) - 1)]
     assert len(found) > 3
     ask = Ask("a3", 8, [1], 8, 7, soft=True)
     later = select(["a", "b"], np.array([5, 3]), ask, Rules(2, 48, parity))
-    assert [vid for vid, _, _, _ in given(later)] == [1, 7]
+    assert [block_id for block_id, _, _, _ in given(later)] == [1, 7]
 
 
 def test_d1_a_superpod_may_be_larger_than_its_size() -> None:
@@ -196,7 +196,7 @@ def test_d3_the_reference_on_850_uses_up_an_id_where_a_hard_gang_finds_less_than
 
 def test_d3_a_plan_that_the_reference_leaves_incomplete_is_made_whole() -> None:
     assert [row[2] for row in given(chosen([26], blocks=3, reserve=20, parity=True))] == [8, 8]
-    assert given(chosen([26], blocks=3, reserve=20)) == [(vid, 0, 8, "reserve") for vid in range(3)]
+    assert given(chosen([26], blocks=3, reserve=20)) == [(block_id, 0, 8, "reserve") for block_id in range(3)]
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -207,7 +207,7 @@ def test_d3_a_plan_without_a_node_for_some_pod_is_refused(*, soft: bool) -> None
     assert (found.lack, found.nodes_need, found.nodes_have) == ("incomplete", 20, 15 if soft else 8)
     copied = select(["a", "b"], np.array([10, 5]), ask, Rules(parity=True))
     assert isinstance(copied, tuple)
-    assert sum(grant.nodes for grant in copied) < 20
+    assert sum(allocation.nodes for allocation in copied) < 20
 
 
 def test_d4_pieces_are_taken_until_none_is_missing() -> None:
@@ -216,7 +216,7 @@ def test_d4_pieces_are_taken_until_none_is_missing() -> None:
     assert given(found) == [(3, 0, 8, "pieces"), (4, 1, 2, "pieces"), (5, 0, 1, "pieces")]
     copied = select(["a", "b"], np.array([12, 2]), ask, Rules(parity=True))
     assert isinstance(copied, tuple)
-    assert sum(grant.nodes for grant in copied) == 10
+    assert sum(allocation.nodes for allocation in copied) == 10
     assert "D-4" in decisions_of(["a", "b"], np.array([12, 2]), ask, Rules())
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.formats.switch_annotations import state_of, switch_annotations
+from berth.formats.ascend.switch_annotations import state_of, switch_annotations
 
 
 @pytest.mark.parametrize("state", [0, 1, 2, 4, 5, 6])

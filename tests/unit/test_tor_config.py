@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.tor_config import (
+from berth.formats.ascend.tor_config import (
     DOUBLE_LAYER,
     SINGLE_LAYER,
     Server,

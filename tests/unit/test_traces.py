@@ -11,9 +11,9 @@ from berth.core.chips.products import FORMS
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.switches.model import TOR_AFFINITY
 from berth.core.switches.occupancy.leaf_states import LARGE_PODS_MIN
-from berth.formats import trace_jobs
-from berth.formats.pod_annotations import TOR_AFFINITY as FORMAT_LABEL
-from berth.formats.traces import OPTIONAL, REQUIRED, TraceError, read_trace
+from berth.formats.ascend.pod_annotations import TOR_AFFINITY as FORMAT_LABEL
+from berth.formats.traces import jobs
+from berth.formats.traces.reader import OPTIONAL, REQUIRED, TraceError, read_trace
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Settings
 from berth.schemas.workload import PlannedJob, Workload
@@ -76,7 +76,7 @@ def test_a_gang_fills_nodes_and_is_a_large_model_from_four_pods_on(
 
 
 def test_the_label_and_the_bound_are_those_that_decide() -> None:
-    assert (trace_jobs.LARGE_PODS_MIN, FORMAT_LABEL) == (LARGE_PODS_MIN, TOR_AFFINITY)
+    assert (jobs.LARGE_PODS_MIN, FORMAT_LABEL) == (LARGE_PODS_MIN, TOR_AFFINITY)
 
 
 @pytest.mark.parametrize(("affinity", "labelled"), [("all", [1, 2]), ("gangs", [2]), ("none", [])])

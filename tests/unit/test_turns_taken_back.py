@@ -26,7 +26,7 @@ def seat_with_held() -> Seat:
     seat.job(a_job("large", chips=8, replicas=2))
     seat.job(a_job("small", chips=8))
     assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
-    assert [one.uid for one in seat.decider.dump().held] == ["uid-small"]
+    assert [one.uid for one in seat.scheduler.dump().held] == ["uid-small"]
     return seat
 
 
@@ -55,24 +55,28 @@ def leave(seat: Seat) -> None:
 def test_a_gang_released_in_a_turn_that_is_taken_back_is_held_as_before(change: Callable[[Seat], None]) -> None:
     seat = seat_with_held()
     change(seat)
-    seat.decider.sync()
-    before = seat.decider.dump()
+    seat.scheduler.sync()
+    before = seat.scheduler.dump()
     assert before.worsened or before.loosened
-    assert seat.decider.open(101) is not None
-    assert (seat.decider.dump().held, seat.decider.dump().worsened, seat.decider.dump().loosened) == ([], False, False)
-    seat.decider.take_back()
-    assert seat.decider.dump() == before
+    assert seat.scheduler.open(101) is not None
+    assert (seat.scheduler.dump().held, seat.scheduler.dump().worsened, seat.scheduler.dump().loosened) == (
+        [],
+        False,
+        False,
+    )
+    seat.scheduler.take_back()
+    assert seat.scheduler.dump() == before
 
 
 def test_leaves_that_open_wake_a_gang_that_waits_for_them_also_after_a_turn_that_was_taken_back() -> None:
     seat = seat_below_leaves()
     seat.fact("topology.switch", topology("ab"))
-    before = seat.decider.dump()
+    before = seat.scheduler.dump()
     assert (before.eased, before.improved) == (True, [])
-    assert seat.decider.open(6) is not None
-    assert not seat.decider.dump().eased
-    seat.decider.take_back()
-    assert seat.decider.dump() == before
+    assert seat.scheduler.open(6) is not None
+    assert not seat.scheduler.dump().eased
+    seat.scheduler.take_back()
+    assert seat.scheduler.dump() == before
     assert list(seat.verdicts()) == [("pair", True)]
 
 
@@ -81,29 +85,29 @@ def test_chips_that_were_taken_are_known_after_a_turn_that_was_taken_back() -> N
     seat.job(a_job("first", chips=8))
     seat.round()
     seat.job(a_job("second", chips=8, replicas=2))
-    before = seat.decider.dump()
+    before = seat.scheduler.dump()
     assert [chips for _, chips in before.thinned] == [0xFF]
-    assert seat.decider.open(6) is not None
-    assert seat.decider.dump().thinned == []
-    seat.decider.take_back()
-    assert seat.decider.dump() == before
+    assert seat.scheduler.open(6) is not None
+    assert seat.scheduler.dump().thinned == []
+    seat.scheduler.take_back()
+    assert seat.scheduler.dump() == before
 
 
 def test_ranks_that_give_back_their_chips_unblock_gangs_that_are_held() -> None:
     seat = seat_with_held()
     holding = next(iter(seat.state.fold.holdings.values()))
-    seat.decider.adopt(Folded(freed=[(holding, [0])]))
-    assert seat.decider.queue.loosened
+    seat.scheduler.adopt(Folded(freed=[(holding, [0])]))
+    assert seat.scheduler.queue.loosened
 
 
 def test_chips_of_adopted_pods_are_not_given_away_in_the_same_record() -> None:
     seat = Seat("a")
     seat.job(a_job("small", chips=1))
     foreign(seat, "a")
-    opening = seat.decider.open(5)
+    opening = seat.scheduler.open(5)
     assert opening is not None
     assert (list(opening.gangs), len(opening.must.adoptions)) == ([], 1)
-    seat.decider.take_back()
+    seat.scheduler.take_back()
     record = seat.round()
     assert record is not None
     assert (record.verdicts, len(record.adoptions)) == ([], 1)

@@ -11,7 +11,7 @@ from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.explain.evidence import Unblocking, Way, unblocking_lines
 from berth.core.explain.unblocking import Waiting, end_of, reduced, unblocking
 from berth.core.requests.gangs import gang_of
-from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.scheduler import MissingShards
 from berth.core.state.cell import shard_of
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition
@@ -160,14 +160,14 @@ def test_scorers_that_answer_again_are_named() -> None:
         ground.fact(SUBJECTS.fact_node(f"leaf-{leaf}"), pack_nodes(f"leaf-{leaf}", below))
     job = a_job("job", chips=8, replicas=7)
     ground.ask(job)
-    opening = ground.decider.open(ground.now_ms)
+    opening = ground.scheduler.open(ground.now_ms)
     assert opening is not None
-    silence = Silence(shards=2, missing=[shard_of("leaf-0", 2)])
-    (verdict,) = ground.decider.decide(opening, silence).verdicts
+    missing_shards = MissingShards(shards=2, missing=[shard_of("leaf-0", 2)])
+    (verdict,) = ground.scheduler.decide(opening, missing_shards).verdicts
     assert verdict.refusal is not None
     gang = gang_of(ground.state.jobs["default", "job"], job, attempt=1, settings=ground.state.fold.settings)
-    found = unblocking(ground.state, Waiting(gang, verdict.refusal, silence=silence))
-    assert words(found)[0] == f"There is room when scorer {silence.missing[0]} answers."
+    found = unblocking(ground.state, Waiting(gang, verdict.refusal, missing_shards=missing_shards))
+    assert words(found)[0] == f"There is room when scorer {missing_shards.missing[0]} answers."
 
 
 def test_a_gang_in_blocks_waits_for_jobs_of_its_superpods() -> None:

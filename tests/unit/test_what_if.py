@@ -13,7 +13,7 @@ from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadRead
 from berth.core.simulation.simulator import Simulation, SimulationPlan
 from berth.core.simulation.statistics import figures_of
 from berth.core.state.cell import State
-from berth.formats.recording import frames_of
+from berth.formats.recordings.recording import frames_of
 from berth.schemas.envelope import decode
 from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeDescription
@@ -68,11 +68,15 @@ def test_a_recording_gives_back_its_jobs_with_the_times_they_ran() -> None:
 
 def test_the_course_of_a_recording_is_that_of_the_simulation_that_made_it() -> None:
     _, simulated, entries = run_of(a_plan(*JOBS, cluster=CLUSTER))
-    course = course_of(head_at(), entries, words={})
-    assert course.jobs == simulated.jobs
-    assert (course.begin_ms, course.end_ms) == (0, 250_000)
-    assert (course.nodes, course.leaves, course.node_chips) == (simulated.nodes, simulated.leaves, simulated.node_chips)
-    ours, theirs = (msgspec.structs.replace(figures_of(known), title="") for known in (course, simulated))
+    timeline = course_of(head_at(), entries, words={})
+    assert timeline.jobs == simulated.jobs
+    assert (timeline.begin_ms, timeline.end_ms) == (0, 250_000)
+    assert (timeline.nodes, timeline.leaves, timeline.node_chips) == (
+        simulated.nodes,
+        simulated.leaves,
+        simulated.node_chips,
+    )
+    ours, theirs = (msgspec.structs.replace(figures_of(known), title="") for known in (timeline, simulated))
     assert ours == theirs
 
 
@@ -85,8 +89,8 @@ def test_jobs_that_still_run_at_the_end_run_as_long_as_they_had_at_least() -> No
     found = logged(simulation_entries)
     assert {job.request.name: job.run_ms for job in found.workload.jobs} == {"long": 500_000, "b": 10_000}
     assert found.workload.notes == ["jobs that still ran at the end, and run at least as long as they had: 1"]
-    course = course_of(head_at(), simulation_entries, words={})
-    assert times_s(course) == {"long": (0, -1), "b": (5, 15)}
+    timeline = course_of(head_at(), simulation_entries, words={})
+    assert times_s(timeline) == {"long": (0, -1), "b": (5, 15)}
 
 
 def test_a_request_that_was_turned_away_comes_again_to_be_turned_away() -> None:
@@ -120,10 +124,10 @@ def test_a_recording_that_starts_with_a_snapshot_keeps_the_jobs_that_were_there(
     assert found.begin_ms == 30_000
     at_ms = {job.request.name: job.at_ms for job in found.workload.jobs}
     assert at_ms == {"a": 0, "c": 0, "pair": 0, "back": 0, "stopped": 170_000}
-    course = course_of(head, entries[cut:], words={})
-    assert {job.name for job in course.jobs} == set(at_ms)
-    assert (course.begin_ms, course.moments[0].at_ms) == (30_000, 30_000)
-    assert all(job.asked_ms >= 30_000 for job in course.jobs)
+    timeline = course_of(head, entries[cut:], words={})
+    assert {job.name for job in timeline.jobs} == set(at_ms)
+    assert (timeline.begin_ms, timeline.moments[0].at_ms) == (30_000, 30_000)
+    assert all(job.asked_ms >= 30_000 for job in timeline.jobs)
 
 
 def test_nodes_are_taken_away_by_name_or_from_the_end() -> None:
@@ -150,9 +154,9 @@ def test_added_nodes_are_like_the_others_below_leaves_and_in_superpods_of_their_
         ("added-002", "added-leaf-01", "1", 0),
     ]
     workload = a_plan(*(planned(f"p{number}", 0, 10, 8, pods=2, switch=True) for number in range(4))).workload
-    _, course, _ = run_of(SimulationPlan(workload=workload, facts=facts, settings=Settings()))
-    assert sorted(job.leaves for job in course.jobs if job.placed_ms == 0) == [1, 1, 1]
-    assert course.leaves.count("added-leaf-00") == 2
+    _, timeline, _ = run_of(SimulationPlan(workload=workload, facts=facts, settings=Settings()))
+    assert sorted(job.leaves for job in timeline.jobs if job.placed_ms == 0) == [1, 1, 1]
+    assert timeline.leaves.count("added-leaf-00") == 2
 
 
 def what_if(*words: str | Path) -> int:

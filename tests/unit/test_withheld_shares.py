@@ -81,7 +81,7 @@ def test_a_shared_chip_that_comes_back_wakes_who_waits_for_it(bad: str) -> None:
     other = restarted(seat)
     for one in (seat, other):
         one.fact(f"health.{DOMAIN}", pack_health(DOMAIN, [NodeCondition("s", withheld=0b10)], at_ms=1))
-        one.decider.sync()
+        one.scheduler.sync()
     again = restarted(seat)
     record = seat.round()
     assert placed(record) == {"second": [0]}
@@ -108,6 +108,6 @@ def test_a_round_that_is_taken_back_leaves_what_came_back_to_the_next() -> None:
     seat.shares("second", **small)
     seat.round()
     seat.says(withheld=0b10)
-    assert seat.decider.open(5) is not None
-    seat.decider.take_back()
+    assert seat.scheduler.open(5) is not None
+    seat.scheduler.take_back()
     assert placed(seat.round()) == {"second": [0]}

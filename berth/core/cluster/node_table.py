@@ -23,7 +23,7 @@ from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("present", "?"),
     ("domain", "<i4"),
-    ("klass", "<i4"),
+    ("node_class", "<i4"),
     ("chips", "<u8"),
     ("used", "<u8"),
     ("releasing", "<u8"),
@@ -92,7 +92,7 @@ class NodeTable:
 
     present: Bools
     domain: Ints
-    klass: Ints
+    node_class: Ints
     chips: Mask
     used: Mask
     releasing: Mask
@@ -176,7 +176,7 @@ class NodeTable:
             self.row_of[name] = row
             self.names.append(name)
             self.addresses.append("")
-            self.domain[row] = self.klass[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
+            self.domain[row] = self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
             self.network_known[row] = True
             self._size += 1
         return row
@@ -219,9 +219,9 @@ class NodeTable:
         for row, address, columns in zip(rows, addresses, columns_of(fact), strict=True):
             class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack = columns
             told = (True, classes[class_index], superpods[superpod], racks[rack])
-            if (self.present[row], self.klass[row], self.superpod[row], self.rack[row]) != told:
+            if (self.present[row], self.node_class[row], self.superpod[row], self.rack[row]) != told:
                 self.improved[row] = None
-            self.present[row], self.klass[row], self.superpod[row], self.rack[row] = told
+            self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = told
             if self.domain[row] != domain:
                 self.domain[row] = domain
                 self.spoken[row] = self._is_spoken_of(fact.domain, row)
@@ -267,7 +267,7 @@ class NodeTable:
             self._forget(row)
 
     def _forget(self, row: int) -> None:
-        self.klass[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
+        self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
         self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
         self.cpu[row] = self.memory[row] = 0
         self._derive(row)
@@ -425,18 +425,18 @@ class NodeTable:
 
     def labels(self, row: int) -> dict[str, str]:
         """Labels of a node's class; empty when the node is unknown."""
-        klass = int(self.klass[row])
-        return dict(self.classes[klass].labels) if klass >= 0 else {}
+        node_class = int(self.node_class[row])
+        return dict(self.classes[node_class].labels) if node_class >= 0 else {}
 
     def resource(self, row: int) -> str:
         """Resource name of the node's chips."""
-        klass = int(self.klass[row])
-        return self.classes[klass].resource if klass >= 0 else ""
+        node_class = int(self.node_class[row])
+        return self.classes[node_class].resource if node_class >= 0 else ""
 
     def product(self, row: int) -> str:
         """Product of the node, for people."""
-        klass = int(self.klass[row])
-        return self.classes[klass].product if klass >= 0 else ""
+        node_class = int(self.node_class[row])
+        return self.classes[node_class].product if node_class >= 0 else ""
 
     def domain_name(self, row: int) -> str:
         """Domain of a node; empty when no fact covers it."""

@@ -22,7 +22,7 @@ from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.scheduler import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of
@@ -63,7 +63,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     gang = board.gang(verdict)
     if gang is None:
         return None
-    case = _Case(board, gang, verdict, laid, Silence(record.shards, record.missing, record.doubted))
+    case = _Case(board, gang, verdict, laid, MissingShards(record.shards, record.missing, record.doubted))
     return _explained(case, _basis(state, record, ledger_seq))
 
 
@@ -154,14 +154,14 @@ class _Case(NamedTuple):
         gang: What it is on.
         verdict: The verdict.
         laid: What earlier verdicts of the record gave away.
-        silence: Shards that did not answer.
+        missing_shards: Shards that did not answer.
     """
 
     board: Board
     gang: Gang
     verdict: Verdict
     laid: Sequence[Holding] = ()
-    silence: Silence = Silence()
+    missing_shards: MissingShards = MissingShards()
 
 
 def _explained(case: _Case, basis: Basis) -> Explanation:
@@ -207,7 +207,7 @@ def _tell_refusal(case: _Case, refusal: Refusal, told: Explanation) -> None:
     if refusal.code == INTERNAL:
         return  # to plan it again would end with the same error
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
-    shape = gang.klass[index][0]
+    shape = gang.request_class[index][0]
     told.task, told.chips = gang.tasks[index], shape.chips
     is_planned = shape.is_planned
     if refusal.code == "no-room":
@@ -220,7 +220,7 @@ def _tell_refusal(case: _Case, refusal: Refusal, told: Explanation) -> None:
     elif gang.blocks is not None:
         blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
         told.blocks = board.blocks.waiting(gang, blocks, shape, _reasons(board, gang))
-    told.unblocking = unblocking(board.state, Waiting(gang, refusal, case.laid, case.silence))
+    told.unblocking = unblocking(board.state, Waiting(gang, refusal, case.laid, case.missing_shards))
 
 
 def _planned(board: Board, gang: Gang, placement: Placement, told: Explanation) -> bool:
@@ -238,7 +238,7 @@ def _planned(board: Board, gang: Gang, placement: Placement, told: Explanation) 
 
 def _reasons(board: Board, gang: Gang) -> dict[Shape, Reasons]:
     """Reason of every node for each shape of a gang of whose pods one plan says where they go."""
-    return {shape: Standing(board, shape).reasons for shape, _ in gang.klass if shape.is_planned}
+    return {shape: Standing(board, shape).reasons for shape, _ in gang.request_class if shape.is_planned}
 
 
 def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
@@ -246,15 +246,15 @@ def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choic
 
     They are made in the order of the round: first the ranks that a plan gave their nodes, then the others.
     """
-    standings = {shape: Standing(board, shape) for shape, _ in gang.klass}
+    standings = {shape: Standing(board, shape) for shape, _ in gang.request_class}
     before: dict[int, RowState] = {}
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
     do_fit = True
     pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
-    tasks = [index for index, (_, count) in enumerate(gang.klass) for _ in range(count)]
+    tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
     for rank in sorted(range(len(tasks)), key=lambda rank: not (leaves[rank] or seats[rank])):
-        pod, shape, seat = pods[rank], gang.klass[tasks[rank]][0], seats[rank]
+        pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
         standing = standings[shape]
         row = board.table.row(pod.node)
         do_fit = do_fit and standing.reasons[row] == _FITS

@@ -129,7 +129,7 @@ def nearest_domains(board: Board, gang: Gang, shape: Shape, holders: Holders) ->
     if board.scorer.rule(shape) is None:
         return []
     standing = Standing(board, shape)
-    wanted = sum(pods for other, pods in gang.klass if other == shape)
+    wanted = sum(pods for other, pods in gang.request_class if other == shape)
     ranked: list[tuple[int, int, str, NearDomain]] = []
     for (kind, name), rows in _places(board).items():
         near = [row for row in rows if _could(int(standing.reasons[row]))]

@@ -80,9 +80,9 @@ def superpods_of(state: State) -> Places:
     """All SuperPoDs in their order."""
     ground = state.blocks.superpods
     of_row = np.full(len(state.table), _NOWHERE, np.int64)
-    yard = ground.yard(np.ones(len(state.table), np.bool_))
-    of_row[yard.rows] = np.repeat(np.arange(len(yard.ids)), yard.counts)
-    return Places(yard.ids, of_row)
+    pool = ground.pool(np.ones(len(state.table), np.bool_))
+    of_row[pool.rows] = np.repeat(np.arange(len(pool.ids)), pool.counts)
+    return Places(pool.ids, of_row)
 
 
 def groups_of(state: State) -> Places:
@@ -227,7 +227,7 @@ class BlockStanding:
         keeps = not (blocks.service or blocks.rack_size or blocks.levels)
         return BlockLayout(
             variant=blocks.variant,
-            pods=sum(pods for shape, pods in gang.klass if shape.blocks is not None),
+            pods=sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
             size=blocks.size,
             count=blocks.count,
             soft=blocks.soft,
@@ -250,7 +250,7 @@ class BlockStanding:
 def _usable(gang: Gang, reasons: Mapping[Shape, Reasons]) -> Fits:
     """Nodes that can take a pod of every shape of the gang that is placed by block."""
     found: Fits = np.logical_and.reduce(
-        [reasons[shape] == _FITS for shape, _ in gang.klass if shape.blocks is not None]
+        [reasons[shape] == _FITS for shape, _ in gang.request_class if shape.blocks is not None]
     )
     return found
 

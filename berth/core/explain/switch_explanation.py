@@ -143,7 +143,7 @@ class LeafGround:
     def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
         """Places that can take a pod of every shape of the gang that is placed by leaf."""
         leaves, table = self._state.leaves, self._state.table
-        grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.klass if shape.tor_affinity]
+        grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.request_class if shape.tor_affinity]
         found: Grid = np.logical_and.reduce(grids)
         return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from berth.core.explain.evidence import Event, Unblocking, Way
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.scheduling.scheduler import Silence
+from berth.core.scheduling.scheduler import MissingShards
 from berth.core.scheduling.trial import Changes, Trial, may_take
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
@@ -47,13 +47,13 @@ class Waiting(NamedTuple):
         gang: The gang.
         refusal: What it was told.
         laid: What earlier verdicts of the same record gave away; the state does not know it.
-        silence: Shards that did not answer.
+        missing_shards: Shards that did not answer.
     """
 
     gang: Gang
     refusal: Refusal
     laid: Sequence[Holding] = ()
-    silence: Silence = Silence()
+    missing_shards: MissingShards = MissingShards()
 
 
 class Ending(NamedTuple):
@@ -105,7 +105,7 @@ def _searched(
     state: State, waits: Waiting, gangs: Sequence[Gang], first: Sequence[Event], plans_max: int
 ) -> Unblocking:
     """Ways after which all of some gangs have room; each begins with the first events."""
-    with Trial(state, gangs, laid=waits.laid, silence=waits.silence, plans_max=plans_max) as trial:
+    with Trial(state, gangs, laid=waits.laid, missing_shards=waits.missing_shards, plans_max=plans_max) as trial:
         return _Search(trial, gangs, first, waits.refusal).run()
 
 
@@ -132,7 +132,7 @@ class _Search:
         self._gangs = gangs
         self._first = first
         self._code = refusal.code
-        self._shapes = list(dict.fromkeys(shape for gang in gangs for shape, _ in gang.klass))
+        self._shapes = list(dict.fromkeys(shape for gang in gangs for shape, _ in gang.request_class))
         self._near = self._nearness()
         self._endings = dict(self._all_endings())
         self._ill = self._ill_rows()
@@ -167,11 +167,11 @@ class _Search:
 
     def _shards(self) -> None:
         """Silent shards: each alone, then all."""
-        silence = self._trial.silence
-        for back in [*([shard] for shard in silence.missing), list(silence.missing)]:
-            rest = [shard for shard in silence.missing if shard not in back]
-            doubted = [shard for shard in silence.doubted if shard in rest]
-            if back and self._trial.fits(Changes(), silence=Silence(silence.shards, rest, doubted)):
+        missing_shards = self._trial.missing_shards
+        for back in [*([shard] for shard in missing_shards.missing), list(missing_shards.missing)]:
+            rest = [shard for shard in missing_shards.missing if shard not in back]
+            doubted = [shard for shard in missing_shards.doubted if shard in rest]
+            if back and self._trial.fits(Changes(), missing_shards=MissingShards(missing_shards.shards, rest, doubted)):
                 self._keep([Event("scorer-answers", shards=back)])
                 return
 
@@ -208,7 +208,7 @@ class _Search:
         while many - few > 1:
             middle = (few + many) // 2
             few, many = (few, middle) if self._trial.fits(Changes(come=middle)) else (middle, many)
-        product = self._state.table.classes[model.klass].product
+        product = self._state.table.classes[model.node_class].product
         self._keep([Event("nodes-come", nodes=many, product=product)])
 
     def _keep(self, events: Sequence[Event]) -> None:
@@ -259,7 +259,7 @@ class _Search:
                 name = table.names[row]
                 lack = max(0, shape.chips - int(table.free[row]).bit_count())
                 place = (order[table.domain[row]], lack, name)
-                if may[table.klass[row]] or shape.tor_affinity:  # jobs beside it decide how it may use a leaf
+                if may[table.node_class[row]] or shape.tor_affinity:  # jobs beside it decide how it may use a leaf
                     near[name] = min(near.get(name, place), place)
         return near
 
@@ -291,7 +291,7 @@ class _Search:
 def wrong_with(state: State, row: int) -> list[str]:
     """What is the matter with a node; nothing for one that is well, ready and open to work."""
     table = state.table
-    key = table.classes[table.klass[row]]
+    key = table.classes[table.node_class[row]]
     found = ["cordoned"] if key.cordoned else []
     found += [] if key.ready else ["not ready"]
     if table.level[row] > NodeHealth.OK or table.unhealthy[row] or table.network[row] or not table.network_known[row]:

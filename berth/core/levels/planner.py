@@ -104,11 +104,11 @@ class Taking:
         self._tasks = tasks
         self._fragments = fragments
 
-    def blocks(self, depth: int = 0, group: int = 0, want: int = 1) -> Iterator[Block]:
-        """Blocks of ``want`` parts in a group, or as many as it has."""
-        need = want * self._shape.ratios[depth]
+    def blocks(self, depth: int = 0, group: int = 0, demand: int = 1) -> Iterator[Block]:
+        """Blocks of ``demand`` parts in a group, or as many as it has."""
+        need = demand * self._shape.ratios[depth]
         if depth == self._shape.depth:
-            yield from ((group, number) for number in range(want))
+            yield from ((group, number) for number in range(demand))
             return
         start, stop = self._shape.children[depth][group : group + 2].tolist()
         for child, parts in self._shares(depth + 1, start, stop, need):

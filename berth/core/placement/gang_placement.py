@@ -21,8 +21,8 @@ from berth.core.placement.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.queue_policies import RESERVED, Gate, name_of
-from berth.core.state.internal_errors import INTERNAL, Setback, set_aside
+from berth.core.scheduling.queue_policies import RESERVED, QueuePolicy, name_of
+from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
 from berth.core.state.superpod_index import BlockGround, ground_of
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable
@@ -62,10 +62,10 @@ def asks_of(gangs: Sequence[Gang]) -> dict[Shape, int]:
     pods = 0
     for gang in gangs:
         pods += gang.pods
-        upto[gang.klass] = pods
+        upto[gang.request_class] = pods
     asks: dict[Shape, int] = {}
-    for klass, count in upto.items():
-        for shape, _ in klass:
+    for request_class, count in upto.items():
+        for shape, _ in request_class:
             asks[shape] = 0 if shape.is_planned else max(count, asks.get(shape, 0))  # places are offered in their place
     return asks
 
@@ -83,10 +83,10 @@ def askable(gangs: Sequence[Gang], *, nodes: int, bytes_max: int = MARKS_BYTES_M
     classes: set[ClassKey] = set()
     shapes: set[Shape] = set()
     for index, gang in enumerate(gangs):
-        if gang.klass in classes:
+        if gang.request_class in classes:
             continue
-        classes.add(gang.klass)
-        shapes.update(shape for shape, _ in gang.klass if shape.is_planned)
+        classes.add(gang.request_class)
+        shapes.update(shape for shape, _ in gang.request_class if shape.is_planned)
         if index and len(shapes) * ((nodes + 7) // 8) > bytes_max:
             return gangs[:index]
     return gangs
@@ -134,7 +134,7 @@ class Chooser:
         *,
         leaves: tuple[LeafTable, LeafBook] | None = None,
         blocks: BlockGround | None = None,
-        gate: Gate | None = None,
+        gate: QueuePolicy | None = None,
     ) -> None:
         self._scorer = scorer
         self._ranks = scorer.table.ranks()
@@ -144,7 +144,7 @@ class Chooser:
         self._log: list[int] = []
         self._undo: dict[int, RowState] = {}
         """Rows that the gang in hand has touched, as they were before it."""
-        self.setbacks: list[Setback] = []
+        self.setbacks: list[SetAside] = []
         """Gangs that were set aside because of an error."""
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
@@ -165,7 +165,7 @@ class Chooser:
         verdicts: list[Verdict] = []
         has_say = self._scorer.settings.strict_product_support or self._gate is not None
         for gang in gangs:
-            known = self._refused.get(gang.klass)
+            known = self._refused.get(gang.request_class)
             if known is not None and not (gang.fresh or has_say or gang.invalid):
                 continue
             verdicts.extend(self._guarded(gang, known, missing))
@@ -200,20 +200,20 @@ class Chooser:
     def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
         """Refuse a gang and its class because of an error, and leave nothing of it behind."""
         self._roll_back(self._undo)
-        self.setbacks.append(Setback(name_of(gang), error))
+        self.setbacks.append(SetAside(name_of(gang), error))
         refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
-        self._refused[gang.klass] = refusal
-        self._failed_task[gang.klass] = 0
+        self._refused[gang.request_class] = refusal
+        self._failed_task[gang.request_class] = 0
         return _verdict(gang, refusal=refusal)
 
     def _decide_behind(
-        self, gate: Gate, gang: Gang, known: Refusal | None, missing: Sequence[int]
+        self, gate: QueuePolicy, gang: Gang, known: Refusal | None, missing: Sequence[int]
     ) -> Iterator[Verdict]:
         """Verdict on a gang where a policy of the queue has a say; none when there is nothing new."""
-        refusal = gate.bars(gang) if known is None or gate.is_strict else None
+        refusal = gate.should_skip(gang) if known is None or gate.is_strict else None
         if refusal is None and known is not None:
             refusal = gate.refused(gang, known)
-            if not gate.is_news(gang, refusal):
+            if not gate.refusal_changed(gang, refusal):
                 return
             refusal = self._named(refusal, gang)
         if refusal is None:
@@ -222,9 +222,9 @@ class Chooser:
             if refusal is None or refusal.code != RESERVED:
                 yield verdict
                 return
-        if not gate.is_news(gang, refusal):
+        if not gate.refusal_changed(gang, refusal):
             return
-        found = self._found.get(gang.klass) if refusal.code == RESERVED else None
+        found = self._found.get(gang.request_class) if refusal.code == RESERVED else None
         yield _verdict(gang, refusal=refusal if found is None else _kept(found, refusal))
 
     def _turned_away(self, gang: Gang) -> Refusal | None:
@@ -235,7 +235,7 @@ class Chooser:
         return _outside(gang, warning) if warning else None
 
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
-        for shape, _ in gang.klass:
+        for shape, _ in gang.request_class:
             error = self._views[shape].found.error
             if error is not None:
                 raise error
@@ -247,24 +247,24 @@ class Chooser:
         chips: list[tuple[int, ...]] = [()] * gang.pods
         undo = self._undo
         for placed, (index, rank) in enumerate(_seats(gang)):
-            shape = gang.klass[index][0]
+            shape = gang.request_class[index][0]
             row = next(rows) if shape.is_planned else self._best(shape, undo)
             if row is None:
                 self._roll_back(undo)
                 return self._refuse(gang, index, self._refusal(gang, index, placed, missing))
             names[rank] = self._scorer.table.names[row]
             chips[rank] = self._put(row, shape, undo)
-        share = next((shape.share for shape, _ in gang.klass if shape.share is not None), None)
+        share = next((shape.share for shape, _ in gang.request_class if shape.share is not None), None)
         if share is not None:  # now the gang's own pods count as others' do
             for row in undo:
                 self._set(row, self._rows[row])
         placement = placement_of(
             names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
         )
-        kept = self._gate.admits(gang, placement) if self._gate is not None else None
+        kept = self._gate.may_start(gang, placement) if self._gate is not None else None
         if kept is not None:
             self._roll_back(undo)
-            self._found[gang.klass] = self._refusal(gang, 0, gang.pods, missing)
+            self._found[gang.request_class] = self._refusal(gang, 0, gang.pods, missing)
             return _verdict(gang, refusal=kept)
         self._leaves.note(gang, placement)
         self._blocks.note(gang, placement)
@@ -272,8 +272,8 @@ class Chooser:
 
     def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
         """Refuse a gang and its class."""
-        self._refused[gang.klass] = refusal
-        self._failed_task[gang.klass] = index
+        self._refused[gang.request_class] = refusal
+        self._failed_task[gang.request_class] = index
         return _verdict(gang, refusal=refusal if self._gate is None else self._gate.refused(gang, refusal))
 
     def _plan(self, gang: Gang, missing: Sequence[int]) -> _Planned | Refusal:
@@ -311,7 +311,7 @@ class Chooser:
 
     def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
         """The refusal of a class, with the name that the task has in this gang."""
-        return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.klass]])
+        return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.request_class]])
 
     def _best(self, shape: Shape, undo: Mapping[int, RowState]) -> int | None:
         """Best node for one more pod, by score and then by name; None when no node fits.
@@ -381,7 +381,7 @@ class Chooser:
 
     def _refusal(self, gang: Gang, index: int, placed: int, missing: Sequence[int]) -> Refusal:
         """Why the gang is refused: nodes by reason as they were before it took anything."""
-        shape, pods = gang.klass[index]
+        shape, pods = gang.request_class[index]
         found = self._views[shape].found
         counts = dict(found.counts)
         fit = found.fit
@@ -409,12 +409,14 @@ class Chooser:
         if missing:
             return refusal
         # Without the corrections of 0.5 the task that found no room is looked at alone.
-        order = [index, *range(len(gang.klass))] if self._scorer.settings.corrected else [index]
-        larger = next((task for task in order if _is_larger(self._scorer, gang.klass, gang.klass[task][0])), None)
+        order = [index, *range(len(gang.request_class))] if self._scorer.settings.corrected else [index]
+        larger = next(
+            (task for task in order if _is_larger(self._scorer, gang.request_class, gang.request_class[task][0])), None
+        )
         if larger is None:
             return refusal
-        shape, pods = gang.klass[larger]
-        need, (nodes, chips) = _chips_needed(gang.klass, shape), self._scorer.chips_for(shape)
+        shape, pods = gang.request_class[larger]
+        need, (nodes, chips) = _chips_needed(gang.request_class, shape), self._scorer.chips_for(shape)
         return msgspec.structs.replace(
             refusal,
             code="larger-than-cluster",
@@ -430,10 +432,10 @@ def _seats(gang: Gang) -> Iterator[tuple[int, int]]:
 
     Those whose nodes follow from one plan come first: the others must leave them their cpu and memory.
     """
-    has_plan = any(shape.is_planned for shape, _ in gang.klass)
+    has_plan = any(shape.is_planned for shape, _ in gang.request_class)
     for is_planned in (True, False) if has_plan else (False,):
         start = 0
-        for index, (shape, pods) in enumerate(gang.klass):
+        for index, (shape, pods) in enumerate(gang.request_class):
             if shape.is_planned == is_planned:
                 yield from ((index, rank) for rank in range(start, start + pods))
             start += pods
@@ -441,12 +443,12 @@ def _seats(gang: Gang) -> Iterator[tuple[int, int]]:
 
 def _first_planned(gang: Gang) -> int:
     """First task whose pods go where a plan says."""
-    return next(index for index, (shape, _) in enumerate(gang.klass) if shape.is_planned)
+    return next(index for index, (shape, _) in enumerate(gang.request_class) if shape.is_planned)
 
 
 def _planned_shapes(gang: Gang) -> list[Shape]:
     """Distinct shapes of the pods that go where a plan says."""
-    return list(dict.fromkeys(shape for shape, _ in gang.klass if shape.is_planned))
+    return list(dict.fromkeys(shape for shape, _ in gang.request_class if shape.is_planned))
 
 
 def _outside(gang: Gang, warning: str) -> Refusal:
@@ -473,20 +475,20 @@ def _kept(found: Refusal, kept: Refusal) -> Refusal:
     )
 
 
-def is_larger_than_cluster(scorer: Scorer, klass: ClassKey) -> bool:
+def is_larger_than_cluster(scorer: Scorer, request_class: ClassKey) -> bool:
     """Whether the pods of a class need more chips than there are on all nodes that they may use, free or not."""
-    return any(_is_larger(scorer, klass, shape) for shape, _ in klass)
+    return any(_is_larger(scorer, request_class, shape) for shape, _ in request_class)
 
 
-def _is_larger(scorer: Scorer, klass: ClassKey, shape: Shape) -> bool:
+def _is_larger(scorer: Scorer, request_class: ClassKey, shape: Shape) -> bool:
     """Whether a class needs more chips than there are on the nodes that one of its shapes may use."""
-    need = _chips_needed(klass, shape)
+    need = _chips_needed(request_class, shape)
     return need > 0 and need > scorer.chips_for(shape)[1]
 
 
-def _chips_needed(klass: ClassKey, shape: Shape) -> int:
+def _chips_needed(request_class: ClassKey, shape: Shape) -> int:
     """Chips that a class needs of the nodes that one of its shapes may use."""
-    return sum(part.chips * count for part, count in klass if _uses_same_nodes(part, shape))
+    return sum(part.chips * count for part, count in request_class if _uses_same_nodes(part, shape))
 
 
 def _uses_same_nodes(part: Shape, shape: Shape) -> bool:

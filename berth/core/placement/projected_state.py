@@ -18,7 +18,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
-from berth.core.state.superpod_index import BlockGround, Company
+from berth.core.state.superpod_index import BlockGround, ColocationIndex
 from berth.core.switches.occupancy.leaf_states import LeafBook, LeafJob
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, Share
@@ -28,7 +28,7 @@ Rows = npt.NDArray[np.int64]
 _LEAST: Final = int(np.iinfo(np.int32).min)
 
 
-class Lot(NamedTuple):
+class ResourceFootprint(NamedTuple):
     """What an attempt holds, or would hold."""
 
     rows: Rows
@@ -41,16 +41,16 @@ class Lot(NamedTuple):
     leaf: LeafJob
     """As leaf switches see it."""
 
-    def meets(self, other: "Lot") -> bool:
+    def meets(self, other: "ResourceFootprint") -> bool:
         """Whether both have something on one node: chips, or cpu and memory that the other may need."""
         return not self.nodes.isdisjoint(other.nodes)
 
 
-def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> Lot:
+def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> ResourceFootprint:
     """What pods of a placement hold of a table."""
     held = [pod for pod in pods if pod.mask or pod.cpu_milli or pod.memory_mib]
     rows = [table.row_of[pod.node] for pod in held]
-    return Lot(
+    return ResourceFootprint(
         np.array(rows, np.int64),
         np.array([pod.mask for pod in held], np.uint64),
         np.array([pod.cpu_milli for pod in held], np.int64),
@@ -61,10 +61,12 @@ def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> 
     )
 
 
-def _joined(lots: Sequence[Lot]) -> Lot:
+def _joined(lots: Sequence[ResourceFootprint]) -> ResourceFootprint:
     """All that some hold, but for soft shares."""
-    rows, masks, cpu, memory = (np.concatenate(part) for part in zip(*(lot[:4] for lot in lots), strict=True))
-    return Lot(rows, masks, cpu, memory, None, frozenset(), lots[0].leaf)
+    rows, masks, cpu, memory = (
+        np.concatenate(part) for part in zip(*(footprint[:4] for footprint in lots), strict=True)
+    )
+    return ResourceFootprint(rows, masks, cpu, memory, None, frozenset(), lots[0].leaf)
 
 
 class _Fork(NodeTable):
@@ -87,22 +89,22 @@ class _Fork(NodeTable):
         self.improved, self.thinned, self.regained = {}, {}, {}
         self._cpu_used, self._memory_used = dict(self._cpu_used), dict(self._memory_used)
 
-    def shift(self, lot: Lot, *, gives_back: bool) -> None:
+    def shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
         """Let go of a lot, or take it; chips that are taken already stay so."""
         if gives_back:
             for column in (self.used, self.releasing):
-                np.bitwise_and.at(column, lot.rows, ~lot.masks)
+                np.bitwise_and.at(column, footprint.rows, ~footprint.masks)
         else:
-            np.bitwise_or.at(self.used, lot.rows, lot.masks)
+            np.bitwise_or.at(self.used, footprint.rows, footprint.masks)
         sign = -1 if gives_back else 1
-        for index in np.flatnonzero(lot.cpu | lot.memory).tolist():
-            row = int(lot.rows[index])
-            cpu, memory = sign * int(lot.cpu[index]), sign * int(lot.memory[index])
+        for index in np.flatnonzero(footprint.cpu | footprint.memory).tolist():
+            row = int(footprint.rows[index])
+            cpu, memory = sign * int(footprint.cpu[index]), sign * int(footprint.memory[index])
             self._cpu_used[row] = self._cpu_used.get(row, 0) + cpu
             self._memory_used[row] = self._memory_used.get(row, 0) + memory
             self.cpu_free[row] = max(int(self.cpu[row]) - self._cpu_used[row], _LEAST)
             self.memory_free[row] = max(int(self.memory[row]) - self._memory_used[row], _LEAST)
-        self._derive_rows(lot.rows)
+        self._derive_rows(footprint.rows)
 
     def _derive_rows(self, rows: Rows) -> None:
         """What follows from who holds chips, as the table derives it for one row."""
@@ -135,7 +137,7 @@ class _Cell(NamedTuple):
     """Who has started, or ended (None), and the leaf switches do not know it yet."""
 
 
-class Prospect:
+class ProjectedState:
     """A cell at a moment to come.
 
     Args:
@@ -159,31 +161,33 @@ class Prospect:
         self._over, self._come = set(cell.over), list(cell.come)
         self._unread = list(cell.unread)
 
-    def copy(self) -> "Prospect":
+    def copy(self) -> "ProjectedState":
         """One that goes its own way."""
         cell = _Cell(
             self._table, self._shares, self._book, frozenset(self._over), tuple(self._come), tuple(self._unread)
         )
-        return Prospect(self._state, self._origin, self._silent, like=cell)
+        return ProjectedState(self._state, self._origin, self._silent, like=cell)
 
-    def end(self, ended: Mapping[tuple[str, int], Lot]) -> None:
+    def end(self, ended: Mapping[tuple[str, int], ResourceFootprint]) -> None:
         """Some have ended by then."""
-        for lot in ended.values():
-            if lot.share is not None:
-                self._shift(lot, gives_back=True)
-        plain = [lot for lot in ended.values() if lot.share is None]
+        for footprint in ended.values():
+            if footprint.share is not None:
+                self._shift(footprint, gives_back=True)
+        plain = [footprint for footprint in ended.values() if footprint.share is None]
         if plain:
             self._table.shift(_joined(plain), gives_back=True)
         self._over.update(ended)
         if self._has_leaves:
             self._unread += [(key, None) for key in ended]
 
-    def start(self, gang: Gang, placement: Placement, lot: Lot) -> None:
+    def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """Somebody runs then who does not now."""
-        self._shift(lot, gives_back=False)
+        self._shift(footprint, gives_back=False)
         self._come.append((gang.labels, placement))
         if self._has_leaves:
-            self._unread.append(((gang.uid, gang.attempt), lot.leaf))  # most moments are too full to look any further
+            self._unread.append(
+                ((gang.uid, gang.attempt), footprint.leaf)
+            )  # most moments are too full to look any further
 
     def plan(self, gang: Gang) -> Placement | None:
         """Where a gang would be placed; None when it finds no room."""
@@ -200,7 +204,7 @@ class Prospect:
             for shape, count in asks.items()
         }
         ground = BlockGround(
-            state.blocks.superpods, state.blocks.levels, Company(self._nodes_of_service, self._nodes_of_labels)
+            state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
         chooser = Chooser(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
         return chooser.choose([gang])[0].placement
@@ -216,7 +220,7 @@ class Prospect:
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether there are chips enough on nodes that a gang can use; quick, and never false where :meth:`plan` finds a plan."""
-        return all(self._may_fit(shape, pods) for shape, pods in gang.klass)
+        return all(self._may_fit(shape, pods) for shape, pods in gang.request_class)
 
     def _may_fit(self, shape: Shape, pods: int) -> bool:
         if shape.share is not None or not shape.chips:
@@ -226,15 +230,15 @@ class Prospect:
         room = np.bitwise_count(table.free[table.view()][fits]).astype(np.int64) // shape.chips
         return int(room.sum()) >= pods
 
-    def _shift(self, lot: Lot, *, gives_back: bool) -> None:
-        if lot.share is None:
-            self._table.shift(lot, gives_back=gives_back)
+    def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
+        if footprint.share is None:
+            self._table.shift(footprint, gives_back=gives_back)
             return
-        bare = lot._replace(masks=np.zeros_like(lot.masks))
-        for row, mask in zip(lot.rows.tolist(), lot.masks.tolist(), strict=True):
+        bare = footprint._replace(masks=np.zeros_like(footprint.masks))
+        for row, mask in zip(footprint.rows.tolist(), footprint.masks.tolist(), strict=True):
             if mask:
                 step = self._shares.let_go if gives_back else self._shares.hold
-                step(row, mask.bit_length() - 1, lot.share)
+                step(row, mask.bit_length() - 1, footprint.share)
         self._table.shift(bare, gives_back=gives_back)
 
     def _nodes_of_service(self, service: str) -> list[str]:

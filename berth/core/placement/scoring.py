@@ -204,7 +204,7 @@ class Scorer:
             return 0, 0
         rows = table.view()
         may = self._may_use(shape)
-        chosen = may.take(table.klass[rows], mode="wrap") & table.present[rows]
+        chosen = may.take(table.node_class[rows], mode="wrap") & table.present[rows]
         return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
 
     def _may_use(self, shape: Shape) -> Fits:
@@ -328,14 +328,14 @@ class Scorer:
         """
         table = self.table
         rows = table.view()
-        reasons: Reasons = self._by_class(shape).take(table.klass[rows], mode="wrap")
+        reasons: Reasons = self._by_class(shape).take(table.node_class[rows], mode="wrap")
         np.copyto(reasons, int(NodeReason.OTHER_RESOURCE), where=~table.present[rows])
         if without is not None:
             np.copyto(reasons, int(NodeReason.SHARD_MISSING), where=without)
         errors = self._class_errors.get(shape)
         bad = np.flatnonzero(reasons == _ERROR) if errors else ()
         if errors and len(bad):
-            error = min((errors[int(index)] for index in np.unique(table.klass[bad])), key=brief)
+            error = min((errors[int(index)] for index in np.unique(table.node_class[bad])), key=brief)
             raise error
         return reasons
 
@@ -388,9 +388,9 @@ class Scorer:
         known = self._reason_lists.get(compiled.shape)
         if known is None or len(known) != len(table.classes):
             known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
-        reason = known[int(table.klass[row])]
+        reason = known[int(table.node_class[row])]
         if reason == _ERROR:
-            raise self._class_errors[compiled.shape][int(table.klass[row])]
+            raise self._class_errors[compiled.shape][int(table.node_class[row])]
         if not reason and not self._stands(compiled.shape, row):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
@@ -415,7 +415,7 @@ class Scorer:
             return None
         name, value = compiled.node_label
         by_class = np.array([dict(key.labels).get(name) == value for key in self.table.classes] or [False], np.bool_)
-        return by_class.take(self.table.klass[self.table.view()], mode="wrap")
+        return by_class.take(self.table.node_class[self.table.view()], mode="wrap")
 
     def _has_label(self, label: tuple[str, str], row: int) -> bool:
         return self.table.labels(row).get(label[0]) == label[1]

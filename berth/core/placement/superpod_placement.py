@@ -12,8 +12,8 @@ from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockGround
-from berth.core.superpods.inference import Taste, mindie_grants, service_grants
-from berth.core.superpods.model import BlockPlan, NoBlocks, Rows, Rules, Variant, Want, Yard
+from berth.core.superpods.inference import AffinityPreference, mindie_grants, service_grants
+from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rows, Rules, Variant
 from berth.core.superpods.planner import candidates, drawn, not_enough_nodes, plan_blocks
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks
@@ -88,30 +88,30 @@ class BlockRound:
         blocks = blocks_of(gang)
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
-        want = want_of(gang, blocks)
-        idle = self._idle(states) if want.replicas == 1 else None
-        yard = self._ground.yard(fits, idle=idle)
+        demand = want_of(gang, blocks)
+        idle = self._idle(states) if demand.replicas == 1 else None
+        pool = self._ground.pool(fits, idle=idle)
         if blocks.service or blocks.mindie:
-            found = self._beside(blocks, want, yard)
+            found = self._beside(blocks, demand, pool)
         elif blocks.rack_size:
-            found = plan_racks(yard, want, self._rules, unlinked=self._unlinked(yard))
+            found = plan_racks(pool, demand, self._rules, unlinked=self._unlinked(pool))
         else:
-            found = plan_blocks(yard, want, self._rules)
+            found = plan_blocks(pool, demand, self._rules)
         if isinstance(found, NoBlocks):
             return _lack_of(found)
         if not found.is_whole:
             return BlockLack(
                 "incomplete",
-                want.blocks,
+                demand.blocks,
                 0,
-                want.block,
-                nodes_need=want.replicas,
+                demand.block,
+                nodes_need=demand.replicas,
                 nodes_have=int((found.rows >= 0).sum()),
             )
         phases: dict[int, str] = {}
-        for grant in found.grants:
-            phases.setdefault(grant.vid, grant.phase)
-        names = [yard.ids[pod] for pod in found.pods.tolist()]
+        for allocation in found.grants:
+            phases.setdefault(allocation.block_id, allocation.phase)
+        names = [pool.ids[pod] for pod in found.pods.tolist()]
         return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.vids.tolist(), names, phases))
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
@@ -120,10 +120,10 @@ class BlockRound:
         See decision D-11.
         """
         table = self._scorer.table
-        chips = max(shape.chips for shape, _ in gang.klass)
+        chips = max(shape.chips for shape, _ in gang.request_class)
         view = table.view()
         kept = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
-        replicas = sum(pods for shape, pods in gang.klass if shape.blocks is not None)
+        replicas = sum(pods for shape, pods in gang.request_class if shape.blocks is not None)
         trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
@@ -146,32 +146,32 @@ class BlockRound:
             idle[row] = state.free.bit_count()
         return idle
 
-    def _beside(self, blocks: Blocks, want: Want, yard: Yard) -> BlockPlan | NoBlocks:
+    def _beside(self, blocks: Blocks, demand: BlockDemand, pool: CandidatePool) -> BlockPlan | NoBlocks:
         """Plan of an inference job."""
         hosts: list[tuple[str, int]] = []
         if blocks.service:
             nodes = [*self._company.of_service(blocks.service), *self._new(blocks.service)]
             hosts = sorted(set(self._ground.places_of(nodes)))
         if blocks.rack_size:
-            return plan_rack_service(yard, want, hosts)
-        yard = candidates(yard, want)
-        if len(yard.rows) < want.replicas:
-            return not_enough_nodes(yard, want)
-        counts = yard.counts
+            return plan_rack_service(pool, demand, hosts)
+        pool = candidates(pool, demand)
+        if len(pool.rows) < demand.replicas:
+            return not_enough_nodes(pool, demand)
+        counts = pool.counts
         if blocks.service:
-            grants = service_grants(yard.ids, counts, want, [superpod for superpod, _ in hosts])
+            grants = service_grants(pool.ids, counts, demand, [superpod for superpod, _ in hosts])
         else:
-            taste = Taste(blocks.idlest, self._liked(blocks, yard) if blocks.near else None)
-            grants = mindie_grants(yard.ids, counts, want, self._rules, taste)
-        return grants if isinstance(grants, NoBlocks) else drawn(yard, grants, want.replicas)
+            preference = AffinityPreference(blocks.idlest, self._liked(blocks, pool) if blocks.near else None)
+            grants = mindie_grants(pool.ids, counts, demand, self._rules, preference)
+        return grants if isinstance(grants, NoBlocks) else drawn(pool, grants, demand.replicas)
 
-    def _unlinked(self, yard: Yard) -> Rows:
+    def _unlinked(self, pool: CandidatePool) -> Rows:
         """Rows of a yard with chips that the network does not reach, or of which that is not known."""
-        table, rows = self._scorer.table, yard.rows
+        table, rows = self._scorer.table, pool.rows
         found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
         return found
 
-    def _liked(self, blocks: Blocks, yard: Yard) -> Rows:
+    def _liked(self, blocks: Blocks, pool: CandidatePool) -> Rows:
         """Nodes of each SuperPoD that carry pods which the gang wants beside it, candidates left out."""
         table = self._scorer.table
         near = dict(blocks.near)
@@ -179,9 +179,9 @@ class BlockRound:
         for gang, placement in self._placed:
             if near.items() <= gang.labels.items():
                 nodes.update(placement.names())
-        nodes.difference_update(table.names[row] for row in yard.rows.tolist())
-        place = {name: index for index, name in enumerate(yard.ids)}
-        liked = np.zeros(len(yard.ids), np.int64)
+        nodes.difference_update(table.names[row] for row in pool.rows.tolist())
+        place = {name: index for index, name in enumerate(pool.ids)}
+        liked = np.zeros(len(pool.ids), np.int64)
         for superpod, _ in self._ground.places_of(sorted(nodes)):
             if superpod in place:
                 liked[place[superpod]] += 1
@@ -209,12 +209,12 @@ def blocks_of(gang: Gang) -> Blocks:
     return blocks
 
 
-def want_of(gang: Gang, blocks: Blocks) -> Want:
+def want_of(gang: Gang, blocks: Blocks) -> BlockDemand:
     """What a gang with SuperPoD affinity asks of SuperPoDs."""
-    return Want(
+    return BlockDemand(
         _VARIANTS[blocks.variant],
         blocks.size,
-        sum(pods for shape, pods in gang.klass if shape.blocks is not None),
+        sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
         soft=blocks.soft,
         rack_block=blocks.rack_size,
         ub_memory=blocks.memory,
@@ -233,21 +233,21 @@ def _part(
         superpods: SuperPoD, or group of the lowest level, of each.
         phases: What gave each block its nodes.
     """
-    block_order = {vid: index for index, vid in enumerate(sorted(set(vids)), start=1)}
+    block_order = {block_id: index for index, block_id in enumerate(sorted(set(vids)), start=1)}
     superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
     block_index: list[int] = []
     superpod_index: list[int] = []
     ranks = iter(zip(vids, superpods, strict=True))
-    for shape, count in gang.klass:
+    for shape, count in gang.request_class:
         for _ in range(count):
-            vid, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
-            block_index.append(block_order.get(vid, 0))
+            block_id, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
+            block_index.append(block_order.get(block_id, 0))
             superpod_index.append(superpod_order.get(superpod, 0))
     return BlockPart(
         variant=blocks.variant,
         size=blocks.size,
         blocks=list(block_order),
-        phases=[phases[vid] for vid in block_order],
+        phases=[phases[block_id] for block_id in block_order],
         superpods=list(superpod_order),
         block_index=pack(block_index, 2),
         superpod_index=pack(superpod_index, 2),

@@ -94,7 +94,7 @@ class LeafRound:
 
     def warning(self, gang: Gang) -> str:
         """Why a gang is outside what its policy supports; empty when it is inside."""
-        shares = any(shape.share is not None for shape, _ in gang.klass)
+        shares = any(shape.share is not None for shape, _ in gang.request_class)
         return unsupported(self.rules.policy, form=gang.form, framework=gang.framework, shares_chips=shares)
 
     def part(self, gang: Gang, found: Plan) -> SwitchPart:
@@ -105,7 +105,7 @@ class LeafRound:
         ranks = iter(zip(above, found.states, strict=True))
         index: list[int] = []
         states = bytearray()
-        for shape, pods in gang.klass:
+        for shape, pods in gang.request_class:
             for _ in range(pods):
                 leaf, state = next(ranks) if shape.tor_affinity else (-1, 0)
                 index.append(order.get(leaf, 0))
@@ -125,8 +125,8 @@ class LeafRound:
 
 def demand_of(gang: Gang) -> Demand:
     """What a gang with switch affinity asks of leaves."""
-    replicas = sum(pods for shape, pods in gang.klass if shape.tor_affinity)
-    pods = max((shape.gang_pods for shape, _ in gang.klass), default=0)
+    replicas = sum(pods for shape, pods in gang.request_class if shape.tor_affinity)
+    pods = max((shape.gang_pods for shape, _ in gang.request_class), default=0)
     return Demand(replicas, max(replicas, pods), gang.tor_affinity)
 
 

@@ -10,7 +10,7 @@ from berth.core.errors import guarded
 from berth.core.explain.node_snapshot import Board, Standing
 from berth.core.explain.refusal_text import reason_words, sentence
 from berth.core.explain.switch_text import counted, ranges
-from berth.core.scheduling.scheduler import Decider, Opening
+from berth.core.scheduling.scheduler import Opening, Scheduler
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
@@ -75,7 +75,7 @@ class Difference(msgspec.Struct, frozen=True):
 class Moment(NamedTuple):
     """The state in which a record was decided again, before it is folded."""
 
-    decider: Decider
+    scheduler: Scheduler
     sequence: int
     opening: Opening | None
     before: list[Entry]
@@ -125,12 +125,12 @@ def _of(verdicts: Iterable[Verdict], uid: str) -> Verdict | None:
 def _told(
     moment: Moment, record: Round, subject: str, was: str, now: str, *, nodes: list[NodeTold], uid: str = ""
 ) -> Difference:
-    decider = moment.decider
+    scheduler = moment.scheduler
     taken = moment.opening.gangs if moment.opening is not None else []
     queue = [(f"{gang.namespace}/{gang.name}", gang.uid) for gang in taken]
     upto = next((index for index, (_, taken_uid) in enumerate(queue) if taken_uid == uid), len(queue) - 1)
-    _, sleepers = decider.queue.dump()
-    gangs = decider.state.fold.gangs
+    _, sleepers = scheduler.queue.dump()
+    gangs = scheduler.state.fold.gangs
     asleep = [gangs[sleeper.uid] for sleeper in sleepers if sleeper.uid in gangs]
     return Difference(
         sequence=moment.sequence,
@@ -138,16 +138,16 @@ def _told(
         round=record.number,
         at_ms=record.at_ms,
         facts_seq=record.facts_seq,
-        facts_given=decider.state.facts_seq,
+        facts_given=scheduler.state.facts_seq,
         subject=subject,
         recorded=was,
         replayed=now,
         nodes=nodes,
         queue=[name for name, _ in queue[: upto + 1]][-_QUEUE_TOLD:],
-        queue_length=len(decider.queue),
+        queue_length=len(scheduler.queue),
         asleep=[f"{gang.namespace}/{gang.name}" for gang in asleep][:_QUEUE_TOLD],
         before=moment.before,
-        settings=decider.state.fold.settings,
+        settings=scheduler.state.fold.settings,
         missing=list(record.missing),
     )
 
@@ -221,7 +221,7 @@ class _Compared:
 
     def __init__(self, moment: Moment, mine: Sequence[Verdict], uid: str) -> None:
         self.nodes: list[NodeTold] = []
-        state = moment.decider.state
+        state = moment.scheduler.state
         self._board = Board(state, state.fold.settings)
         for verdict in mine:
             if verdict.uid == uid:
@@ -275,9 +275,9 @@ class _Compared:
             names.update(dict.fromkeys(pods[rank].node for pods in placed if rank < len(pods)))
         gang = self._board.gang(of) if of is not None else None
         standing: Standing | None = None
-        if gang is not None and gang.klass:
-            tasks = [index for index, (_, count) in enumerate(gang.klass) for _ in range(count)]
-            standing = self._standing(gang.klass[tasks[min(first, len(tasks) - 1)]][0])
+        if gang is not None and gang.request_class:
+            tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
+            standing = self._standing(gang.request_class[tasks[min(first, len(tasks) - 1)]][0])
         self.nodes = [self._node(name, standing) for name in list(names)[:_NODES_TOLD]]
 
     def _standing(self, shape: Shape) -> Standing | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.replay.divergence import Difference, Moment, difference_of
-from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State
 from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round, Settings
@@ -99,7 +99,7 @@ class Replay:
 
     Attributes:
         state: Facts and ledger so far.
-        decider: Who decides.
+        scheduler: Who decides.
 
     Raises:
         ReplayError: The start does not decode.
@@ -107,7 +107,7 @@ class Replay:
 
     def __init__(self, start: SnapshotBody, *, shards: int = 0, differences_max: int = _DIFFERENCES_MAX) -> None:
         self.state = State()
-        self.decider = Decider(self.state)
+        self.scheduler = Scheduler(self.state)
         self._shards = shards
         self._differences_max = differences_max
         self._why_not = ""
@@ -174,9 +174,9 @@ class Replay:
             raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
         if self.state.waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
-            self.decider.begin()
+            self.scheduler.begin()
         else:
-            self.decider.load(self.state.waiting)
+            self.scheduler.load(self.state.waiting)
 
     def _record(self, entry: Entry) -> Difference | None:
         envelope = open_envelope(entry.data)
@@ -195,17 +195,17 @@ class Replay:
     def _epoch(self, envelope: Envelope) -> None:
         self._epochs += 1
         self._why_not = ""
-        self.decider.begin()
+        self.scheduler.begin()
         said = _digested(body_of(envelope, Epoch))
         self._own.update(said)
         self._recorded.update(said)
 
     def _round(self, entry: Entry, record: Round) -> Difference | None:
-        silence = Silence(record.shards or self._shards, record.missing, record.doubted)
+        missing_shards = MissingShards(record.shards or self._shards, record.missing, record.doubted)
         why_not = self._why_not
-        if not why_not and silence.missing and not silence.shards:
+        if not why_not and missing_shards.missing and not missing_shards.shards:
             why_not = "records before 0.4 do not say how many scorers there were when some were silent"
-        own = self._decided(record.at_ms, silence, skip=bool(why_not))
+        own = self._decided(record.at_ms, missing_shards, skip=bool(why_not))
         if own.record is not None and record.shards != own.record.shards:
             own = _Own(
                 own.opening, msgspec.structs.replace(own.record, shards=record.shards)
@@ -216,15 +216,15 @@ class Replay:
             self._because[why_not] = None
         else:
             found = self._compared(entry, record, own)
-        self.decider.adopt(self.state.apply_round(entry.sequence, record))
+        self.scheduler.adopt(self.state.apply_round(entry.sequence, record))
         return found
 
-    def _decided(self, at_ms: int, silence: Silence, *, skip: bool) -> _Own:
+    def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
         """The decision on the state as it is; it must not know what was recorded."""
-        opening = self.decider.open(at_ms)
+        opening = self.scheduler.open(at_ms)
         if opening is None or skip:
             return _Own(opening, None)
-        return _Own(opening, self.decider.decide(opening, silence))
+        return _Own(opening, self.scheduler.decide(opening, missing_shards))
 
     def _compared(self, entry: Entry, record: Round, own: _Own) -> Difference | None:
         self._rounds += 1
@@ -240,7 +240,7 @@ class Replay:
         if mine == theirs:
             return None
         self._differences += 1
-        moment = Moment(self.decider, entry.sequence, own.opening, list(self._before))
+        moment = Moment(self.scheduler, entry.sequence, own.opening, list(self._before))
         found = difference_of(moment, record, own.record)
         if len(self._found) < self._differences_max:
             self._found.append(found)

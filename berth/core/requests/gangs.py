@@ -35,10 +35,10 @@ class Gang(msgspec.Struct, gc=False):
     attempt: int
     priority: int
     accepted_seq: int
-    klass: ClassKey
+    request_class: ClassKey
     tasks: list[str]
     runs: list[Run]
-    """Pods of each task, parallel to ``klass``."""
+    """Pods of each task, parallel to ``request_class``."""
     pods: int
     resource: str
     form: str
@@ -61,7 +61,7 @@ class Gang(msgspec.Struct, gc=False):
     @property
     def blocks(self) -> Blocks | None:
         """How its pods with chips are to lie in SuperPoDs or in groups of levels; None where these play no part."""
-        return next((shape.blocks for shape, _ in self.klass if shape.blocks is not None), None)
+        return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -90,7 +90,7 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         attempt=attempt,
         priority=request.priority,
         accepted_seq=job.accepted_seq,
-        klass=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
+        request_class=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
         tasks=[task.name for task in request.tasks],
         runs=runs,
         pods=sum(task.replicas for task in request.tasks),

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from berth.core.superpods.model import Variant, Want
+from berth.core.superpods.model import BlockDemand, Variant
 
 WHOLE_JOB_SESSIONS: Final = 12
 """Tries after which pods are no longer replaced one by one (850)."""
@@ -15,7 +15,7 @@ NOWHERE: Final = -1
 """Row of a position whose node is not known."""
 
 
-class Stay(IntEnum):
+class PodFate(IntEnum):
     """What becomes of a pod where it was placed."""
 
     RUNS = 0
@@ -30,31 +30,31 @@ class Held(NamedTuple):
     """A block where it was last placed.
 
     Attributes:
-        vid: Its id.
+        block_id: Its id.
         superpod: Physical SuperPoD of its first node.
         ranks: Rank of each position.
         rows: Node of each position; :data:`NOWHERE` where it is not known.
         stays: What becomes of the pod of each position.
     """
 
-    vid: int
+    block_id: int
     superpod: str
     ranks: Sequence[int]
     rows: Sequence[int]
-    stays: Sequence[Stay]
+    stays: Sequence[PodFate]
 
     @property
     def is_damaged(self) -> bool:
         """A node of it failed."""
-        return Stay.LOST in self.stays
+        return PodFate.LOST in self.stays
 
     @property
     def runs(self) -> int:
         """Pods of it that run."""
-        return self.stays.count(Stay.RUNS)
+        return self.stays.count(PodFate.RUNS)
 
 
-class Setback(NamedTuple):
+class FailureKind(NamedTuple):
     """A gang after a fault.
 
     Attributes:
@@ -80,17 +80,17 @@ class Word(NamedTuple):
 
     Attributes:
         rank: Its rank.
-        vid: Block that its annotation names.
+        block_id: Block that its annotation names.
         superpod: SuperPoD that its annotation names.
         row: Its node.
         stay: What becomes of it.
     """
 
     rank: int
-    vid: int
+    block_id: int
     superpod: str
     row: int
-    stay: Stay
+    stay: PodFate
 
 
 def is_pod_level(
@@ -113,7 +113,7 @@ def is_pod_level(
     return pending != replicas
 
 
-def restored(words: Sequence[Word], want: Want, *, parity: bool = False) -> list[Held]:
+def restored(words: Sequence[Word], demand: BlockDemand, *, parity: bool = False) -> list[Held]:
     """Blocks as the annotations of their pods tell of them.
 
     A rank of which nothing is known returns to block ``rank div B`` where that has fewer than B nodes; else it is open. The
@@ -121,31 +121,31 @@ def restored(words: Sequence[Word], want: Want, *, parity: bool = False) -> list
 
     Args:
         words: What is known of pods, one a rank, in the order in which they were found.
-        want: What the gang asks.
+        demand: What the gang asks.
         parity: The reference's way.
     """
     blocks: dict[int, list[Word]] = {}
     for word in words if parity else sorted(words):
-        blocks.setdefault(word.vid, []).append(word)
+        blocks.setdefault(word.block_id, []).append(word)
     if not parity:
-        _return_unknown(blocks, want)
+        _return_unknown(blocks, demand)
     return [
         Held(
-            vid,
+            block_id,
             block[0].superpod,
             tuple(word.rank for word in block),
             tuple(word.row for word in block),
             tuple(word.stay for word in block),
         )
-        for vid, block in sorted(blocks.items())
+        for block_id, block in sorted(blocks.items())
     ]
 
 
-def _return_unknown(blocks: dict[int, list[Word]], want: Want) -> None:
+def _return_unknown(blocks: dict[int, list[Word]], demand: BlockDemand) -> None:
     """Give the ranks of which nothing is known to the blocks that lack them."""
     known = {word.rank for block in blocks.values() for word in block}
-    for rank in range(want.replicas):
-        block = blocks.get(rank // want.block, [])
-        if rank not in known and 0 < len(block) < want.block:
-            block.append(Word(rank, block[0].vid, block[0].superpod, NOWHERE, Stay.LOST))
+    for rank in range(demand.replicas):
+        block = blocks.get(rank // demand.block, [])
+        if rank not in known and 0 < len(block) < demand.block:
+            block.append(Word(rank, block[0].block_id, block[0].superpod, NOWHERE, PodFate.LOST))
             block.sort()

@@ -12,7 +12,16 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from berth.core.superpods.model import BlockPlan, Grant, Marks, NoBlocks, Rows, Rules, Want, Yard
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    CandidatePool,
+    Marks,
+    NoBlocks,
+    Rows,
+    Rules,
+)
 from berth.core.superpods.racks import DOMAIN_RACKS, NO_ROWS, Ask, Racks, Take, lacking, place, plan_racks
 
 Stage = Literal["pod", "part", "block", "job"]
@@ -73,19 +82,19 @@ def stage_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool
     return "part" if sessions >= PART_SESSIONS else "pod"
 
 
-def parts_of(vids: Rows, lost: Marks, want: Want, stage: Stage) -> list[Rows]:
+def parts_of(vids: Rows, lost: Marks, demand: BlockDemand, stage: Stage) -> list[Rows]:
     """Ranks that move together, ascending; those of the first rank first.
 
     Args:
         vids: Block of each rank.
         lost: One mark a rank.
-        want: What the gang asks.
+        demand: What the gang asks.
         stage: What moves.
     """
     ranks = np.arange(len(vids))
     keys: dict[Stage, Rows] = {
         "pod": ranks,
-        "part": vids * len(vids) + _positions(vids) // want.rack_block,
+        "part": vids * len(vids) + _positions(vids) // demand.rack_block,
         "block": vids,
         "job": np.zeros(len(vids), np.int64),
     }
@@ -103,8 +112,8 @@ def _positions(vids: Rows) -> Rows:
 
 
 def mend_racks(
-    yard: Yard,
-    want: Want,
+    pool: CandidatePool,
+    demand: BlockDemand,
     rules: Rules,
     standing: Standing,
     stage: Stage,
@@ -115,31 +124,31 @@ def mend_racks(
     """Places for a gang that had places before.
 
     Args:
-        yard: SuperPoDs with the candidates and the nodes that the gang still holds; any other node of it is lost.
-        want: What it asks.
+        pool: SuperPoDs with the candidates and the nodes that the gang still holds; any other node of it is lost.
+        demand: What it asks.
         rules: Size.
         standing: Where its ranks were placed.
         stage: What moves.
         unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
         ending: Pods of the gang are being deleted and still hold their nodes.
     """
-    lost: Marks = ~np.isin(standing.rows, yard.rows)
-    parts = parts_of(standing.vids, lost, want, stage)
+    lost: Marks = ~np.isin(standing.rows, pool.rows)
+    parts = parts_of(standing.vids, lost, demand, stage)
     loose = np.zeros(len(lost), np.bool_)
     loose[np.concatenate([NO_ROWS, *parts])] = True
-    ground = yard.without(np.isin(yard.rows, standing.rows[~loose]))
+    ground = pool.without(np.isin(pool.rows, standing.rows[~loose]))
     if ending:
-        return lacking(Racks(ground), Ask(want, (), int(loose.sum())), "wait")
+        return lacking(Racks(ground), Ask(demand, (), int(loose.sum())), "wait")
     rules = rules._replace(parity=False)
     found: BlockPlan | NoBlocks
     if stage == "job" and parts:
-        found = plan_racks(ground, want, rules, unlinked=unlinked)
+        found = plan_racks(ground, demand, rules, unlinked=unlinked)
         if isinstance(found, BlockPlan):
             found = found._replace(rows=_settled(found, standing))
     elif stage == "block":
-        found = _blocks_moved(ground, want, rules, standing, parts, unlinked)
+        found = _blocks_moved(ground, demand, rules, standing, parts, unlinked)
     else:
-        found = _parts_moved(ground, want, standing, parts, lost, at_home=stage == "pod")
+        found = _parts_moved(ground, demand, standing, parts, lost, at_home=stage == "pod")
     if isinstance(found, NoBlocks):
         return found
     moved = found.rows != standing.rows
@@ -149,8 +158,8 @@ def mend_racks(
 def _settled(plan: BlockPlan, standing: Standing) -> Rows:
     """Nodes of a plan with those that its block has again where they stood."""
     rows = plan.rows.copy()
-    for vid in dict.fromkeys(plan.vids.tolist()):
-        ranks = np.flatnonzero(plan.vids == vid)
+    for block_id in dict.fromkeys(plan.vids.tolist()):
+        ranks = np.flatnonzero(plan.vids == block_id)
         rows[ranks] = _at_home(rows[ranks], standing.rows[ranks])
     return rows
 
@@ -164,15 +173,15 @@ def _at_home(rows: Rows, held: Rows) -> Rows:
 
 
 def _parts_moved(
-    yard: Yard, want: Want, standing: Standing, parts: Sequence[Rows], lost: Marks, *, at_home: bool
+    pool: CandidatePool, demand: BlockDemand, standing: Standing, parts: Sequence[Rows], lost: Marks, *, at_home: bool
 ) -> BlockPlan | NoBlocks:
     """Pods or parts, each in its rack if it has room; unless ``at_home``, else in the smallest rack of its SuperPoD."""
-    racks = Racks(yard)
-    pods = np.repeat(np.arange(len(yard.ids)), yard.counts)
-    wanted = np.isin(pods, standing.pods[lost]) & (yard.racks >= 0)
+    racks = Racks(pool)
+    pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
+    wanted = np.isin(pods, standing.pods[lost]) & (pool.racks >= 0)
     free: dict[tuple[int, int], list[int]] = {}
     for pod, rack, row in zip(
-        pods[wanted].tolist(), yard.racks[wanted].tolist(), yard.rows[wanted].tolist(), strict=True
+        pods[wanted].tolist(), pool.racks[wanted].tolist(), pool.rows[wanted].tolist(), strict=True
     ):
         free.setdefault((pod, rack), []).append(row)
     others = {int(row) for part in parts for row in standing.rows[part]}
@@ -181,19 +190,19 @@ def _parts_moved(
         first = part[lost[part]][0]
         home = int(standing.pods[first]), int(standing.racks[first])
         own = {int(row) for row in standing.rows[part]}
-        cell = _cell_for(free, home, len(part), want, at_home=at_home)
+        cell = _cell_for(free, home, len(part), demand, at_home=at_home)
         if cell is None:
-            return lacking(racks, Ask(want, (), len(part)), "rack")
+            return lacking(racks, Ask(demand, (), len(part)), "rack")
         nodes = sorted(free[cell], key=lambda row: (row not in own, row in others))[: len(part)]
         free[cell] = [row for row in free[cell] if row not in nodes]
         rows[part] = _at_home(np.array(nodes, np.int64), standing.rows[part])
-        grants.append(Grant(int(standing.vids[first]), cell[0], len(part), "replaced"))
+        grants.append(BlockAllocation(int(standing.vids[first]), cell[0], len(part), "replaced"))
     places = standing.pods.copy()
     return BlockPlan(rows, standing.vids, places, tuple(grants))
 
 
 def _cell_for(
-    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, want: Want, *, at_home: bool
+    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, demand: BlockDemand, *, at_home: bool
 ) -> tuple[int, int] | None:
     """Rack with room: the own one; else the smallest of the SuperPoD, or of the domain where memory is shared."""
     if len(free.get(home, ())) >= nodes:
@@ -206,34 +215,36 @@ def _cell_for(
         for cell, rows in free.items()
         if cell[0] == pod
         and len(rows) >= nodes
-        and (not want.ub_memory or cell[1] // DOMAIN_RACKS == rack // DOMAIN_RACKS)
+        and (not demand.ub_memory or cell[1] // DOMAIN_RACKS == rack // DOMAIN_RACKS)
     ]
     return min(fit)[1] if fit else None
 
 
 def _blocks_moved(
-    yard: Yard, want: Want, rules: Rules, standing: Standing, parts: Sequence[Rows], unlinked: Rows
+    pool: CandidatePool, demand: BlockDemand, rules: Rules, standing: Standing, parts: Sequence[Rows], unlinked: Rows
 ) -> BlockPlan | NoBlocks:
     """Blocks, placed as those of a new gang are; pieces of a soft gang may become other pieces."""
-    whole = {int(standing.vids[part[0]]): part for part in parts if len(part) == want.block}
-    loose = sum(len(part) for part in parts) - len(whole) * want.block
-    ask = Ask(want, sorted(whole), loose, max(want.blocks, int(standing.vids.max(initial=-1)) + 1))
-    takes: list[Take] | NoBlocks = [] if not parts else place(Racks(yard), ask, rules, unlinked=unlinked)
+    whole = {int(standing.vids[part[0]]): part for part in parts if len(part) == demand.block}
+    loose = sum(len(part) for part in parts) - len(whole) * demand.block
+    ask = Ask(demand, sorted(whole), loose, max(demand.blocks, int(standing.vids.max(initial=-1)) + 1))
+    takes: list[Take] | NoBlocks = [] if not parts else place(Racks(pool), ask, rules, unlinked=unlinked)
     if isinstance(takes, NoBlocks):
         return takes
     rows, vids, pods = standing.rows.copy(), standing.vids.copy(), standing.pods.copy()
     open_ranks = dict.fromkeys(np.sort(np.concatenate([NO_ROWS, *parts])).tolist())
     pieces = []
-    for take in sorted(takes, key=lambda take: take.vid):
-        if len(take.rows) != want.block or take.vid not in whole:
+    for take in sorted(takes, key=lambda take: take.block_id):
+        if len(take.rows) != demand.block or take.block_id not in whole:
             pieces.append(take)
             continue
-        part = whole[take.vid]
+        part = whole[take.block_id]
         rows[part], pods[part] = _at_home(take.rows, standing.rows[part]), take.pod
         for rank in part.tolist():
             del open_ranks[rank]
     rest = np.array(list(open_ranks), np.int64)
     for take in pieces:
         part, rest = rest[: len(take.rows)], rest[len(take.rows) :]
-        rows[part], vids[part], pods[part] = take.rows, take.vid, take.pod
-    return BlockPlan(rows, vids, pods, tuple(Grant(take.vid, take.pod, len(take.rows), take.phase) for take in takes))
+        rows[part], vids[part], pods[part] = take.rows, take.block_id, take.pod
+    return BlockPlan(
+        rows, vids, pods, tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
+    )

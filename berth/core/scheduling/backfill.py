@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
-from berth.core.placement.projected_state import Lot, Prospect, Silent
+from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, Silent
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER, name_of
-from berth.core.scheduling.reservations import AttemptKey, LotKey, Reservation, Timetable
+from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, LotKey, Reservation
 from berth.core.state.cell import State
-from berth.core.state.internal_errors import Setback
+from berth.core.state.internal_errors import SetAside
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
 
@@ -42,7 +42,7 @@ class Memory:
     """What one round may take over from those before it, for speed alone: whatever it holds, decisions are the same."""
 
     def __init__(self) -> None:
-        self.lots: dict[LotKey, Lot] = {}
+        self.lots: dict[LotKey, ResourceFootprint] = {}
         self.made_for: object = None
         self.reservations: dict[tuple[_Who, ...], Reservation | None] = {}
 
@@ -50,7 +50,7 @@ class Memory:
         """Forget what nobody holds any more, once that is much."""
         holdings = state.fold.holdings
         if len(self.lots) > 2 * len(holdings) + 64:
-            self.lots = {key: lot for key, lot in self.lots.items() if key[0] in holdings}
+            self.lots = {key: footprint for key, footprint in self.lots.items() if key[0] in holdings}
 
 
 class Backfill:
@@ -77,27 +77,27 @@ class Backfill:
         self._at_ms = at_ms
         self._waiting = waiting
         self._next = next(waiting, None)
-        self._times: Timetable | None = None
+        self._times: AvailabilityProfile | None = None
         self._reservations: list[Reservation] = []
         self._tried: tuple[_Who, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
-        self.setbacks: list[Setback] = []
+        self.setbacks: list[SetAside] = []
         """Gangs that got no reservation because of an error."""
         self._has_company = False
         """Somebody has been tried whose place depends on who else runs, which is not looked at in what is remembered."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
         """Classes that may not have what they find, from which run time on, and why."""
 
-    def bars(self, gang: Gang) -> Refusal | None:
+    def should_skip(self, gang: Gang) -> Refusal | None:
         """A gang that runs no shorter than one of its class that was refused fares no better."""
-        known = self._refused.get(gang.klass)
+        known = self._refused.get(gang.request_class)
         if known is None or self._now().run_ms(gang) < known[0]:
             return None
         self._reserve_deep(gang)
         return known[1]
 
-    def admits(self, gang: Gang, placement: Placement) -> Refusal | None:
+    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:
         """Whether all reservations stand when a gang starts."""
         self._pass(gang)
         if not self._reservations:
@@ -106,16 +106,16 @@ class Backfill:
             return None
         times = self._now()
         run_ms = times.run_ms(gang)
-        lot = times.lot(placement)
+        footprint = times.footprint(placement)
         left: list[Reservation] = []
         moved: list[Reservation] = []
 
-        def enter(prospect: Prospect) -> None:
-            prospect.start(gang, placement, lot)
+        def enter(projection: ProjectedState) -> None:
+            projection.start(gang, placement, footprint)
 
         for one in self._reservations:
             is_there = self._at_ms + run_ms > one.start_ms
-            if not (is_there and _meets(one, lot)) and not any(_meets(one, other.lot) for other in moved):
+            if not (is_there and _meets(one, footprint)) and not any(_meets(one, other.footprint) for other in moved):
                 left.append(one)
                 continue
             failed = len(self.setbacks)
@@ -134,13 +134,13 @@ class Backfill:
                 continue  # a reservation that cannot be planned bars nobody
             if again is None:
                 refusal = Refusal(code="reserved", ahead=name_of(one.gang), start_ms=one.start_ms)
-                self._refused[gang.klass] = (run_ms, refusal)
+                self._refused[gang.request_class] = (run_ms, refusal)
                 self._reserve_deep(gang)
                 return refusal
             moved.append(again)
             left.append(again)
         self._reservations = left
-        times.place(gang, placement, lot)
+        times.place(gang, placement, footprint)
         self._has_placed = True
         return None
 
@@ -148,11 +148,11 @@ class Backfill:
         """A large gang that finds no room gets a reservation."""
         if refusal.code in NEVER:
             return refusal
-        self._refused.pop(gang.klass, None)
+        self._refused.pop(gang.request_class, None)
         found = self._reserve_next(gang)
         return refusal if found is None else msgspec.structs.replace(refusal, start_ms=found.start_ms)
 
-    def is_news(self, gang: Gang, refusal: Refusal) -> bool:
+    def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Whether a refusal differs from the last one. A moment that is now, since somebody is late, is none."""
         last = self._last(gang.uid)
         if gang.fresh or last is None or (last.code, last.ahead) != (refusal.code, refusal.ahead):
@@ -190,7 +190,7 @@ class Backfill:
         if not self._is_open or _chips_of(gang) < self._terms.chips_min:
             return None
         times = self._now()
-        self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.klass, times.run_ms(gang)))
+        self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
         known = self._memory.reservations
         self._has_company = self._has_company or (
             gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
@@ -211,16 +211,16 @@ class Backfill:
         """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
 
         def left_out(error: Exception) -> Reservation | None:
-            self.setbacks.append(Setback(name_of(gang), error))
+            self.setbacks.append(SetAside(name_of(gang), error))
             return None
 
         return guarded(plan, left_out)
 
-    def _now(self) -> Timetable:
+    def _now(self) -> AvailabilityProfile:
         """Who is expected to end when, with what the round has placed so far."""
         state, memory = self._state, self._memory
         if self._times is None:
-            self._times = Timetable(state, self._scorer, self._at_ms, self._silent, memory.lots)
+            self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.lots)
             memory.keep(state)
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends
@@ -230,16 +230,16 @@ class Backfill:
                 memory.made_for = made_for
                 memory.reservations = {}
         for gang, placement in self._placed:
-            self._times.place(gang, placement, self._times.lot(placement))
+            self._times.place(gang, placement, self._times.footprint(placement))
         self._placed.clear()
         return self._times
 
 
 def _chips_of(gang: Gang) -> int:
     """Chips of a gang that are its own alone."""
-    return sum(shape.chips * pods for shape, pods in gang.klass if shape.share is None)
+    return sum(shape.chips * pods for shape, pods in gang.request_class if shape.share is None)
 
 
-def _meets(one: Reservation, lot: Lot) -> bool:
+def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
     """Whether somebody may be in the way of a reservation: on its nodes, or for a gang with switch affinity anywhere."""
-    return bool(one.gang.tor_affinity) or lot.meets(one.lot)
+    return bool(one.gang.tor_affinity) or footprint.meets(one.footprint)

@@ -106,22 +106,22 @@ class Queue:
         old = self._class_of.get(gang.uid)
         if old is not None:
             self.remove(gang.uid)
-        members = self._classes.get(gang.klass)
+        members = self._classes.get(gang.request_class)
         if members is None:
-            members = self._classes[gang.klass] = GangClass(gang.klass)
-            self.awake[gang.klass] = None
+            members = self._classes[gang.request_class] = GangClass(gang.request_class)
+            self.awake[gang.request_class] = None
         members.gangs[gang.uid] = gang
         entry = (gang.order, gang.uid)
         if not members.line or members.line[-1] < entry:
             members.line.append(entry)
         else:
             bisect.insort(members.line, entry)
-        self._class_of[gang.uid] = gang.klass
+        self._class_of[gang.uid] = gang.request_class
         self._uid_of[gang.namespace, gang.name] = gang.uid
         if gang.fresh:
             members.fresh[gang.uid] = None
             if members.sleeps:
-                self.eager[gang.klass] = None
+                self.eager[gang.request_class] = None
 
     def remove(self, uid: str) -> None:
         """Take a gang out, wherever it is."""
@@ -296,7 +296,7 @@ class Queue:
         """How a class sleeps."""
         return _sleep_of(self._classes[key])
 
-    def lull(self, key: ClassKey, sleep: Sleep) -> None:
+    def restore_sleep(self, key: ClassKey, sleep: Sleep) -> None:
         """Put a class back to sleep, as if it had not been woken; one that is gone stays gone."""
         members = self._classes.get(key)
         if members is None:
@@ -335,7 +335,7 @@ class Queue:
         for sleeper in sleeping:
             key = self._class_of.get(sleeper.uid)
             if key is not None:
-                self.lull(key, Sleep(sleeper.retry_at_ms, sleeper.never, sleeper.by_any_change))
+                self.restore_sleep(key, Sleep(sleeper.retry_at_ms, sleeper.never, sleeper.by_any_change))
         for one in held:
             self.hold(one.uid, retry_at_ms=one.retry_at_ms)
         self.loosened = loosened
@@ -353,7 +353,7 @@ class Queue:
         """
         if self._strict:
             head = self.head()
-            first = self._classes[head.klass].retry_at_ms if head is not None else 0
+            first = self._classes[head.request_class].retry_at_ms if head is not None else 0
             aside = (members.retry_at_ms for members in self._classes.values() if members.sleeps and members.never)
             return min(filter(None, (first, *aside)), default=0)
         return min(filter(None, self._moments()), default=0)

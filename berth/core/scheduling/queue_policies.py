@@ -15,7 +15,7 @@ LastRefusal = Callable[[str], Refusal | None]
 """Last refusal of a gang (uid) that the ledger knows."""
 
 
-class Gate(Protocol):
+class QueuePolicy(Protocol):
     """Policy of one round. It is asked gang by gang, in the order of the queue.
 
     Attributes:
@@ -24,16 +24,16 @@ class Gate(Protocol):
 
     is_strict: bool
 
-    def bars(self, gang: Gang) -> Refusal | None:
+    def should_skip(self, gang: Gang) -> Refusal | None:
         """Why a gang is not even looked at; None when it is to be decided."""
 
-    def admits(self, gang: Gang, placement: Placement) -> Refusal | None:
+    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:
         """Why a gang may not have the room that was found for it; None when it has it."""
 
     def refused(self, gang: Gang, refusal: Refusal) -> Refusal:
         """A gang found no room, or waits as one of its class does; returns the refusal with what the policy has to say."""
 
-    def is_news(self, gang: Gang, refusal: Refusal) -> bool:
+    def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Whether a refusal differs from the last one of the gang, so that the record has to say it."""
 
 
@@ -51,7 +51,7 @@ class StrictOrder:
         self._head = head
         self._last = last
 
-    def bars(self, gang: Gang) -> Refusal | None:
+    def should_skip(self, gang: Gang) -> Refusal | None:
         """Whoever is behind the head is not looked at."""
         head = self._head
         if head is None or gang.order <= head.order:
@@ -60,7 +60,7 @@ class StrictOrder:
             code="behind", ahead=name_of(head), pods_need=gang.pods, form=gang.form, form_because=gang.form_because
         )
 
-    def admits(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # as the protocol says
+    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # as the protocol says
         """Whoever is looked at may have what it finds."""
         return None
 
@@ -70,7 +70,7 @@ class StrictOrder:
             self._head = gang
         return refusal
 
-    def is_news(self, gang: Gang, refusal: Refusal) -> bool:
+    def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Who is ahead may change without a word: it would be a word to everybody each time somebody starts."""
         last = self._last(gang.uid)
         return gang.fresh or last is None or last.code != refusal.code

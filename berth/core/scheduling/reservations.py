@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from berth.core.placement.projected_state import Lot, Prospect, Silent, lot_of
+from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, Silent, lot_of
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
@@ -29,7 +29,7 @@ class Reservation(NamedTuple):
     start_ms: int
     end_ms: int
     placement: Placement
-    lot: Lot
+    footprint: ResourceFootprint
 
     def overlaps(self, start_ms: int, end_ms: int) -> bool:
         """Whether it lasts at some moment of a span."""
@@ -41,7 +41,7 @@ class Occupant(NamedTuple):
 
     end_ms: int
     key: AttemptKey
-    lot: Lot
+    footprint: ResourceFootprint
 
 
 def run_ms_of(state: State, namespace: str, runs: Iterable[Run], declared_ms: int) -> int:
@@ -68,7 +68,7 @@ def next_end_ms(state: State, at_ms: int) -> int:
     return min((end_ms for end_ms in ends if end_ms > at_ms), default=0)
 
 
-class Timetable:
+class AvailabilityProfile:
     """Who is expected to end when, as a round goes on.
 
     Args:
@@ -79,29 +79,31 @@ class Timetable:
         lots: What holdings hold, as far as it is known; what is missing is added.
     """
 
-    def __init__(self, state: State, scorer: Scorer, at_ms: int, silent: Silent, lots: dict[LotKey, Lot]) -> None:
+    def __init__(
+        self, state: State, scorer: Scorer, at_ms: int, silent: Silent, lots: dict[LotKey, ResourceFootprint]
+    ) -> None:
         self._state = state
         self._at_ms = at_ms
-        self._now = Prospect(state, scorer, silent)
+        self._now = ProjectedState(state, scorer, silent)
         self._occupants = sorted(
             (self._occupant(holding, lots) for holding in state.fold.holdings.values()), key=lambda one: one[:2]
         )
-        self._at: dict[int, Prospect] = {}
+        self._at: dict[int, ProjectedState] = {}
 
     @property
     def ends(self) -> tuple[tuple[int, AttemptKey], ...]:
         """Expected ends, the next first."""
         return tuple((one.end_ms, one.key) for one in self._occupants)
 
-    def _occupant(self, holding: Holding, lots: dict[LotKey, Lot]) -> Occupant:
+    def _occupant(self, holding: Holding, lots: dict[LotKey, ResourceFootprint]) -> Occupant:
         known = (holding.key, holding.ledger_seq, len(holding.gone))
-        lot = lots.get(known)
-        if lot is None:
+        footprint = lots.get(known)
+        if footprint is None:
             pods = self._state.owned(holding.key)
-            lot = lots[known] = lot_of(self._state.table, pods, holding.placement)
-        return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, lot)
+            footprint = lots[known] = lot_of(self._state.table, pods, holding.placement)
+        return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
 
-    def lot(self, placement: Placement) -> Lot:
+    def footprint(self, placement: Placement) -> ResourceFootprint:
         """What a placement would hold."""
         return lot_of(self._state.table, pods_of(placement), placement)
 
@@ -109,23 +111,23 @@ class Timetable:
         """How long a gang is taken to run."""
         return run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
 
-    def place(self, gang: Gang, placement: Placement, lot: Lot) -> None:
+    def place(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """A gang starts in this round."""
         end_ms = self._at_ms + self.run_ms(gang)
-        self._now.start(gang, placement, lot)
-        bisect.insort(self._occupants, Occupant(end_ms, (gang.uid, gang.attempt), lot), key=lambda one: one[:2])
-        for moment, prospect in self._at.items():
+        self._now.start(gang, placement, footprint)
+        bisect.insort(self._occupants, Occupant(end_ms, (gang.uid, gang.attempt), footprint), key=lambda one: one[:2])
+        for moment, projection in self._at.items():
             if end_ms > moment:
-                prospect.start(gang, placement, lot)
+                projection.start(gang, placement, footprint)
 
-    def at(self, moment_ms: int) -> Prospect:
+    def at(self, moment_ms: int) -> ProjectedState:
         """The cell at a moment: who is expected to end by then has ended. It is to be left as it is."""
-        prospect = self._at.get(moment_ms)
-        if prospect is None:
-            prospect = self._at[moment_ms] = self._now.copy()
+        projection = self._at.get(moment_ms)
+        if projection is None:
+            projection = self._at[moment_ms] = self._now.copy()
             count = bisect.bisect_right(self._occupants, moment_ms, key=lambda one: one.end_ms)
-            prospect.end({one.key: one.lot for one in self._occupants[:count]})
-        return prospect
+            projection.end({one.key: one.footprint for one in self._occupants[:count]})
+        return projection
 
     def reserve(self, gang: Gang, others: Sequence[Reservation]) -> Reservation | None:
         """The earliest reservation that a gang can have beside those of others; None when there is no such moment.
@@ -162,7 +164,7 @@ class Timetable:
         moment_ms: int,
         run_ms: int,
         others: Iterable[Reservation],
-        besides: Callable[[Prospect], None] | None = None,
+        besides: Callable[[ProjectedState], None] | None = None,
     ) -> Reservation | None:
         """What a gang gets at a moment, if it finds room.
 
@@ -173,15 +175,15 @@ class Timetable:
             others: Reservations that it must leave as they are.
             besides: Puts somebody else into the cell of that moment.
         """
-        prospect = self.at(moment_ms)
+        projection = self.at(moment_ms)
         around = [other for other in others if other.overlaps(moment_ms, moment_ms + run_ms)]
         if besides is not None or around:
-            prospect = prospect.copy()
+            projection = projection.copy()
         if besides is not None:
-            besides(prospect)
+            besides(projection)
         for other in around:
-            prospect.start(other.gang, other.placement, other.lot)
-        placement = prospect.plan(gang)
+            projection.start(other.gang, other.placement, other.footprint)
+        placement = projection.plan(gang)
         if placement is None:
             return None
-        return Reservation(gang, moment_ms, moment_ms + run_ms, placement, self.lot(placement))
+        return Reservation(gang, moment_ms, moment_ms + run_ms, placement, self.footprint(placement))

@@ -27,7 +27,7 @@ from berth.core.scheduling.queue import Queue, Sleep
 from berth.core.scheduling.queue_policies import NEVER, RESERVED, StrictOrder, name_of
 from berth.core.scheduling.reservations import next_end_ms
 from berth.core.state.cell import State, shard_of
-from berth.core.state.internal_errors import INTERNAL, RETRY_MS, Setback, unreadable
+from berth.core.state.internal_errors import INTERNAL, RETRY_MS, SetAside, unreadable
 from berth.core.state.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.state.lifecycle import Due, due
 from berth.schemas.facts import JobSeen
@@ -56,7 +56,7 @@ class Opening(NamedTuple):
     """Candidates that are needed of each shape; more may be asked for later."""
 
 
-class Silence(NamedTuple):
+class MissingShards(NamedTuple):
     """Shards that did not answer, as a record says it."""
 
     shards: int = 0
@@ -80,7 +80,7 @@ class _Before(NamedTuple):
     stirred: bool = False
 
 
-class Decider:
+class Scheduler:
     """Decisions on one state.
 
     Args:
@@ -93,7 +93,7 @@ class Decider:
         self.scorer = self.new_scorer()
         self._before = _Before([], {}, {}, eased=False)
         self._memory = Memory()
-        self.setbacks: Sequence[Setback] = ()
+        self.setbacks: Sequence[SetAside] = ()
         """Errors of the last choice, each with the gang that was set aside for it."""
         self._opening: Opening | None = None
         """The round that was opened last, until it is known what became of it."""
@@ -185,7 +185,7 @@ class Decider:
         return most
 
     def choose(
-        self, opening: Opening, views: Mapping[Shape, Candidates], asks: Mapping[Shape, int], away: Silence
+        self, opening: Opening, views: Mapping[Shape, Candidates], asks: Mapping[Shape, int], away: MissingShards
     ) -> list[Verdict]:
         """Verdicts on the gangs of a round.
 
@@ -209,7 +209,7 @@ class Decider:
         verdicts = chooser.choose(opening.gangs, missing=away.missing)
         self.setbacks = [
             *(
-                Setback(name_of(gang), ReportedError(gang.invalid.value))
+                SetAside(name_of(gang), ReportedError(gang.invalid.value))
                 for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),
@@ -218,7 +218,7 @@ class Decider:
         ]
         return verdicts
 
-    def _gate(self, opening: Opening, away: Silence) -> StrictOrder | Backfill | None:
+    def _gate(self, opening: Opening, away: MissingShards) -> StrictOrder | Backfill | None:
         """The policy of the queue; None where everybody gets what it finds."""
         policy = self.state.fold.settings.queue_policy
         if policy == "skip":
@@ -234,20 +234,20 @@ class Decider:
         known = self.state.fold.gangs.get(uid)
         return None if known is None else known.refusal
 
-    def _silent(self, away: Silence) -> Silent:
+    def _silent(self, away: MissingShards) -> Silent:
         """Rows that silent shards own."""
         lost = self.rows_of_shards(away.missing, away.shards)
         believed = [shard for shard in away.missing if shard not in away.doubted]
         return Silent(lost, self.rows_of_shards(believed, away.shards))
 
-    def decide(self, opening: Opening, silence: Silence | None = None) -> Round:
+    def decide(self, opening: Opening, missing_shards: MissingShards | None = None) -> Round:
         """The record of a round, with offers made here.
 
         Args:
             opening: The round.
-            silence: Shards that are taken not to answer.
+            missing_shards: Shards that are taken not to answer.
         """
-        away = silence or Silence()
+        away = missing_shards or MissingShards()
         asks = dict(opening.asks)
         silent = self._silent(away)
         while True:
@@ -259,7 +259,7 @@ class Decider:
                 continue
             return self.record(opening, verdicts, away)
 
-    def _seen(self, shape: Shape, count: int, silent: Silent, away: Silence) -> Candidates:
+    def _seen(self, shape: Shape, count: int, silent: Silent, away: MissingShards) -> Candidates:
         """Candidates of a shape as offers would give them.
 
         Args:
@@ -275,7 +275,7 @@ class Decider:
         without = silent.by_leaf if shape.tor_affinity else silent.others
         return self.scorer.candidates(shape, count, leaves=self.state.leaves, without=without)
 
-    def record(self, opening: Opening, verdicts: list[Verdict], silence: Silence) -> Round:
+    def record(self, opening: Opening, verdicts: list[Verdict], missing_shards: MissingShards) -> Round:
         """What is to be stored of a round."""
         fold = self.state.fold
         return Round(
@@ -288,9 +288,9 @@ class Decider:
             evictions=opening.must.evictions,
             releases=opening.must.releases,
             adoptions=opening.must.adoptions,
-            missing=list(silence.missing),
-            doubted=list(silence.doubted),
-            shards=silence.shards if silence.missing else 0,
+            missing=list(missing_shards.missing),
+            doubted=list(missing_shards.doubted),
+            shards=missing_shards.shards if missing_shards.missing else 0,
         )
 
     def adopt(self, folded: Folded) -> None:
@@ -353,7 +353,7 @@ class Decider:
         """Forget the last round that was opened: it was never stored, and its reader will not know of it."""
         before = self._before
         for key, sleep in before.woken:
-            self.queue.lull(key, sleep)
+            self.queue.restore_sleep(key, sleep)
         for one in before.held:
             self.queue.hold_again(one)
         self.queue.loosened = self.queue.loosened or before.loosened
@@ -447,14 +447,14 @@ class Decider:
         woken: list[tuple[ClassKey, Sleep]] = []
         settings = self.state.fold.settings
         while settings.queue_policy == "fifo" and (head := self.queue.head()) is not None:
-            is_timed = settings.corrected and self.queue.sleep_of(head.klass).retry_at_ms > 0
-            if is_timed or not self._is_larger_than_cluster(head.klass):
+            is_timed = settings.corrected and self.queue.sleep_of(head.request_class).retry_at_ms > 0
+            if is_timed or not self._is_larger_than_cluster(head.request_class):
                 break
-            woken += self.queue.wake(functools.partial(operator.eq, head.klass), time_ms=0)
+            woken += self.queue.wake(functools.partial(operator.eq, head.request_class), time_ms=0)
         return woken
 
-    def _is_larger_than_cluster(self, klass: ClassKey) -> bool:
-        return guarded(lambda: is_larger_than_cluster(self.scorer, klass), lambda _: False)
+    def _is_larger_than_cluster(self, request_class: ClassKey) -> bool:
+        return guarded(lambda: is_larger_than_cluster(self.scorer, request_class), lambda _: False)
 
     def _helps(self, key: ClassKey, improved: list[int], most: int, regained: list[int]) -> bool:
         """Whether one of the rows that changed now takes a pod of the class, or leaves are open to more jobs.

@@ -15,7 +15,7 @@ from berth.core.cluster.node_classes import ClassKey, class_reason
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.placement.gang_placement import asks_of
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.scheduler import Decider, Opening, Silence
+from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.core.state.lifecycle import Due
@@ -27,7 +27,7 @@ from berth.schemas.refusal import NodeReason
 _DOMAIN: Final = "~new"
 """Domain of nodes that come; no source of nodes calls one so."""
 _WELL: Final[dict[str, int]] = {"unhealthy": 0, "network": 0, "withheld": 0, "level": NodeHealth.OK}
-_WRITTEN: Final = (*_WELL, "klass", "network_known", "spoken", "allocatable_seen")
+_WRITTEN: Final = (*_WELL, "node_class", "network_known", "spoken", "allocatable_seen")
 
 
 class Changes(NamedTuple):
@@ -51,7 +51,7 @@ class Trial:
         state: Put back by :meth:`close`.
         gangs: Who is to be placed, in this order; all of them.
         laid: What earlier verdicts of the record gave away; the state does not know it.
-        silence: Shards that do not answer.
+        missing_shards: Shards that do not answer.
         plans_max: Plans after which every answer is no.
     """
 
@@ -61,11 +61,11 @@ class Trial:
         gangs: Sequence[Gang],
         *,
         laid: Iterable[Holding] = (),
-        silence: Silence | None = None,
+        missing_shards: MissingShards | None = None,
         plans_max: int = 400,
     ) -> None:
         self.state = state
-        self.silence = silence or Silence()
+        self.missing_shards = missing_shards or MissingShards()
         self._gangs = gangs
         self._plans_left = plans_max
         self._laid = [holding for holding in laid if holding.key not in state.fold.holdings]
@@ -113,29 +113,29 @@ class Trial:
         """Whether it plans no more."""
         return self._plans_left <= 0
 
-    def fits(self, changes: Changes, *, silence: Silence | None = None) -> bool:
+    def fits(self, changes: Changes, *, missing_shards: MissingShards | None = None) -> bool:
         """Whether all gangs are placed after some changes.
 
         Args:
             changes: All that differs.
-            silence: Other shards that do not answer; the answer is not remembered then.
+            missing_shards: Other shards that do not answer; the answer is not remembered then.
         """
-        known = self._known.get(changes) if silence is None else None
+        known = self._known.get(changes) if missing_shards is None else None
         if known is not None:
             return known
         if self.is_exhausted:
             return False
         self._plans_left -= 1
         self._become(changes)
-        found = self._plan(silence or self.silence)
-        if silence is None:
+        found = self._plan(missing_shards or self.missing_shards)
+        if missing_shards is None:
             self._known[changes] = found
         return found
 
-    def _plan(self, silence: Silence) -> bool:
+    def _plan(self, missing_shards: MissingShards) -> bool:
         asks = asks_of(self._gangs)
         opening = Opening(0, self.state.fold.at_ms, self._gangs, Due(), asks)
-        verdicts = Decider(self.state).decide(opening, silence).verdicts
+        verdicts = Scheduler(self.state).decide(opening, missing_shards).verdicts
         return len(verdicts) == len(self._gangs) and all(verdict.placement is not None for verdict in verdicts)
 
     def _become(self, changes: Changes) -> None:
@@ -156,11 +156,11 @@ class Trial:
         """Make a node well; returns what its columns said."""
         table = self.state.table
         before = {name: int(getattr(table, name)[row]) for name in _WRITTEN}
-        key = msgspec.structs.replace(table.classes[before["klass"]], cordoned=False, ready=True)
+        key = msgspec.structs.replace(table.classes[before["node_class"]], cordoned=False, ready=True)
         chips = int(table.capacity[row])
         self._write(
             row,
-            {**_WELL, "klass": table.class_index(key), "network_known": 1, "spoken": 1, "allocatable_seen": chips},
+            {**_WELL, "node_class": table.class_index(key), "network_known": 1, "spoken": 1, "allocatable_seen": chips},
         )
         return before
 
@@ -173,7 +173,7 @@ class Trial:
         """Let the number of new nodes be ``count``."""
         table = self.state.table
         like = self.model()
-        nodes = [] if like is None else [_like(table.classes[like.klass], like, number) for number in range(count)]
+        nodes = [] if like is None else [_like(table.classes[like.node_class], like, number) for number in range(count)]
         fact: NodesSeen = pack_nodes(_DOMAIN, nodes)
         table.apply_nodes(fact)
         rows = table.rows_of_domain(_DOMAIN)
@@ -184,20 +184,20 @@ class Trial:
         """What nodes that come are like: the node that a pod of the last gang may use and that has the most chips, by name."""
         table = self.state.table
         rows = table.view()
-        shape = max((shape for shape, _ in self._gangs[-1].klass), key=lambda shape: shape.chips)
-        may = np.array([*(may_take(shape, key) for key in table.classes), False], np.bool_)[table.klass[rows]]
+        shape = max((shape for shape, _ in self._gangs[-1].request_class), key=lambda shape: shape.chips)
+        may = np.array([*(may_take(shape, key) for key in table.classes), False], np.bool_)[table.node_class[rows]]
         may &= table.present[rows]
         found = [row for row in np.flatnonzero(may).tolist() if table.domain_name(row) != _DOMAIN]
         if not found:
             return None
         best = min(found, key=lambda row: (-int(table.capacity[row]), -int(table.cpu[row]), table.names[row]))
-        return Model(int(table.klass[best]), int(table.chips[best]), int(table.cpu[best]), int(table.memory[best]))
+        return Model(int(table.node_class[best]), int(table.chips[best]), int(table.cpu[best]), int(table.memory[best]))
 
 
 class Model(NamedTuple):
     """What new nodes are like."""
 
-    klass: int
+    node_class: int
     chips: int
     cpu_milli: int
     memory_mib: int

@@ -11,15 +11,15 @@ import numpy as np
 
 from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.scheduler import Decider
+from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
-Rival = Literal["random", "first-fit", "spread"]
-RIVALS: Final[tuple[Rival, ...]] = get_args(Rival)
+Baseline = Literal["random", "first-fit", "spread"]
+RIVALS: Final[tuple[Baseline, ...]] = get_args(Baseline)
 _FITS: Final = int(NodeReason.FITS)
 _MASK: Final = (1 << 64) - 1
 _STEPS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -29,7 +29,7 @@ _SCORE_SHIFT: Final = 34
 """Of a mixed number the upper 30 bits are a score, which has to fit 32 bits with a sign."""
 
 
-class RivalScorer(Scorer):
+class BaselineScorer(Scorer):
     """What a node can take is Berth's; how good it is is the rival's.
 
     ``random``: a number drawn anew for each round, node and what is free on it. ``first-fit``: all nodes are alike, so names
@@ -37,14 +37,14 @@ class RivalScorer(Scorer):
 
     Args:
         state: The cell; the number of its last record is part of what is drawn.
-        rival: Which.
+        baseline: Which.
         seed: Of ``random``.
     """
 
-    def __init__(self, state: State, rival: Rival, seed: int) -> None:
+    def __init__(self, state: State, baseline: Baseline, seed: int) -> None:
         super().__init__(state.table, state.shares, state.fold.settings)
         self._state = state
-        self._rival = rival
+        self._rival = baseline
         self._seed = seed
 
     def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
@@ -75,29 +75,29 @@ class RivalScorer(Scorer):
         return _mixed_one((self._seed * _GOLDEN + self._state.fold.head) & _MASK)
 
 
-class RivalDecider(Decider):
+class BaselineScheduler(Scheduler):
     """Decisions of a rival on one state.
 
     Args:
         state: The cell.
-        rival: Which.
+        baseline: Which.
         seed: Of ``random``.
     """
 
-    def __init__(self, state: State, rival: Rival, seed: int) -> None:
-        self._rival: Rival = rival
+    def __init__(self, state: State, baseline: Baseline, seed: int) -> None:
+        self._rival: Baseline = baseline
         self._seed = seed
         super().__init__(state)
 
     def new_scorer(self) -> Scorer:
         """Scoring of the rival."""
-        return RivalScorer(self.state, self._rival, self._seed)
+        return BaselineScorer(self.state, self._rival, self._seed)
 
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """A job as it waits, without what it asks of leaf switches and SuperPoDs."""
         gang = super().gang(job, request, attempt)
-        klass = tuple((_plain(shape), pods) for shape, pods in gang.klass)
-        return msgspec.structs.replace(gang, klass=klass, tor_affinity="")
+        request_class = tuple((_plain(shape), pods) for shape, pods in gang.request_class)
+        return msgspec.structs.replace(gang, request_class=request_class, tor_affinity="")
 
 
 def _plain(shape: Shape) -> Shape:

@@ -35,7 +35,7 @@ class Use:
         used = np.bitwise_count((table.used[rows] | table.releasing[rows]) & table.chips[rows])
         open_ = [key.ready and not key.cordoned for key in table.classes] or [True]
         takes = table.present[rows] & (table.level[rows] < NodeHealth.NO_NEW_WORK)
-        takes &= np.array(open_, np.bool_).take(table.klass[rows], mode="wrap")
+        takes &= np.array(open_, np.bool_).take(table.node_class[rows], mode="wrap")
         return np.where(takes, used, OUT).astype(np.uint8).tobytes()
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from berth.core.replay.log_clock import LogClock
-from berth.core.scheduling.scheduler import Decider
-from berth.core.simulation.timeline import Course
-from berth.core.simulation.timeline_recorder import CourseKeeper
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.simulation.timeline import Timeline
+from berth.core.simulation.timeline_recorder import TimelineRecorder
 from berth.core.state.cell import State
 from berth.core.state.ledger import dump_of
 from berth.schemas.envelope import open_envelope
@@ -18,7 +18,7 @@ _TELLING: Final = frozenset({JobSeen.KIND, NodesSeen.KIND, HealthSeen.KIND, Topo
 """Facts after which the course is another."""
 
 
-def course_of(head: RecordingHead, entries: Iterable[Entry], *, words: dict[str, str]) -> Course:
+def course_of(head: RecordingHead, entries: Iterable[Entry], *, words: dict[str, str]) -> Timeline:
     """The course of a recording, in milliseconds since 1970, as the cell's clocks had them.
 
     It begins with the first record of the ledger, or with the snapshot. Jobs that were there before count from the begin on.
@@ -44,11 +44,11 @@ class _Log:
     def __init__(self, head: RecordingHead) -> None:
         self.clock = LogClock()
         self._state = State()
-        self._decider = Decider(self._state)
+        self._scheduler = Scheduler(self._state)
         self._has_begun = bool(head.start.ledger)
         if self._has_begun:
             self._state.load(head.start)
-            self._decider.begin()
+            self._scheduler.begin()
             self.clock.begin(dump_of(head.start.ledger).at_ms)
         self.keeper = self._new_keeper()
         self.keeper.settle(self.clock.begin_ms)
@@ -78,7 +78,7 @@ class _Log:
         folded = self._state.apply_record(entry.sequence, entry.data)
         self.clock.begin(self._state.fold.at_ms)
         if folded.epoch:
-            self._decider.begin()
+            self._scheduler.begin()
             self._state.changed.clear()
         if not self._has_begun:
             self._has_begun = True
@@ -86,7 +86,7 @@ class _Log:
         self.keeper.note_record(folded)
         return True
 
-    def _new_keeper(self) -> CourseKeeper:
-        keeper = CourseKeeper(self._decider, begin_ms=self.clock.begin_ms)
+    def _new_keeper(self) -> TimelineRecorder:
+        keeper = TimelineRecorder(self._scheduler, begin_ms=self.clock.begin_ms)
         keeper.note_start()
         return keeper

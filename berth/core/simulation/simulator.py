@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.scheduling.scheduler import Decider
-from berth.core.simulation.baselines import Rival, RivalDecider
-from berth.core.simulation.timeline import Course
-from berth.core.simulation.timeline_recorder import CourseKeeper
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.simulation.baselines import Baseline, BaselineScheduler
+from berth.core.simulation.timeline import Timeline
+from berth.core.simulation.timeline_recorder import TimelineRecorder
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import Folded, Holding
@@ -62,7 +62,7 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     words: dict[str, str] = {}
     """What the course is to say of its settings."""
     cell: str = "simulation"
-    rival: Rival | None = None
+    baseline: Baseline | None = None
     seed: int = 0
     """Of the rival ``random``; nothing else is drawn."""
 
@@ -98,8 +98,10 @@ class Simulation:
         self._on_entry = on_entry
         self._state = State()
         state = self._state
-        self._decider = RivalDecider(state, plan.rival, plan.seed) if plan.rival is not None else Decider(state)
-        self._keeper = CourseKeeper(self._decider, begin_ms=0)
+        self._scheduler = (
+            BaselineScheduler(state, plan.baseline, plan.seed) if plan.baseline is not None else Scheduler(state)
+        )
+        self._keeper = TimelineRecorder(self._scheduler, begin_ms=0)
         self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
         """Heap of (moment, number, what happens, whether it still can)."""
         self._pushed = 0
@@ -114,7 +116,7 @@ class Simulation:
             self._push(job.at_ms, functools.partial(self._arrive, job))
         self._apply_due(before_epoch=True)
         self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings))
-        self._decider.begin()
+        self._scheduler.begin()
         self._settle()
 
     @property
@@ -122,12 +124,12 @@ class Simulation:
         """Jobs that are over."""
         return self._keeper.over
 
-    def run(self, on_progress: Callable[[int], None] | None = None) -> Course:
+    def run(self, on_progress: Callable[[int], None] | None = None) -> Timeline:
         """Go on to the end; ``on_progress`` is told of the jobs that are over, at each moment."""
         while self.step():
             if on_progress is not None:
                 on_progress(self.done)
-        return self.course()
+        return self.timeline()
 
     def step(self) -> bool:
         """Go on to the next moment; returns whether there was one."""
@@ -141,10 +143,10 @@ class Simulation:
         self._settle()
         return True
 
-    def course(self) -> Course:
+    def timeline(self) -> Timeline:
         """What became of all jobs so far."""
         plan = self.plan
-        title = plan.title or title_of(plan.settings, plan.rival)
+        title = plan.title or title_of(plan.settings, plan.baseline)
         return self._keeper.finish(self.now_ms, title=title, settings=dict(plan.words))
 
     def _next_ms(self) -> int | None:
@@ -152,7 +154,7 @@ class Simulation:
         while self._events and (can_happen := self._events[0][3]) is not None and not can_happen():
             heapq.heappop(self._events)
         moments = [self._events[0][0]] if self._events else []
-        retry_at_ms = self._decider.queue.retry_at_ms
+        retry_at_ms = self._scheduler.queue.retry_at_ms
         if retry_at_ms > self.now_ms:
             moments.append(retry_at_ms)
         elif retry_at_ms and moments:  # this moment did not help; the dispatcher's clock ticks on
@@ -172,7 +174,7 @@ class Simulation:
         self._keeper.settle(self.now_ms)
 
     def _tick(self) -> None:
-        retry_at_ms = self._decider.queue.retry_at_ms
+        retry_at_ms = self._scheduler.queue.retry_at_ms
         if retry_at_ms and self.now_ms >= retry_at_ms:
             self._fact(self._subjects.fact_timer, TimerSeen(self.now_ms))
 
@@ -262,7 +264,7 @@ class Simulation:
         """Let a job that is over give up its name."""
         self._planned.pop(job.uid, None)
         self._too_large.pop(job.uid, None)
-        self._decider.sync()
+        self._scheduler.sync()
         tombstone = msgspec.structs.replace(
             job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=self.now_ms
         )
@@ -270,11 +272,11 @@ class Simulation:
 
     def _round(self) -> bool:
         """One round; returns whether there was anything to decide."""
-        opening = self._decider.open(self.now_ms)
+        opening = self._scheduler.open(self.now_ms)
         if opening is None:
             return self._turn_away_large()
-        folded = self._record(self._decider.decide(opening))
-        self._decider.adopt(folded)
+        folded = self._record(self._scheduler.decide(opening))
+        self._scheduler.adopt(folded)
         self._keeper.note_record(folded)
         for holding in folded.taken:
             self._start(holding)
@@ -385,6 +387,6 @@ class Simulation:
         )
 
 
-def title_of(settings: Settings, rival: Rival | None) -> str:
+def title_of(settings: Settings, baseline: Baseline | None) -> str:
     """Title of a course: the queue policy, and the rival if there is one."""
-    return f"{settings.queue_policy}, {rival} nodes" if rival is not None else settings.queue_policy
+    return f"{settings.queue_policy}, {baseline} nodes" if baseline is not None else settings.queue_policy

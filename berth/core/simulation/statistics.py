@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.simulation.timeline import Course, JobCourse, Moment
+from berth.core.simulation.timeline import JobCourse, Moment, Timeline
 
 _Value = TypeVar("_Value", int, float)
 
@@ -142,43 +142,43 @@ class Figures(msgspec.Struct, frozen=True):
     """Causes that occurred."""
 
 
-def figures_of(course: Course) -> Figures:
+def figures_of(timeline: Timeline) -> Figures:
     """The figures of a course; they do not depend on the order of its jobs."""
-    placed = [job for job in course.jobs if job.placed_ms >= 0]
-    left = [job for job in course.jobs if job.placed_ms < 0 and job.left_ms >= 0]
+    placed = [job for job in timeline.jobs if job.placed_ms >= 0]
+    left = [job for job in timeline.jobs if job.placed_ms < 0 and job.left_ms >= 0]
     turned_away = sum(bool(job.refused) for job in left)
-    stayed = [job for job in course.jobs if job.placed_ms >= 0 or job.left_ms < 0]
+    stayed = [job for job in timeline.jobs if job.placed_ms >= 0 or job.left_ms < 0]
     running = sum(job.ended_ms < 0 for job in placed)
-    use = _Use(course)
-    arrivals = [job.asked_ms for job in course.jobs]
-    first_ms = min(arrivals, default=course.begin_ms)
+    use = _Use(timeline)
+    arrivals = [job.asked_ms for job in timeline.jobs]
+    first_ms = min(arrivals, default=timeline.begin_ms)
     is_over = not running and len(stayed) == len(placed)
-    over_ms = max((job.ended_ms for job in placed), default=first_ms) if is_over else course.end_ms
+    over_ms = max((job.ended_ms for job in placed), default=first_ms) if is_over else timeline.end_ms
     return Figures(
-        title=course.title,
-        jobs=len(course.jobs),
+        title=timeline.title,
+        jobs=len(timeline.jobs),
         placed=len(placed),
         turned_away=turned_away,
         taken_back=len(left) - turned_away,
         waiting=len(stayed) - len(placed),
         running=running,
-        wait=_waits(stayed, course.end_ms),
-        wait_large=_waits((job for job in stayed if job.chips >= LARGE_CHIPS), course.end_ms),
-        wait_by_size=_by_size(stayed, course.end_ms),
-        wait_by_priority=_by_priority(stayed, course.end_ms),
-        completion=_times(((job.asked_ms, job.ended_ms) for job in stayed), course.end_ms),
+        wait=_waits(stayed, timeline.end_ms),
+        wait_large=_waits((job for job in stayed if job.chips >= LARGE_CHIPS), timeline.end_ms),
+        wait_by_size=_by_size(stayed, timeline.end_ms),
+        wait_by_priority=_by_priority(stayed, timeline.end_ms),
+        completion=_times(((job.asked_ms, job.ended_ms) for job in stayed), timeline.end_ms),
         makespan_ms=max(0, over_ms - first_ms),
         is_over=is_over,
         chips_mean=use.mean(use.chips),
         idle_chips_mean=use.mean(use.chips - use.used),
-        allocation_share=use.share(course.begin_ms, course.end_ms),
+        allocation_share=use.share(timeline.begin_ms, timeline.end_ms),
         arrival_allocation_share=use.share(first_ms, max(arrivals, default=first_ms)),
         queue_mean=use.mean(use.waiting),
-        queue_max=max((moment.waiting for moment in course.moments), default=0),
-        fragmented_chips_mean=_fragmented(course),
+        queue_max=max((moment.waiting for moment in timeline.moments), default=0),
+        fragmented_chips_mean=_fragmented(timeline),
         leaf_span=_span(placed, lambda job: (job.leaves, job.leaves_least)),
         superpod_span=_span(placed, lambda job: (job.superpods, job.superpods_least)),
-        blocked=_blocked(course.moments, use.lengths_ms.tolist()),
+        blocked=_blocked(timeline.moments, use.lengths_ms.tolist()),
     )
 
 
@@ -262,13 +262,13 @@ def _span(placed: Iterable[JobCourse], widths: Callable[[JobCourse], tuple[int, 
 class _Use:
     """Moments of a course as columns, each with how long it lasts within the course."""
 
-    def __init__(self, course: Course) -> None:
-        moments = course.moments
-        self._edges_ms = _column([*(moment.at_ms for moment in moments), course.end_ms] if moments else [])
+    def __init__(self, timeline: Timeline) -> None:
+        moments = timeline.moments
+        self._edges_ms = _column([*(moment.at_ms for moment in moments), timeline.end_ms] if moments else [])
         self.chips = _column(moment.chips for moment in moments)
         self.used = _column(moment.used for moment in moments)
         self.waiting = _column(moment.waiting for moment in moments)
-        self.lengths_ms = self._lengths(course.begin_ms, course.end_ms)
+        self.lengths_ms = self._lengths(timeline.begin_ms, timeline.end_ms)
 
     def mean(self, values: NDArray[np.int64]) -> float | None:
         """Mean over the time that moments tell of; None without."""
@@ -302,14 +302,14 @@ def _blocked(moments: Sequence[Moment], lengths_ms: Sequence[int]) -> list[Block
     return [Blocked(cause, chips[cause] / total_ms, time[cause] / total_ms) for cause in in_order(chips) if time[cause]]
 
 
-def _fragmented(course: Course) -> float | None:
+def _fragmented(timeline: Timeline) -> float | None:
     """Idle chips on partly used nodes: mean over the frames, which lie evenly over the time; None without frames."""
-    if not course.frames:
+    if not timeline.frames:
         return None
-    chips = _column(course.node_chips)
+    chips = _column(timeline.node_chips)
     total = 0
-    for frame in course.frames:
+    for frame in timeline.frames:
         used = np.frombuffer(frame.used, np.uint8)
         partly = (used > 0) & (used != OUT) & (used < chips)
         total += int((chips - used)[partly].sum())
-    return total / len(course.frames)
+    return total / len(timeline.frames)

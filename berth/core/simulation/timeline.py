@@ -59,7 +59,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """One byte a node, in the order of the course's ``nodes``: chips in use; 255 for a node that takes no work."""
 
 
-class Course(msgspec.Struct, frozen=True):
+class Timeline(msgspec.Struct, frozen=True):
     """What became of all jobs."""
 
     title: str

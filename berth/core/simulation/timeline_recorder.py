@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.scheduler import Decider
+from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.node_usage import Spans, Use
 from berth.core.simulation.statistics import OUT
-from berth.core.simulation.timeline import Course, Frame, JobCourse, Moment
+from berth.core.simulation.timeline import Frame, JobCourse, Moment, Timeline
 from berth.core.state.cell import JobKey
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.facts import JobSeen
@@ -47,7 +47,7 @@ class _Life(msgspec.Struct, gc=False):
     gang: Gang | None = None
     """Made when it is the first in the queue."""
 
-    def course(self, *, left_ms: int = -1) -> JobCourse:
+    def timeline(self, *, left_ms: int = -1) -> JobCourse:
         """What became of it so far."""
         nodes, leaves, leaves_least, superpods, superpods_least = self.spans
         return JobCourse(
@@ -69,18 +69,18 @@ class _Life(msgspec.Struct, gc=False):
         )
 
 
-class CourseKeeper:
+class TimelineRecorder:
     """The course of one state.
 
     Args:
-        decider: Decisions on the state; its scorer tells what keeps nodes from the first gang in the queue.
+        scheduler: Decisions on the state; its scorer tells what keeps nodes from the first gang in the queue.
         begin_ms: Begin of the course; jobs that came before it count from it on.
     """
 
-    def __init__(self, decider: Decider, *, begin_ms: int) -> None:
-        self._decider = decider
-        self._state = decider.state
-        self._table = decider.state.table
+    def __init__(self, scheduler: Scheduler, *, begin_ms: int) -> None:
+        self._scheduler = scheduler
+        self._state = scheduler.state
+        self._table = scheduler.state.table
         self._begin_ms = begin_ms
         self._lives: dict[str, _Life] = {}
         self._over: list[JobCourse] = []
@@ -128,7 +128,7 @@ class CourseKeeper:
                 request = job.request
                 chips, pods = _size(request)
                 refused = _Life(job, request, chips, pods, self._at(job.at_ms), _order(job, request), refused=code)
-                self._over.append(refused.course(left_ms=self._at(job.at_ms)))
+                self._over.append(refused.timeline(left_ms=self._at(job.at_ms)))
 
     def turn_away(self, uid: str, at_ms: int, code: str) -> None:
         """Take note that a job that waits is sent away."""
@@ -156,7 +156,7 @@ class CourseKeeper:
             if gang.is_over and life.waits:
                 self._leave(life, at_ms, is_refused=True)
             elif gang.is_over:
-                self._over.append(self._lives.pop(gang.uid).course())
+                self._over.append(self._lives.pop(gang.uid).timeline())
             elif gang.phase == "waiting" and not life.waits:
                 life.placed_ms = life.ended_ms = -1
                 life.waits = True
@@ -199,7 +199,7 @@ class CourseKeeper:
         if last is None or msgspec.structs.replace(last, at_ms=at_ms) != moment:
             self._moments.append(moment)
 
-    def finish(self, end_ms: int, *, title: str, settings: dict[str, str]) -> Course:
+    def finish(self, end_ms: int, *, title: str, settings: dict[str, str]) -> Timeline:
         """The course up to its end."""
         self.until(end_ms)
         table = self._table
@@ -214,8 +214,8 @@ class CourseKeeper:
         for at_ms, used in self._frames:
             whole = used + blank[len(used) :]
             frames.append(Frame(at_ms, bytes(whole[row] for row in rows)))
-        jobs = [*self._over, *(life.course() for life in self._lives.values())]
-        return Course(
+        jobs = [*self._over, *(life.timeline() for life in self._lives.values())]
+        return Timeline(
             title=title,
             settings=settings,
             begin_ms=self._begin_ms,
@@ -256,7 +256,7 @@ class CourseKeeper:
         self._drop(life)
         if not is_refused:
             life.refused = ""
-        self._over.append(life.course(left_ms=self._at(at_ms)))
+        self._over.append(life.timeline(left_ms=self._at(at_ms)))
 
     def _drop(self, life: _Life) -> None:
         if life.waits:
@@ -281,7 +281,7 @@ class CourseKeeper:
             return {}
         gang = first.gang
         if gang is None:
-            gang = first.gang = self._decider.gang(first.job, first.request, 1)
+            gang = first.gang = self._scheduler.gang(first.job, first.request, 1)
         why = (first.job.uid, first.refused, self._table.revision, self._state.fold.epoch)
         if why != self._why:
             self._why = why
@@ -289,11 +289,11 @@ class CourseKeeper:
         return self._blocked
 
     def _causes_of(self, gang: Gang, code: str) -> dict[str, int]:
-        shapes = [(shape, pods) for shape, pods in gang.klass if shape.chips]
+        shapes = [(shape, pods) for shape, pods in gang.request_class if shape.chips]
         if not shapes:
             return {}
         shape = max(shapes, key=lambda part: part[0].chips)[0]
-        reasons, _ = self._decider.scorer.evaluate(shape)
+        reasons, _ = self._scheduler.scorer.evaluate(shape)
         table = self._table
         idle = np.where(table.present[table.view()], np.maximum(table.idle[table.view()], 0), 0)
         by_reason = np.bincount(reasons, weights=idle, minlength=len(NodeReason)).astype(np.int64).tolist()

@@ -20,7 +20,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of, owned_by
 from berth.core.state.level_index import LevelMap
-from berth.core.state.superpod_index import BlockGround, Company, SuperpodMap
+from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.columns import unpack, unpack_names
@@ -70,7 +70,9 @@ class State:
         self.leaves = LeafTable()
         self.leaf_book = LeafBook(self.leaves)
         self.blocks = BlockGround(
-            SuperpodMap(self.table), LevelMap(self.table), Company(self._nodes_of_service, self._nodes_of_labels)
+            SuperpodMap(self.table),
+            LevelMap(self.table),
+            ColocationIndex(self._nodes_of_service, self._nodes_of_labels),
         )
         self.fold = LedgerFold()
         self.jobs: dict[JobKey, JobSeen] = {}

@@ -17,7 +17,7 @@ RETRY_MS: Final = 60_000
 """How long a gang that was set aside waits for the next try, unless something helps it before."""
 
 
-class Setback(NamedTuple):
+class SetAside(NamedTuple):
     """An error, and what was decided when it came.
 
     Attributes:
@@ -50,7 +50,7 @@ def unreadable(job: JobSeen, request: JobRequest, error: Exception, *, attempt: 
         attempt=attempt,
         priority=request.priority,
         accepted_seq=job.accepted_seq,
-        klass=(),
+        request_class=(),
         tasks=[task.name for task in request.tasks],
         runs=[Run(task.replicas, 0) for task in request.tasks],
         pods=sum(task.replicas for task in request.tasks),

@@ -49,4 +49,4 @@ class LevelMap:
         self._spots.extend(spot_of(config, dict(key.labels)) for key in news)
         rows = np.flatnonzero(table.present[table.view()])
         rows = rows[np.argsort(table.ranks()[rows])]
-        return forest(config, self._spots, table.klass[rows].astype(np.int64), rows).trees
+        return forest(config, self._spots, table.node_class[rows].astype(np.int64), rows).trees

@@ -17,7 +17,7 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.state.cell import State
-from berth.core.state.internal_errors import Setback
+from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.superpods.model import superpod_key
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
@@ -39,7 +39,7 @@ class Due(msgspec.Struct):
     evictions: list[Eviction] = []
     releases: list[Release] = []
     adoptions: list[Adoption] = []
-    setbacks: list[Setback] = []
+    setbacks: list[SetAside] = []
     """Gangs (uid) that could not be looked at because of an error; they are left as they are."""
 
     def __bool__(self) -> bool:
@@ -72,7 +72,7 @@ def _examined(state: State, uid: str, found: Due) -> bool:
 
     def left_out(error: Exception) -> bool:
         del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:]
-        found.setbacks.append(Setback(uid, error))
+        found.setbacks.append(SetAside(uid, error))
         return False
 
     return guarded(lambda: _examine(state, uid, found), left_out)
@@ -233,8 +233,8 @@ def _said_by(
     states = (switch.states if switch is not None else b"") or bytes(len(pods))
     blocks = _blocks(block, len(pods))
     rows = [
-        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, vid) if pod.mask else (0, -1)))
-        for pod, state, vid in zip(pods, states, blocks, strict=True)
+        (pod.node, pod.mask, pod.cpu_milli, pod.memory_mib, *((state, block_id) if pod.mask else (0, -1)))
+        for pod, state, block_id in zip(pods, states, blocks, strict=True)
         if pod.mask or pod.cpu_milli or pod.memory_mib
     ]
     return (switch.tor_affinity if switch is not None else "", block.service if block is not None else "", rows)

@@ -14,7 +14,7 @@ import numpy as np
 from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.scoring import Fits
 from berth.core.state.level_index import LevelMap
-from berth.core.superpods.model import Rows, Yard, rack_number, running, superpod_key, yard_of
+from berth.core.superpods.model import CandidatePool, Rows, rack_number, running, superpod_key, yard_of
 from berth.schemas.facts import NodeHealth
 
 _NO_RACK: Final = -1
@@ -47,7 +47,7 @@ class SuperpodMap:
         self._settle()
         return [self._ids[pod] for pod in np.flatnonzero(self._sizes > size).tolist()]
 
-    def yard(self, fits: Fits, *, idle: Rows | None = None) -> Yard:
+    def pool(self, fits: Fits, *, idle: Rows | None = None) -> CandidatePool:
         """SuperPoDs with the nodes that fit.
 
         Args:
@@ -61,7 +61,7 @@ class SuperpodMap:
         chips = None if idle is None else idle[rows]
         if ill.any():
             return yard_of(self._ids, pods, rows, racks=racks, ill=ill, idle=chips)
-        return Yard(self._ids, running(np.bincount(pods, minlength=len(self._ids))), rows, racks, ill, chips)
+        return CandidatePool(self._ids, running(np.bincount(pods, minlength=len(self._ids))), rows, racks, ill, chips)
 
     def places_of(self, nodes: Iterable[str]) -> list[tuple[str, int]]:
         """SuperPoD and rack (-1 where it is unknown) of each node that is in one."""
@@ -93,7 +93,7 @@ class SuperpodMap:
         self._sizes = np.bincount(self._pods, minlength=len(self._ids))
 
 
-class Company(NamedTuple):
+class ColocationIndex(NamedTuple):
     """Who is where: what inference jobs look at besides free nodes.
 
     Attributes:
@@ -116,12 +116,12 @@ class BlockGround(NamedTuple):
 
     superpods: SuperpodMap
     levels: LevelMap
-    company: Company
+    company: ColocationIndex
 
 
 def ground_of(table: NodeTable) -> BlockGround:
     """Ground of a table on which no job is known to be anywhere."""
-    return BlockGround(SuperpodMap(table), LevelMap(table), Company(lambda _: [], lambda _: []))
+    return BlockGround(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: [], lambda _: []))
 
 
 def _order(names: list[str]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.superpods.model import Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Variant, closest
+from berth.core.superpods.model import BlockAllocation, Counts, Lack, NoBlocks, Phase, Rows, Rules, Variant, closest
 
 MENDS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
 """Documented decisions that differ from the reference. D-1: a SuperPoD may be larger than ``super-pod-size``. D-3: reserves
@@ -63,7 +63,7 @@ class _Decision:
         self.need = deque(ask.open_ids)
         self.next_id = ask.next_id
         self.missing = ask.missing
-        self.grants: list[Grant] = []
+        self.grants: list[BlockAllocation] = []
 
     def next_open(self) -> int:
         """Id of the next block, or of a new piece when no block is open."""
@@ -74,7 +74,7 @@ class _Decision:
 
     def give(self, pod: int, nodes: int, phase: Phase) -> None:
         """Nodes of a SuperPoD for the next block or piece."""
-        self.grants.append(Grant(self.next_open(), pod, nodes, phase))
+        self.grants.append(BlockAllocation(self.next_open(), pod, nodes, phase))
         self.left[pod] -= nodes
         self.missing -= nodes
 
@@ -157,7 +157,7 @@ class _Decision:
         return order[left[order] > 0]
 
 
-def select(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> tuple[Grant, ...] | NoBlocks:
+def select(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Which SuperPoD gives how many nodes to which block.
 
     Args:
@@ -184,7 +184,7 @@ def decisions_of(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> 
 
 def _select(
     ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules, mends: frozenset[str]
-) -> tuple[Grant, ...] | NoBlocks:
+) -> tuple[BlockAllocation, ...] | NoBlocks:
     if "D-1" not in mends and _overflows(counts, ask, rules):
         return _none("size", ids, counts, ask, limit=rules.size)
     capacity = int((counts // ask.block).sum())

@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
     BlockPlan,
+    CandidatePool,
     Counts,
-    Grant,
     Lack,
     NoBlocks,
     Phase,
     Rules,
     Variant,
-    Want,
-    Yard,
     closest,
 )
 from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
@@ -38,7 +38,7 @@ Inference = Literal["service", "mindie"]
 """Which of the two ways."""
 
 
-class Taste(NamedTuple):
+class AffinityPreference(NamedTuple):
     """What a MindIE gang prefers.
 
     Attributes:
@@ -65,32 +65,34 @@ def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | Non
     return "mindie" if variant == "a3" and all(name in labels for name in MINDIE_LABELS) else None
 
 
-def plan_service(yard: Yard, want: Want, hosts: Collection[str]) -> BlockPlan | NoBlocks:
+def plan_service(pool: CandidatePool, demand: BlockDemand, hosts: Collection[str]) -> BlockPlan | NoBlocks:
     """Where each rank of a job of an inference service goes.
 
     Args:
-        yard: SuperPoDs with the candidates of the gang.
-        want: What it asks.
+        pool: SuperPoDs with the candidates of the gang.
+        demand: What it asks.
         hosts: SuperPoDs that another job of the service has pods in.
     """
-    return _planned(yard, want, lambda ids, counts: service_grants(ids, counts, want, hosts))
+    return _planned(pool, demand, lambda ids, counts: service_grants(ids, counts, demand, hosts))
 
 
-def plan_mindie(yard: Yard, want: Want, rules: Rules, taste: Taste) -> BlockPlan | NoBlocks:
+def plan_mindie(
+    pool: CandidatePool, demand: BlockDemand, rules: Rules, preference: AffinityPreference
+) -> BlockPlan | NoBlocks:
     """Where each rank of a MindIE gang goes.
 
     Args:
-        yard: SuperPoDs with the candidates of the gang.
-        want: What it asks.
+        pool: SuperPoDs with the candidates of the gang.
+        demand: What it asks.
         rules: How many nodes a SuperPoD keeps.
-        taste: What the gang prefers.
+        preference: What the gang prefers.
     """
-    return _planned(yard, want, lambda ids, counts: mindie_grants(ids, counts, want, rules, taste))
+    return _planned(pool, demand, lambda ids, counts: mindie_grants(ids, counts, demand, rules, preference))
 
 
 def service_grants(
-    ids: Sequence[str], counts: Counts, want: Want, hosts: Collection[str]
-) -> tuple[Grant, ...] | NoBlocks:
+    ids: Sequence[str], counts: Counts, demand: BlockDemand, hosts: Collection[str]
+) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Blocks of an inference service: beside its siblings first, then where most nodes are free.
 
     A SuperPoD that was given a block counts as one with siblings from then on. The reserve plays no part.
@@ -100,7 +102,7 @@ def service_grants(
     Args:
         ids: SuperPoDs in their order.
         counts: Candidates of each.
-        want: What the gang asks.
+        demand: What the gang asks.
         hosts: SuperPoDs that another job of the service has pods in.
     """
     left: list[int] = counts.tolist()
@@ -113,12 +115,12 @@ def service_grants(
         is_host[pod] = True
 
     lack: Lack = "service"
-    return _too_few(ids, counts, want, lack) or _dealt(left, want, "service", key, taken)
+    return _too_few(ids, counts, demand, lack) or _dealt(left, demand, "service", key, taken)
 
 
 def mindie_grants(
-    ids: Sequence[str], counts: Counts, want: Want, rules: Rules, taste: Taste
-) -> tuple[Grant, ...] | NoBlocks:
+    ids: Sequence[str], counts: Counts, demand: BlockDemand, rules: Rules, preference: AffinityPreference
+) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Blocks of a MindIE gang: where the reserve can be kept first, then beside the pods it prefers, then by what is free.
 
     Source: docs/reference/superpods.md, "MindIE".
@@ -126,73 +128,75 @@ def mindie_grants(
     Args:
         ids: SuperPoDs in their order.
         counts: Candidates of each.
-        want: What the gang asks.
+        demand: What the gang asks.
         rules: How many nodes a SuperPoD keeps.
-        taste: What the gang prefers.
+        preference: What the gang prefers.
     """
     left: list[int] = counts.tolist()
-    liked: list[int] = [0] * len(left) if taste.liked is None else taste.liked.tolist()
-    least = want.block + rules.reserve
-    sign = -1 if taste.idlest else 1
+    liked: list[int] = [0] * len(left) if preference.liked is None else preference.liked.tolist()
+    least = demand.block + rules.reserve
+    sign = -1 if preference.idlest else 1
 
     def key(pod: int) -> tuple[int, ...]:
         return (left[pod] < least, -liked[pod], sign * left[pod])
 
     def taken(pod: int) -> None:
-        if taste.liked is not None:
-            liked[pod] += want.block
+        if preference.liked is not None:
+            liked[pod] += demand.block
 
     lack: Lack = "blocks"
-    return _too_few(ids, counts, want, lack) or _dealt(left, want, "affinity", key, taken)
+    return _too_few(ids, counts, demand, lack) or _dealt(left, demand, "affinity", key, taken)
 
 
 def _planned(
-    yard: Yard, want: Want, grants_of: Callable[[Sequence[str], Counts], tuple[Grant, ...] | NoBlocks]
+    pool: CandidatePool,
+    demand: BlockDemand,
+    grants_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
 ) -> BlockPlan | NoBlocks:
-    ground = candidates(yard, want)
-    if len(ground.rows) < want.replicas:
-        return not_enough_nodes(ground, want)
+    ground = candidates(pool, demand)
+    if len(ground.rows) < demand.replicas:
+        return not_enough_nodes(ground, demand)
     grants = grants_of(ground.ids, ground.counts)
-    return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, want.replicas)
+    return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, demand.replicas)
 
 
 def _dealt(
     left: list[int],
-    want: Want,
+    demand: BlockDemand,
     phase: Phase,
     key: Callable[[int], tuple[int, ...]],
     taken: Callable[[int], None],
-) -> tuple[Grant, ...]:
+) -> tuple[BlockAllocation, ...]:
     """Blocks one after the other, each from the SuperPoD whose key is the least at that moment.
 
     A key depends on its own SuperPoD alone, so that only the one that gave has to be looked at anew.
     """
-    heap = [(key(pod), pod) for pod, nodes in enumerate(left) if nodes >= want.block]
+    heap = [(key(pod), pod) for pod, nodes in enumerate(left) if nodes >= demand.block]
     heapq.heapify(heap)
-    grants: list[Grant] = []
-    for vid in range(want.blocks):
+    grants: list[BlockAllocation] = []
+    for block_id in range(demand.blocks):
         _, pod = heap[0]
-        grants.append(Grant(vid, pod, want.block, phase))
-        left[pod] -= want.block
+        grants.append(BlockAllocation(block_id, pod, demand.block, phase))
+        left[pod] -= demand.block
         taken(pod)
-        if left[pod] >= want.block:
+        if left[pod] >= demand.block:
             heapq.heapreplace(heap, (key(pod), pod))
         else:
             heapq.heappop(heap)
     return tuple(grants)
 
 
-def _too_few(ids: Sequence[str], counts: Counts, want: Want, lack: Lack) -> NoBlocks | None:
+def _too_few(ids: Sequence[str], counts: Counts, demand: BlockDemand, lack: Lack) -> NoBlocks | None:
     """Why the gang cannot be placed: too few whole blocks."""
-    blocks = int((counts // want.block).sum())
-    if blocks >= want.blocks:
+    blocks = int((counts // demand.block).sum())
+    if blocks >= demand.blocks:
         return None
     return NoBlocks(
         lack=lack,
-        block=want.block,
-        blocks_need=want.blocks,
+        block=demand.block,
+        blocks_need=demand.blocks,
         blocks_have=blocks,
-        nodes_need=want.replicas,
+        nodes_need=demand.replicas,
         nodes_have=int(counts.sum()),
-        closest=closest(ids, counts, want.block),
+        closest=closest(ids, counts, demand.block),
     )

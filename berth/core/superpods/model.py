@@ -64,7 +64,7 @@ begun well (incomplete); a SuperPoD has more free nodes than ``super-pod-size`` 
 in the SuperPoD where a damaged block has to stay (home); a group of some level (level)."""
 
 
-class Yard(NamedTuple):
+class CandidatePool(NamedTuple):
     """SuperPoDs as one gang finds them.
 
     Attributes:
@@ -89,14 +89,14 @@ class Yard(NamedTuple):
         """Candidates of each SuperPoD."""
         return np.diff(self.starts)
 
-    def without(self, gone: Marks) -> "Yard":
+    def without(self, gone: Marks) -> "CandidatePool":
         """The same SuperPoDs without some of the nodes.
 
         Args:
             gone: One mark for each of :attr:`rows`.
         """
         kept = ~gone
-        return Yard(
+        return CandidatePool(
             self.ids,
             running(kept)[self.starts],
             self.rows[kept],
@@ -106,7 +106,7 @@ class Yard(NamedTuple):
         )
 
 
-class Want(NamedTuple):
+class BlockDemand(NamedTuple):
     """What a gang asks.
 
     Attributes:
@@ -155,17 +155,17 @@ class Rules(NamedTuple):
     parity: bool = False
 
 
-class Grant(NamedTuple):
+class BlockAllocation(NamedTuple):
     """Nodes that a SuperPoD gives to a block.
 
     Attributes:
-        vid: Id of the block.
+        block_id: Id of the block.
         pod: SuperPoD, as its index in :attr:`Yard.ids`.
         nodes: How many.
         phase: What gave them.
     """
 
-    vid: int
+    block_id: int
     pod: int
     nodes: int
     phase: Phase
@@ -222,7 +222,7 @@ class BlockPlan(NamedTuple):
     rows: Rows
     vids: Rows
     pods: Rows
-    grants: tuple[Grant, ...]
+    grants: tuple[BlockAllocation, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -272,7 +272,7 @@ def yard_of(
     racks: Rows | None = None,
     ill: Marks | None = None,
     idle: Rows | None = None,
-) -> Yard:
+) -> CandidatePool:
     """Candidates sorted into their SuperPoDs.
 
     Args:
@@ -286,7 +286,7 @@ def yard_of(
     racks = np.full(len(rows), -1, np.int64) if racks is None else racks
     ill = np.zeros(len(rows), np.bool_) if ill is None else ill
     order = np.argsort(pods * 2 + ill, kind="stable")
-    return Yard(
+    return CandidatePool(
         ids,
         running(np.bincount(pods, minlength=len(ids))),
         rows[order],

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from berth.core.superpods.model import BlockPlan, NoBlocks, Want, Yard
+from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
 from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, lacking, ranked
 
@@ -27,7 +27,7 @@ class Siblings:
     def __init__(self, racks: Racks, block: int, hosts: Collection[tuple[str, int]]) -> None:
         self._racks = racks
         self._block = block
-        index = {name: pod for pod, name in enumerate(racks.yard.ids)}
+        index = {name: pod for pod, name in enumerate(racks.pool.ids)}
         known = {(index[superpod], rack) for superpod, rack in hosts if superpod in index}
         cells = zip(racks.pods.tolist(), racks.racks.tolist(), strict=True)
         self._is_host = [cell in known for cell in cells]
@@ -61,7 +61,9 @@ class Siblings:
         self._hosts.add(pod)
 
 
-def plan_rack_service(yard: Yard, want: Want, hosts: Collection[tuple[str, int]]) -> BlockPlan | NoBlocks:
+def plan_rack_service(
+    pool: CandidatePool, demand: BlockDemand, hosts: Collection[tuple[str, int]]
+) -> BlockPlan | NoBlocks:
     """Where each rank of a job of an inference service goes.
 
     A rack with pods of the service comes first, the one with the most nodes left; then other racks of its SuperPoD; then any.
@@ -69,28 +71,30 @@ def plan_rack_service(yard: Yard, want: Want, hosts: Collection[tuple[str, int]]
     come first. The reserve, and soft or hard, play no part.
 
     Args:
-        yard: SuperPoDs with the candidates of the gang, and their racks.
-        want: What it asks.
+        pool: SuperPoDs with the candidates of the gang, and their racks.
+        demand: What it asks.
         hosts: SuperPoD and rack of each pod of the service's other jobs.
     """
-    takes = place_service(yard, want, hosts)
-    return takes if isinstance(takes, NoBlocks) else ranked(takes, want, parity=False)
+    takes = place_service(pool, demand, hosts)
+    return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=False)
 
 
-def place_service(yard: Yard, want: Want, hosts: Collection[tuple[str, int]]) -> list[Take] | NoBlocks:
+def place_service(
+    pool: CandidatePool, demand: BlockDemand, hosts: Collection[tuple[str, int]]
+) -> list[Take] | NoBlocks:
     """Nodes of each block; see :func:`plan_rack_service`."""
-    racks = Racks(candidates(yard, want))
-    ask = all_of(want)
-    have = int((racks.left // want.block).sum())
-    if have < want.blocks:
+    racks = Racks(candidates(pool, demand))
+    ask = all_of(demand)
+    have = int((racks.left // demand.block).sum())
+    if have < demand.blocks:
         return lacking(racks, ask, "service", have=have)
-    siblings = Siblings(racks, want.block, hosts)
+    siblings = Siblings(racks, demand.block, hosts)
     heap = [best for best in map(siblings.best, range(len(racks.free))) if best is not None]
     heapq.heapify(heap)
     takes: list[Take] = []
-    for vid in range(want.blocks):
+    for block_id in range(demand.blocks):
         _, pod, cell = heap[0]
-        takes.append(Take(vid, pod, racks.take(cell, want.block), "service"))
+        takes.append(Take(block_id, pod, racks.take(cell, demand.block), "service"))
         siblings.give(pod, cell)
         best = siblings.best(pod)
         if best is None:

@@ -11,7 +11,19 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from berth.core.superpods.model import BlockPlan, Counts, Grant, Lack, NoBlocks, Phase, Rows, Rules, Want, Yard, closest
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    CandidatePool,
+    Counts,
+    Lack,
+    NoBlocks,
+    Phase,
+    Rows,
+    Rules,
+    closest,
+)
 from berth.core.superpods.planner import candidates
 
 RACK_NODES: Final = 8
@@ -27,13 +39,13 @@ class Ask(NamedTuple):
     """Blocks that are to be placed.
 
     Attributes:
-        want: What the whole gang asks.
+        demand: What the whole gang asks.
         open_ids: Whole blocks, ascending.
         loose: Nodes beside them, which were pieces before and can be pieces again.
         next_id: Id of the first new piece.
     """
 
-    want: Want
+    demand: BlockDemand
     open_ids: Sequence[int]
     loose: int = 0
     next_id: int = 0
@@ -41,25 +53,25 @@ class Ask(NamedTuple):
     @property
     def nodes(self) -> int:
         """Nodes that are to be found."""
-        return len(self.open_ids) * self.want.block + self.loose
+        return len(self.open_ids) * self.demand.block + self.loose
 
     @property
     def parts(self) -> int:
         """Parts of whole blocks that are to be found, each inside a rack."""
-        return len(self.open_ids) * self.want.block // self.want.rack_block
+        return len(self.open_ids) * self.demand.block // self.demand.rack_block
 
 
 class Take(NamedTuple):
     """Nodes that a block gets.
 
     Attributes:
-        vid: Id of the block.
+        block_id: Id of the block.
         pod: SuperPoD, as its index in the yard.
         rows: Its nodes, in the order of the block.
         phase: What gave them.
     """
 
-    vid: int
+    block_id: int
     pod: int
     rows: Rows
     phase: Phase
@@ -69,16 +81,16 @@ class Racks:
     """Racks of a yard and what is left in each; nodes whose rack is unknown are left out.
 
     Args:
-        yard: SuperPoDs with the candidates of a gang.
+        pool: SuperPoDs with the candidates of a gang.
     """
 
-    def __init__(self, yard: Yard) -> None:
-        self.yard = yard
-        places = np.flatnonzero(yard.racks >= 0)
-        pods = np.repeat(np.arange(len(yard.ids)), yard.counts)[places]
-        racks = yard.racks[places]
+    def __init__(self, pool: CandidatePool) -> None:
+        self.pool = pool
+        places = np.flatnonzero(pool.racks >= 0)
+        pods = np.repeat(np.arange(len(pool.ids)), pool.counts)[places]
+        racks = pool.racks[places]
         order = np.lexsort((racks, pods))
-        self._rows: Rows = yard.rows[places[order]]
+        self._rows: Rows = pool.rows[places[order]]
         pods, racks = pods[order], racks[order]
         first = np.ones(len(pods), np.bool_)
         first[1:] = (pods[1:] != pods[:-1]) | (racks[1:] != racks[:-1])
@@ -89,10 +101,10 @@ class Racks:
         """Number of each rack; rising inside a SuperPoD."""
         self.left: Counts = np.diff(starts, append=len(pods))
         """Nodes left in each rack."""
-        self.free: Counts = np.bincount(pods, minlength=len(yard.ids))
+        self.free: Counts = np.bincount(pods, minlength=len(pool.ids))
         """Nodes of each SuperPoD before any was taken."""
         self._starts = starts
-        self.limits: list[int] = np.searchsorted(self.pods, np.arange(len(yard.ids) + 1)).tolist()
+        self.limits: list[int] = np.searchsorted(self.pods, np.arange(len(pool.ids) + 1)).tolist()
         """Racks of SuperPoD ``p`` are ``limits[p]`` to ``limits[p + 1]``."""
 
     def drop(self, gone: Rows) -> None:
@@ -135,31 +147,33 @@ class Racks:
         return np.concatenate([NO_ROWS, *rows])
 
 
-def strategies(want: Want, rules: Rules) -> tuple[Strategy, ...]:
+def strategies(demand: BlockDemand, rules: Rules) -> tuple[Strategy, ...]:
     """Ways to be tried, one after the other."""
-    if want.replicas <= RACK_NODES:
+    if demand.replicas <= RACK_NODES:
         return ("rack", "superpod", "multi-superpod")
-    if want.ub_memory:
+    if demand.ub_memory:
         return ("ub-memory",)
-    return ("superpod", "multi-superpod") if want.replicas <= rules.size else ("multi-superpod",)
+    return ("superpod", "multi-superpod") if demand.replicas <= rules.size else ("multi-superpod",)
 
 
-def plan_racks(yard: Yard, want: Want, rules: Rules, *, unlinked: Rows = NO_ROWS) -> BlockPlan | NoBlocks:
+def plan_racks(
+    pool: CandidatePool, demand: BlockDemand, rules: Rules, *, unlinked: Rows = NO_ROWS
+) -> BlockPlan | NoBlocks:
     """Where each rank of a gang goes of which no pod has a node yet.
 
     Args:
-        yard: SuperPoDs with the candidates of the gang, and their racks.
-        want: What it asks.
+        pool: SuperPoDs with the candidates of the gang, and their racks.
+        demand: What it asks.
         rules: Size and parity.
         unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
     """
-    takes = place(Racks(candidates(yard, want)), all_of(want), rules, unlinked=unlinked)
-    return takes if isinstance(takes, NoBlocks) else ranked(takes, want, parity=rules.parity)
+    takes = place(Racks(candidates(pool, demand)), all_of(demand), rules, unlinked=unlinked)
+    return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=rules.parity)
 
 
-def all_of(want: Want) -> Ask:
+def all_of(demand: BlockDemand) -> Ask:
     """All blocks of a gang."""
-    return Ask(want, range(want.blocks), next_id=want.blocks)
+    return Ask(demand, range(demand.blocks), next_id=demand.blocks)
 
 
 def oversized_lack(racks: Racks, ask: Ask, rules: Rules) -> NoBlocks | None:
@@ -169,9 +183,9 @@ def oversized_lack(racks: Racks, ask: Ask, rules: Rules) -> NoBlocks | None:
     return lacking(racks, ask, "size", limit=rules.size)
 
 
-def decisions_of(yard: Yard, want: Want, rules: Rules) -> tuple[str, ...]:
+def decisions_of(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> tuple[str, ...]:
     """Documented decisions that change the plan of a gang."""
-    return ("D-1",) if candidates(yard, want).counts.max(initial=0) > rules.size else ()
+    return ("D-1",) if candidates(pool, demand).counts.max(initial=0) > rules.size else ()
 
 
 def place(racks: Racks, ask: Ask, rules: Rules, *, unlinked: Rows = NO_ROWS) -> list[Take] | NoBlocks:
@@ -192,7 +206,7 @@ def place(racks: Racks, ask: Ask, rules: Rules, *, unlinked: Rows = NO_ROWS) -> 
         "superpod": lambda: _one_superpod(racks, ask),
         "multi-superpod": lambda: _superpods(racks, ask, rules, unlinked),
     }
-    tried = ("multi-superpod",) if ask.loose else strategies(ask.want, rules)
+    tried = ("multi-superpod",) if ask.loose else strategies(ask.demand, rules)
     found: list[Take] | NoBlocks = []
     for strategy in tried:
         if strategy == "rack":
@@ -202,14 +216,14 @@ def place(racks: Racks, ask: Ask, rules: Rules, *, unlinked: Rows = NO_ROWS) -> 
         found = ways[strategy]()
         if not isinstance(found, NoBlocks):
             break
-        if strategy == "rack" and not ask.want.soft and ask.nodes == ask.want.rack_block:
+        if strategy == "rack" and not ask.demand.soft and ask.nodes == ask.demand.rack_block:
             break
     return found
 
 
 def lacking(racks: Racks, ask: Ask, lack: Lack, *, limit: int = 0, have: int | None = None) -> NoBlocks:
     """Why there is no place, in numbers."""
-    block = ask.want.block
+    block = ask.demand.block
     return NoBlocks(
         lack=lack,
         block=block,
@@ -217,26 +231,26 @@ def lacking(racks: Racks, ask: Ask, lack: Lack, *, limit: int = 0, have: int | N
         blocks_have=int(_blocks(racks, ask).sum()) if have is None else have,
         nodes_need=ask.nodes,
         nodes_have=int(racks.left.sum()),
-        closest=closest(racks.yard.ids, racks.free, block),
+        closest=closest(racks.pool.ids, racks.free, block),
         limit=limit,
     )
 
 
 def _parts(racks: Racks, ask: Ask) -> Counts:
     """Parts that fit into the racks of each SuperPoD."""
-    parts = racks.left // ask.want.rack_block
+    parts = racks.left // ask.demand.rack_block
     return np.bincount(racks.pods, parts, minlength=len(racks.free)).astype(np.int64)
 
 
 def _blocks(racks: Racks, ask: Ask) -> Counts:
     """Blocks that fit into each SuperPoD."""
-    return _parts(racks, ask) // (ask.want.block // ask.want.rack_block)
+    return _parts(racks, ask) // (ask.demand.block // ask.demand.rack_block)
 
 
 def _hopeless(racks: Racks, ask: Ask) -> NoBlocks | None:
     """A hard gang that no sum of SuperPoDs can hold."""
-    have = int((racks.free // ask.want.block).sum())
-    if ask.want.soft or have >= len(ask.open_ids):
+    have = int((racks.free // ask.demand.block).sum())
+    if ask.demand.soft or have >= len(ask.open_ids):
         return None
     return lacking(racks, ask, "blocks", have=have)
 
@@ -252,7 +266,7 @@ def _one_rack(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
     pods = racks.pods[fit]
     cell = int(fit[np.lexsort((racks.left[fit], pods, racks.free[pods]))[0]])
     rows = racks.take(cell, ask.nodes)
-    return list(_cut(rows, ask.open_ids[::-1], int(racks.pods[cell]), ask.want.block, "rack"))
+    return list(_cut(rows, ask.open_ids[::-1], int(racks.pods[cell]), ask.demand.block, "rack"))
 
 
 def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
@@ -264,7 +278,7 @@ def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
     starts = np.flatnonzero(np.diff(domains, prepend=-1))
     if not len(starts):
         return lacking(racks, ask, "rack")
-    size, pods = ask.want.rack_block, racks.pods[starts]
+    size, pods = ask.demand.rack_block, racks.pods[starts]
     parts = np.add.reduceat(racks.left // size, starts)
     left = np.add.reduceat(racks.left, starts)
     fit = np.flatnonzero((parts >= ask.parts) & (racks.free[pods] >= ask.nodes))
@@ -273,7 +287,7 @@ def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
     best = int(fit[np.lexsort((pods[fit], left[fit], racks.free[pods[fit]]))[0]])
     stop = int(starts[best + 1]) if best + 1 < len(starts) else len(domains)
     rows = racks.filled(racks.by_left(int(starts[best]), stop), ask.parts, size)
-    return list(_cut(rows, ask.open_ids, int(pods[best]), ask.want.block, "ub-memory"))
+    return list(_cut(rows, ask.open_ids, int(pods[best]), ask.demand.block, "ub-memory"))
 
 
 def _one_superpod(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
@@ -292,18 +306,18 @@ def _superpods(racks: Racks, ask: Ask, rules: Rules, unlinked: Rows) -> list[Tak
     fits = _blocks(racks, ask)[order]
     before = np.cumsum(fits) - fits
     given = np.minimum(fits, len(ask.open_ids) - before).clip(min=0)
-    if not ask.want.soft and int(given.sum()) < len(ask.open_ids):
+    if not ask.demand.soft and int(given.sum()) < len(ask.open_ids):
         return lacking(racks, ask, "blocks")
     takes: list[Take] = []
     for at in np.flatnonzero(given).tolist():
         ids = ask.open_ids[int(before[at]) : int(before[at] + given[at])]
         takes += _given(racks, ask, int(order[at]), ids, "multi-superpod")
-    missing = ask.nodes - len(takes) * ask.want.block
+    missing = ask.nodes - len(takes) * ask.demand.block
     if not missing:
         return takes
     if int(racks.left.sum()) < missing:
         return lacking(racks, ask, "nodes", have=len(takes))
-    new_ids = count(ask.want.replicas, -1) if rules.parity else count(ask.next_id)
+    new_ids = count(ask.demand.replicas, -1) if rules.parity else count(ask.next_id)
     return [*takes, *_pieces(racks, order, missing, chain(ask.open_ids[len(takes) :], new_ids))]
 
 
@@ -320,33 +334,33 @@ def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Itera
 
 def _given(racks: Racks, ask: Ask, pod: int, ids: Sequence[int], phase: Phase) -> Iterator[Take]:
     """Blocks of one SuperPoD, from its racks with the least left on."""
-    want = ask.want
-    parts = len(ids) * want.block // want.rack_block
-    rows = racks.filled(racks.by_left(*racks.limits[pod : pod + 2]), parts, want.rack_block)
-    return _cut(rows, ids, pod, want.block, phase)
+    demand = ask.demand
+    parts = len(ids) * demand.block // demand.rack_block
+    rows = racks.filled(racks.by_left(*racks.limits[pod : pod + 2]), parts, demand.rack_block)
+    return _cut(rows, ids, pod, demand.block, phase)
 
 
 def _cut(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: Phase) -> Iterator[Take]:
     """Nodes as blocks, one after the other."""
-    return (Take(vid, pod, rows[at * block : (at + 1) * block], phase) for at, vid in enumerate(ids))
+    return (Take(block_id, pod, rows[at * block : (at + 1) * block], phase) for at, block_id in enumerate(ids))
 
 
-def ranked(takes: Sequence[Take], want: Want, *, parity: bool) -> BlockPlan:
+def ranked(takes: Sequence[Take], demand: BlockDemand, *, parity: bool) -> BlockPlan:
     """Node of each rank: ranks walk the blocks by their number, each as long as it is.
 
     The reference gives rank ``r`` the node ``r mod B`` of block ``r div B``, so that with pieces some ranks have none
     (decision D-8).
     """
-    walk = sorted(takes, key=lambda take: take.vid)
+    walk = sorted(takes, key=lambda take: take.block_id)
     lengths = np.array([len(take.rows) for take in walk], np.int64)
-    vids = np.repeat(np.array([take.vid for take in walk], np.int64), lengths)
+    vids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
     ranks = np.arange(len(vids))
     if parity:
-        ranks = vids * want.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    kept = ranks < want.replicas
-    found = np.full((3, want.replicas), -1, np.int64)
+        ranks = vids * demand.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    kept = ranks < demand.replicas
+    found = np.full((3, demand.replicas), -1, np.int64)
     columns = (np.concatenate([take.rows for take in walk]), vids, np.repeat([take.pod for take in walk], lengths))
     for column, values in zip(found, columns, strict=True):
         column[ranks[kept]] = values[kept]
-    grants = tuple(Grant(take.vid, take.pod, len(take.rows), take.phase) for take in takes)
+    grants = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
     return BlockPlan(found[0], found[1], found[2], grants)

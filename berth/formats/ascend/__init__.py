@@ -1,0 +1,1 @@
+"""Formats of the Ascend software: device reports, annotations, rank tables, leaf switch tables."""

@@ -1,0 +1,229 @@
+"""What ClusterD says of all nodes: ConfigMaps ``cluster-info-device-<m>``, ``cluster-info-switch-<x>``, ``cluster-info-node-cm``.
+
+ClusterD spreads the nodes over chunks anew at each write, in no order: a node that is missing from a chunk is in another
+one, or will be. A chunk that is not needed any more is emptied, or keeps old entries for ever. So a chunk takes nothing
+away, and of several entries of a node the newest counts. ``cluster-info-node-cm`` is one object: it replaces what it said.
+
+Source: docs/reference/kubernetes.md, "Cluster information" and "Rules for readers".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from berth.formats.ascend import device_info, node_info
+from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, report_of
+from berth.formats.ascend.node_info import FaultDevice, NodeInfo
+from berth.formats.ascend.report_error import ReportError, decoded
+
+E = TypeVar("E")
+
+NAMESPACE: Final = "mindx-dl"
+DEVICE_PREFIX: Final = "cluster-info-device-"
+SWITCH_PREFIX: Final = "cluster-info-switch-"
+NODE_NAME: Final = "cluster-info-node-cm"
+SWITCH_ENTRY_PREFIX: Final = "mindx-dl-switchinfo-"
+_MS: Final = 1000
+
+
+class _DeviceEntry(msgspec.Struct, frozen=True, rename="pascal"):
+    device_list: dict[str, str] | None = None
+    update_time: int = 0
+    super_pod_id: int = msgspec.field(default=-2, name="SuperPodID")
+    server_index: int = -2
+    rack_id: int | None = msgspec.field(default=None, name="RackID")
+
+
+class _NodeEntry(msgspec.Struct, frozen=True, rename="pascal"):
+    fault_dev_list: list[FaultDevice] | None = None
+    node_status: str = ""
+    update_time: int = 0
+
+
+class Entry(msgspec.Struct, Generic[E], frozen=True):
+    """What a chunk says of a node.
+
+    Attributes:
+        value: The report.
+        updated_ms: Its UpdateTime in milliseconds, by the clock of who wrote it.
+        raw: The bytes it was read from, to know it again.
+    """
+
+    value: E
+    updated_ms: int
+    raw: bytes
+
+
+_DEVICE: Final = msgspec.json.Decoder(_DeviceEntry)
+_NODE: Final = msgspec.json.Decoder(_NodeEntry)
+_SWITCH: Final = msgspec.json.Decoder(SwitchInfo)
+_CHUNK: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class ChunkRead(msgspec.Struct, Generic[E], frozen=True):
+    """A chunk, read: entries by node, and what is wrong with those that cannot be read."""
+
+    entries: dict[str, Entry[E]]
+    errors: dict[str, ReportError]
+
+
+def read_devices(text: str, before: Mapping[str, Entry[DeviceReport]], *, name: str) -> ChunkRead[DeviceReport]:
+    """Device reports of a chunk.
+
+    Args:
+        text: Value of the chunk's key; empty for a chunk that is not needed any more.
+        before: Entries known so far: one with the same bytes is not read again.
+        name: The chunk's name, for errors.
+
+    Raises:
+        ReportError: The chunk as a whole is no JSON object.
+    """
+    return _read(text, before, _device, name=name, prefix=device_info.NAME_PREFIX)
+
+
+def read_switches(text: str, before: Mapping[str, Entry[SwitchInfo]], *, name: str) -> ChunkRead[SwitchInfo]:
+    """Switch reports of a chunk; as :func:`read_devices`.
+
+    Raises:
+        ReportError: As there.
+    """
+    return _read(text, before, _switch, name=name, prefix=SWITCH_ENTRY_PREFIX)
+
+
+def read_nodes(text: str, before: Mapping[str, Entry[NodeInfo]], *, name: str = NODE_NAME) -> ChunkRead[NodeInfo]:
+    """Reports of all nodes that have a fault; as :func:`read_devices`, but nodes that are missing are well.
+
+    Raises:
+        ReportError: As there.
+    """
+    return _read(text, before, _node, name=name, prefix=node_info.NAME_PREFIX)
+
+
+class Chunks(Generic[E]):
+    """Entries of all chunks of a kind, merged; see the module.
+
+    An entry that no chunk holds any more is remembered until :meth:`forget`.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, dict[str, Entry[E]]] = {}
+        self._holders: dict[str, dict[str, None]] = {}
+        """Names of the chunks that hold each node now."""
+        self._taken: dict[str, int] = {}
+        """When each chunk was last taken, as a number that grows."""
+        self._memory: dict[str, tuple[Entry[E], int]] = {}
+        """Newest entry of a node that has left its chunk, and when it left."""
+        self.newest: dict[str, Entry[E]] = {}
+        """The entry of each node that counts."""
+
+    def take(self, name: str, entries: Mapping[str, Entry[E]], *, now_ms: int) -> list[str]:
+        """Take what a chunk holds now.
+
+        Args:
+            name: Name of the chunk.
+            entries: All its entries by node; none for a chunk that was emptied or deleted.
+            now_ms: The time.
+
+        Returns:
+            Nodes whose entry that counts is another one now, sorted.
+        """
+        old = self._chunks.get(name, {})
+        self._chunks[name] = dict(entries)
+        self._taken[name] = max(self._taken.values(), default=0) + 1
+        touched = sorted({*old, *entries})
+        for node in touched:
+            holders = self._holders.setdefault(node, {})
+            if node in entries:
+                holders[name] = None
+            else:
+                holders.pop(name, None)
+                left = self._memory.get(node)
+                if left is None or left[0].updated_ms <= old[node].updated_ms:
+                    self._memory[node] = (old[node], now_ms)
+        return [node for node in touched if self._settle(node)]
+
+    def held_by(self, name: str) -> list[str]:
+        """Nodes that a chunk holds now, sorted."""
+        return sorted(self._chunks.get(name, ()))
+
+    def forget(self, *, now_ms: int, after_ms: int) -> list[str]:
+        """Forget remembered entries that left their chunk ``after_ms`` ago or earlier; returns as :meth:`take`."""
+        due = sorted(node for node, (_, left_ms) in self._memory.items() if now_ms - left_ms >= after_ms)
+        for node in due:
+            del self._memory[node]
+        return [node for node in due if self._settle(node)]
+
+    def _settle(self, node: str) -> bool:
+        """Choose the entry of a node that counts; whether it is another one now."""
+        holders = self._holders.get(node, {})
+        # Of equal times the chunk that was written last counts: ClusterD may change an entry without a new time.
+        best_chunk = max(
+            holders, key=lambda chunk: (self._chunks[chunk][node].updated_ms, self._taken[chunk]), default=None
+        )
+        best = self._chunks[best_chunk][node] if best_chunk is not None else None
+        left = self._memory.get(node)
+        if left is not None and (best is None or left[0].updated_ms > best.updated_ms):
+            best = left[0]
+        elif best is not None:
+            self._memory.pop(node, None)
+        before = self.newest.get(node)
+        if best is None:
+            self.newest.pop(node, None)
+            self._holders.pop(node, None)
+            return before is not None
+        self.newest[node] = best
+        return before is None or before.raw != best.raw
+
+
+def _read(
+    text: str,
+    before: Mapping[str, Entry[E]],
+    parse: Callable[[msgspec.Raw, str], tuple[E, int]],
+    *,
+    name: str,
+    prefix: str,
+) -> ChunkRead[E]:
+    entries: dict[str, Entry[E]] = {}
+    errors: dict[str, ReportError] = {}
+    for key, raw in (decoded(text, _CHUNK, field=name) if text.strip() else {}).items():
+        node = key.removeprefix(prefix)
+        field = f"{name}[{key}]"
+        if node == key or not node:
+            errors[key] = ReportError(field=field, value=key, expected=f"a key {prefix}<node>")
+            continue
+        known = before.get(node)
+        data = bytes(raw)
+        if known is not None and known.raw == data:
+            entries[node] = known
+            continue
+        try:
+            value, updated_ms = parse(raw, field)
+        except ReportError as error:
+            errors[node] = error
+            if known is not None:
+                entries[node] = known  # the last good word holds
+            continue
+        entries[node] = Entry(value, updated_ms, data)
+    return ChunkRead(entries, errors)
+
+
+def _device(raw: msgspec.Raw, field: str) -> tuple[DeviceReport, int]:
+    entry = decoded(raw, _DEVICE, field=field)
+    if entry.device_list is None:
+        raise ReportError(field=f"{field}.DeviceList", value=None, expected="a map of texts")
+    report = report_of(entry.device_list, update_s=entry.update_time, field=field)
+    report = msgspec.structs.replace(
+        report, superpod_id=entry.super_pod_id, server_index=entry.server_index, rack_id=entry.rack_id
+    )
+    return report, entry.update_time * _MS
+
+
+def _switch(raw: msgspec.Raw, field: str) -> tuple[SwitchInfo, int]:
+    entry = decoded(raw, _SWITCH, field=field)
+    return entry, entry.update_time * _MS
+
+
+def _node(raw: msgspec.Raw, field: str) -> tuple[NodeInfo, int]:
+    entry = decoded(raw, _NODE, field=field)
+    return NodeInfo(entry.fault_dev_list, entry.node_status), entry.update_time  # this one is in milliseconds

@@ -1,0 +1,226 @@
+"""What a device plug-in says of a node's chips: ConfigMap ``mindx-dl-deviceinfo-<node>``.
+
+The health lists decide which chips may be used, not the rows of faults: a row can stand there while its chip stays
+usable. What rows add is the reason, sub-health, and chips that are to take no new work before they reach a list.
+
+Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs/reference/faults.md,
+"Chip fault levels".
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from berth.formats.ascend.check_code import check_code
+from berth.formats.ascend.device_list import RESOURCE_PREFIX
+from berth.formats.ascend.report_error import ReportError, decoded
+
+NAMESPACE: Final = "kube-system"
+NAME_PREFIX: Final = "mindx-dl-deviceinfo-"
+KEY: Final = "DeviceInfoCfg"
+SWITCH_KEY: Final = "SwitchInfoCfg"
+SEPARATED_KEY: Final = "ManuallySeparateNPU"
+CHIP_ID_MAX: Final = 63
+_UNHEALTHY: Final = "-Unhealthy"
+_NETWORK: Final = "-NetworkUnhealthy"
+_RECOVERING: Final = "-Recovering"
+_FAULT: Final = "-Fault"
+_WHOLE_CHIP: Final = re.compile(r"[A-Za-z0-9]+-([0-9]{1,4})")
+_VIRTUAL_CHIP: Final = re.compile(r"[A-Za-z0-9]+-[0-9]+c(?:\.[0-9a-z]+)*-[0-9]+-([0-9]{1,4})(?:_[0-9]+)?")
+
+
+class DeviceInfo(msgspec.Struct, frozen=True, rename="pascal"):
+    """The object that the sum is of; the order of the fields is that of the sum."""
+
+    device_list: dict[str, str] | None = None
+    update_time: int = 0
+
+
+class _DeviceInfoCfg(msgspec.Struct, frozen=True, rename="pascal"):
+    device_info: DeviceInfo
+    super_pod_id: int = msgspec.field(default=-2, name="SuperPodID")
+    server_index: int = -2
+    rack_id: int | None = msgspec.field(default=None, name="RackID")
+    check_code: str = ""
+
+
+class FaultRow(msgspec.Struct, frozen=True):
+    """A fault of a chip, or of the node."""
+
+    fault_type: str = ""
+    """``CardUnhealthy``, ``CardNetworkUnhealthy``, ``NodeUnhealthy`` or ``PublicFault``."""
+    npu_name: str = ""
+    fault_handling: str = ""
+    fault_level: str = ""
+    large_model_fault_level: str = ""
+    fault_code: str = ""
+
+    @property
+    def level_name(self) -> str:
+        """Name of its level."""
+        return self.fault_handling or self.fault_level or self.large_model_fault_level
+
+
+class SwitchInfo(msgspec.Struct, frozen=True, rename="pascal"):
+    """Value of key ``SwitchInfoCfg``: the switch of a SuperPoD node. It has no sum."""
+
+    fault_code: list[str] | None = None
+    fault_level: str = ""
+    update_time: int = 0
+    node_status: str = ""
+
+
+class ChipLists(msgspec.Struct, frozen=True):
+    """Chips of one resource, as masks: bit ``i`` is the chip with physical id ``i``.
+
+    Attributes:
+        free: Names of the chips that the plug-in offers, in its order; virtual ones keep their names.
+        free_mask: The whole chips among them.
+        unhealthy: Chips that take no work.
+        unhealthy_names: Their names as the plug-in writes them.
+        network_unhealthy: Chips that a job of one pod may use.
+        recovering: Chips being reset.
+        network_known: False where the list of network-unhealthy chips is missing.
+        has_virtual: Some name is that of a part of a chip.
+    """
+
+    free: tuple[str, ...] = ()
+    free_mask: int = 0
+    unhealthy: int = 0
+    unhealthy_names: tuple[str, ...] = ()
+    network_unhealthy: int = 0
+    recovering: int = 0
+    network_known: bool = False
+    has_virtual: bool = False
+
+
+class DeviceReport(msgspec.Struct, frozen=True):
+    """A report, read.
+
+    Attributes:
+        update_s: When it was written by the node's clock, in seconds since 1970.
+        chips: Lists by resource name; only resources whose plain key is there.
+        faults: Rows of faults, in the order of the report.
+        remarks: What could not be read and does not spoil the rest, one sentence each.
+        superpod_id: Number of the SuperPoD; negative when there is none.
+        server_index: Number of the node in the SuperPoD; negative when there is none.
+        rack_id: Number of the rack; None where it is not given.
+    """
+
+    update_s: int
+    chips: dict[str, ChipLists]
+    faults: tuple[FaultRow, ...] = ()
+    remarks: tuple[str, ...] = ()
+    superpod_id: int = -2
+    server_index: int = -2
+    rack_id: int | None = None
+
+
+_CONFIG: Final = msgspec.json.Decoder(_DeviceInfoCfg)
+_ROWS: Final = msgspec.json.Decoder(list[FaultRow] | None)
+_SWITCH: Final = msgspec.json.Decoder(SwitchInfo)
+
+
+def parse_device_info(text: str) -> DeviceReport:
+    """Report in the value of key ``DeviceInfoCfg``, its sum verified.
+
+    Raises:
+        ReportError: No JSON, of another form, with a CheckCode that is not that of its content, or as
+            :func:`report_of`.
+    """
+    config = decoded(text, _CONFIG, field=KEY)
+    right = check_code(config.device_info)
+    if config.check_code != right:
+        raise ReportError(field=f"{KEY}.CheckCode", value=config.check_code, expected=f"{right!r} for this content")
+    info = config.device_info
+    if info.device_list is None:
+        raise ReportError(field=f"{KEY}.DeviceInfo.DeviceList", value=None, expected="a map of texts")
+    report = report_of(info.device_list, update_s=info.update_time, field=f"{KEY}.DeviceInfo")
+    return msgspec.structs.replace(
+        report, superpod_id=config.super_pod_id, server_index=config.server_index, rack_id=config.rack_id
+    )
+
+
+def report_of(device_list: Mapping[str, str], *, update_s: int, field: str) -> DeviceReport:
+    """Report of a device list. Rows of faults that cannot be read become a remark.
+
+    Args:
+        device_list: Texts by key.
+        update_s: UpdateTime of the list.
+        field: Where the list stands, for errors.
+
+    Raises:
+        ReportError: A list names something that is no chip, or the time is negative.
+    """
+    if update_s < 0:
+        raise ReportError(field=f"{field}.UpdateTime", value=update_s, expected="seconds since 1970")
+    chips = {}
+    faults: list[FaultRow] = []
+    remarks = []
+    for key in sorted(device_list):
+        if key.startswith(RESOURCE_PREFIX) and "-" not in key:
+            chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList")
+        elif key.endswith(_FAULT):
+            try:
+                faults += decoded(device_list[key] or "null", _ROWS, field=f"{field}.DeviceList[{key}]") or ()
+            except ReportError as error:
+                remarks.append(str(error))
+    return DeviceReport(update_s=update_s, chips=chips, faults=tuple(faults), remarks=tuple(remarks))
+
+
+def parse_switch_info(text: str) -> SwitchInfo:
+    """Report in the value of key ``SwitchInfoCfg``.
+
+    Raises:
+        ReportError: No JSON, or of another form.
+    """
+    return decoded(text, _SWITCH, field=SWITCH_KEY)
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Names in a list with commas between; blanks around them, and empty places, do not count."""
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def physical_id(name: str) -> int | None:
+    """Id of the chip that a name is of, or of which it is a part; None where it is no chip's name.
+
+    Shapes: ``Ascend910-3``, ``npu-3``; parts of a chip ``Ascend910-2c-100-3`` and ``Ascend310P-4c.3cpu-100-3_1``.
+    """
+    match = _WHOLE_CHIP.fullmatch(name) or _VIRTUAL_CHIP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def _chip_lists(device_list: Mapping[str, str], resource: str, field: str) -> ChipLists:
+    free = names_of(device_list[resource])
+    listed = {key: names_of(device_list.get(resource + key, "")) for key in (_UNHEALTHY, _NETWORK, _RECOVERING)}
+    whole = [name for name in free if name.count("-") == 1]
+    _mask(free, f"{field}[{resource}]")
+    every = [*free, *(name for names in listed.values() for name in names)]
+    return ChipLists(
+        free=free,
+        free_mask=_mask(whole, f"{field}[{resource}]"),
+        unhealthy=_mask(listed[_UNHEALTHY], f"{field}[{resource}{_UNHEALTHY}]"),
+        unhealthy_names=listed[_UNHEALTHY],
+        network_unhealthy=_mask(listed[_NETWORK], f"{field}[{resource}{_NETWORK}]"),
+        recovering=_mask(listed[_RECOVERING], f"{field}[{resource}{_RECOVERING}]"),
+        network_known=resource + _NETWORK in device_list,
+        has_virtual=any(name.count("-") > 1 for name in every),
+    )
+
+
+def _mask(names: list[str] | tuple[str, ...], field: str) -> int:
+    """Mask of the chips with these names.
+
+    Raises:
+        ReportError: A name is no chip's, or its id is above 63.
+    """
+    mask = 0
+    for name in names:
+        chip = physical_id(name)
+        if chip is None or chip > CHIP_ID_MAX:
+            raise ReportError(field=field, value=name, expected=f"chip names <type>-<id> with ids up to {CHIP_ID_MAX}")
+        mask |= 1 << chip
+    return mask

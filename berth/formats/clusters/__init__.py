@@ -1,0 +1,1 @@
+"""Descriptions of whole clusters: topology files and short texts."""

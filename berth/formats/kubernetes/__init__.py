@@ -1,0 +1,1 @@
+"""Objects of the Kubernetes API: pods, nodes, events, owners."""

@@ -1,0 +1,130 @@
+"""How many pods of a gang must start together.
+
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth.formats.kubernetes.objects import Pod, PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.workloads import LWS_SIZE, GangKey, number
+from berth.formats.manifests.batch_job import GROUP_MIN_MEMBER
+from berth.formats.manifests.gang_request import MIN_AVAILABLE, REPLICAS_MAX
+
+_OWN_RULES: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
+"""Controllers for which Volcano makes PodGroups of one member, whatever their size."""
+_TOLD: Final = {
+    "native": ("PodGroup", "minCount"),
+    "workload": ("Workload", "minCount"),
+    "lws": ("LeaderWorkerSet", "size"),
+    "jobset": ("JobSet", "the sum of its jobs"),
+    "cosched": ("PodGroup", "minMember"),
+}
+"""Kinds of gangs whose object gives the number: its kind, and what it calls the number."""
+
+
+class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How many pods must start together."""
+
+    count: int = 1
+    size: int = 0
+    """Pods that there will be; 0 when unknown."""
+    name: str = "minMember"
+    """What gives the number."""
+    by_task: tuple[tuple[str, int], ...] = ()
+    """Least number of some tasks, by name of the task."""
+    wrong: str = ""
+    """Why there is no number: a sentence."""
+
+
+def minimum(
+    key: GangKey,
+    *,
+    group: PodGroup | None,
+    facts: OwnerFacts | None,
+    pod: Pod,
+    size: int | None,
+    has_chips: bool,
+) -> Minimum:
+    """How many pods of a gang must start together.
+
+    Args:
+        key: The gang.
+        group: Its Volcano PodGroup, if it has one.
+        facts: What its owner says, if it was looked up.
+        pod: One of its pods; its annotations count where neither PodGroup nor owner has them.
+        size: Pods of the gang, if a pod says so.
+        has_chips: Its pods ask for chips.
+    """
+    if group is None and size is not None:
+        return Minimum(count=max(size, 1), size=size, name=f"annotation {LWS_SIZE}")
+    if group is None and key.kind in _TOLD:
+        return _told(key, facts)
+    if group is None:
+        return _minimum_of_owner(facts, pod, None, has_chips=has_chips)
+    spec = group.spec
+    owned = facts is not None and facts.kind in _OWN_RULES
+    if owned and (spec.min_member or 0) <= 1:
+        return _minimum_of_owner(facts, pod, group, has_chips=has_chips)
+    known = _size(facts) if facts is not None else 0
+    if spec.min_member is None:
+        return Minimum(count=max(known, 1), size=known)
+    by_task = tuple(sorted((spec.min_task_member or {}).items()))
+    if sum(count for _, count in by_task) > spec.min_member:
+        by_task = ()  # Volcano looks at tasks only when the gang's minimum holds them all.
+    return Minimum(count=max(spec.min_member, 1), size=known, by_task=by_task)
+
+
+def _size(facts: OwnerFacts) -> int:
+    """Pods that an owner keeps at a time; 0 when it does not say."""
+    if facts.tasks:
+        return sum(task.pods for task in facts.tasks)
+    if facts.parallelism is not None:
+        return facts.parallelism if facts.completions is None else min(facts.parallelism, facts.completions)
+    return facts.replicas or 0
+
+
+def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None, *, has_chips: bool) -> Minimum:
+    """Minimum by the rules of the owner's kind."""
+    if facts is None:
+        return _annotated([group, pod], 0) or Minimum()
+    known = _size(facts)
+    if facts.ordered:
+        return Minimum(size=known)
+    annotated = _annotated([group, facts, pod], known)
+    if annotated is not None:
+        return annotated
+    if facts.kind in {"VolcanoJob", "AscendJob"}:
+        count = facts.min_count if facts.min_count is not None else known
+        return Minimum(count=max(count, 1), size=known, name="minAvailable")
+    is_gang = has_chips if facts.kind in {"ReplicaSet", "StatefulSet"} else facts.indexed
+    return Minimum(count=max(known, 1) if is_gang else 1, size=known)
+
+
+def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int) -> Minimum | None:
+    """Minimum that an annotation gives; None when there is none."""
+    layers = [
+        source.annotations if isinstance(source, OwnerFacts) else source.metadata.annotations or {}
+        for source in sources
+        if source is not None
+    ]
+    for name in (MIN_AVAILABLE, GROUP_MIN_MEMBER):
+        text = next((layer[name] for layer in layers if name in layer), None)
+        if text is None:
+            continue
+        count = number(text)
+        if count is None or count > REPLICAS_MAX:
+            return Minimum(wrong=f"annotation {name} is {text!r}: expected a whole number from 0 to {REPLICAS_MAX}")
+        return Minimum(count=max(count, 1), size=size, name=f"annotation {name}")
+    return None
+
+
+def _told(key: GangKey, facts: OwnerFacts | None) -> Minimum:
+    """Minimum of gangs whose object itself gives the number."""
+    kind, name = _TOLD[key.kind]
+    if facts is None:
+        return Minimum(wrong=f"{kind} {key.name} is not there, or cannot be read")
+    return Minimum(count=max(facts.min_count or 0, 1), size=_size(facts), name=name)

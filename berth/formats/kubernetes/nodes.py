@@ -1,0 +1,230 @@
+"""Nodes of Kubernetes as plain descriptions: chips from the device plug-in's annotation, the rest from the object itself.
+
+Whatever is wrong on a node is told in a sentence that names node, field, value and what would be right; the description
+then holds what is sure. A node whose chips cannot be read is one without chips: nothing that needs chips goes there.
+
+Source: docs/reference/kubernetes.md, "Node labels and annotations"; docs/reference/nodes-and-chips.md, "Free list".
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, NamedTuple, get_args
+
+import msgspec
+
+from berth.formats.ascend.device_list import chip_mask, resource_of
+from berth.formats.ascend.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
+from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
+from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, told_place
+from berth.formats.kubernetes.objects import Node
+from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
+from berth.schemas.constraints import Effect, Taint
+from berth.schemas.nodes import NodeDescription
+
+ALLOCATABLE_MAX: Final = (1 << 15) - 1
+"""Most chips of a node that its column holds."""
+_EFFECTS: Final = frozenset(get_args(Effect))
+_MIB: Final = 1 << 20
+_MILLI: Final = Fraction(1, 1000)
+_SHOWN_MAX: Final = 80
+_CHIP_RESOURCES: Final = frozenset(product.resource for product in NODE_PRODUCTS.values())
+_BASE_INFOS: Final = msgspec.json.Decoder(dict[str, object])
+_NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
+
+
+class NodeReading(NamedTuple):
+    """A node as its object tells it, and what is wrong with the object, in order of the fields read.
+
+    ``told`` is the place in a SuperPoD as the object tells it; the description has it already.
+    """
+
+    node: NodeDescription
+    reasons: tuple[str, ...] = ()
+    told: NodePlace = NodePlace()
+
+    def at(self, place: NodePlace, *wrong: str) -> "NodeReading":
+        """The same node at another place.
+
+        Args:
+            place: The place.
+            wrong: What is wrong with the place, as words that follow the node's name; empty ones do not count.
+        """
+        node, inside = self.node, place.is_inside
+        moved = msgspec.structs.replace(
+            node,
+            product=_product(node.labels, node.resource, node.chips.bit_count(), in_superpod=inside),
+            superpod=str(place.superpod) if inside else "",
+            rack=str(place.rack) if inside and place.rack is not None and place.rack >= 0 else "",
+            position=min(max(place.server or 0, 0), POSITION_MAX) if inside else 0,
+        )
+        found = (f"node {node.name}: {words}" for words in wrong if words)
+        return self._replace(node=moved, reasons=(*self.reasons, *found))
+
+
+class _ChipsError(ValueError):
+    """A text that does not name the chips of a node."""
+
+    def __init__(self, value: str, expected: str) -> None:
+        super().__init__(expected)
+        self.value = value
+        self.expected = expected
+
+
+class _Complaints:
+    """What is wrong with one node."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self.found: list[str] = []
+
+    def add(self, field: str, value: object, expected: str) -> None:
+        text = repr(value)
+        shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        self.found.append(f"node {self._node}: {field} is {shown}: expected {expected}")
+
+    def missing(self, field: str, expected: str) -> None:
+        self.found.append(f"node {self._node}: {field} is missing: expected {expected}")
+
+
+def read_node(node: Node) -> NodeReading:
+    """Description of a node; its leaf stays empty, for it stands elsewhere. The position is the one in the SuperPoD.
+
+    cpu, memory and chips are what the node gives in all (``status.allocatable``), rounded down.
+    """
+    complaints = _Complaints(node.metadata.name)
+    allocatable = node.status.allocatable or {}
+    resource, chips = _chips(node, allocatable, complaints)
+    meta = node.metadata
+    told = told_place(meta.annotation, meta.label, complaints.add)
+    reading = NodeReading(
+        NodeDescription(
+            name=meta.name,
+            resource=resource,
+            chips=chips,
+            allocatable=_amount(allocatable, resource, 1, ALLOCATABLE_MAX, complaints) if resource else 0,
+            cpu_milli=_amount(allocatable, "cpu", _MILLI, NUMBER_MAX, complaints),
+            memory_mib=_amount(allocatable, "memory", _MIB, NUMBER_MAX, complaints),
+            labels=dict(meta.labels or {}),
+            taints=_taints(node, complaints),
+            cordoned=node.spec.unschedulable,
+            ready=node.is_ready,
+            address=node.internal_ip,
+        ),
+        tuple(complaints.found),
+        told,
+    )
+    return reading.at(told)
+
+
+def _chips(node: Node, allocatable: Mapping[str, str], complaints: _Complaints) -> tuple[str, int]:
+    """Resource name and mask of the node's chips; neither when the annotation cannot be used."""
+    field = f"annotation {BASE_DEVICE_INFOS}"
+    text = node.metadata.annotation(BASE_DEVICE_INFOS)
+    if not text:
+        if any(name in _CHIP_RESOURCES for name in (*(node.status.capacity or ()), *allocatable)):
+            complaints.missing(field, _NAMES_EXPECTED)
+        return "", 0
+    try:
+        return _named_chips(text)
+    except _ChipsError as error:
+        complaints.add(field, error.value, error.expected)
+        return "", 0
+
+
+def _named_chips(text: str) -> tuple[str, int]:
+    """Resource name and mask of the chips that a text names.
+
+    Raises:
+        _ChipsError: It does not name whole chips of one kind.
+    """
+    try:
+        names = tuple(sorted(_BASE_INFOS.decode(text)))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _ChipsError(text, _NAMES_EXPECTED) from error
+    return _chips_called(names)
+
+
+@lru_cache(maxsize=256)
+def _chips_called(names: tuple[str, ...]) -> tuple[str, int]:
+    """Resource name and mask of chips; kept, for the nodes of a cluster have few different sets of them.
+
+    Raises:
+        _ChipsError: They are not whole chips of one kind.
+    """
+    shared = [name for name in names if name.count("-") > 1]
+    if shared:
+        raise _ChipsError(shared[0], "whole chips <type>-<id>; virtual chips are not placed")
+    listed = ", ".join(names)
+    try:
+        mask = chip_mask(",".join(names))
+    except ValueError as error:
+        raise _ChipsError(listed, f"chip names <type>-<id> with ids up to 63; {error}") from error
+    resources = sorted({resource_of(name) for name in names})
+    if len(resources) > 1 or mask.bit_count() != len(names):
+        raise _ChipsError(listed, "chips of one kind, each once")
+    return (resources[0], mask) if names else ("", 0)
+
+
+def _amount(allocatable: Mapping[str, str], name: str, unit: Fraction | int, most: int, complaints: _Complaints) -> int:
+    """Whole units of a resource; 0 where it is not given, or is no quantity."""
+    value = allocatable.get(name)
+    if value is None:
+        return 0
+    try:
+        count = _whole(value, unit)
+    except QuantityError as error:
+        complaints.add(f"status.allocatable {name}", value, error.expected)
+        return 0
+    if count > most:
+        complaints.add(f"status.allocatable {name}", value, f"at most {most} units; it counts as so many")
+    return min(count, most)
+
+
+@lru_cache(maxsize=4096)
+def _whole(value: str, unit: Fraction | int) -> int:
+    """Whole units in a quantity; kept, for the nodes of a cluster have few different ones.
+
+    Raises:
+        QuantityError: It is no quantity.
+    """
+    parts = quantity(value) / unit
+    return parts.numerator // parts.denominator
+
+
+def _taints(node: Node, complaints: _Complaints) -> list[Taint]:
+    out: list[Taint] = []
+    for taint in node.spec.taints or ():
+        if taint.key and taint.effect in _EFFECTS:
+            out.append(Taint(taint.key, taint.value, taint.effect))  # type: ignore[arg-type]  # one of the words of Effect
+        else:
+            complaints.add(
+                "spec.taints", f"{taint.key}={taint.value}:{taint.effect}", f"a key and one of {', '.join(sorted(_EFFECTS))}"
+            )  # fmt: skip
+    return out
+
+
+def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpod: bool) -> str:
+    """Form whose labels a node has, the one with most of them; empty when none fits, or two fit equally well.
+
+    Forms that jobs know by a policy and nodes by no label of their own are not told apart.
+    """
+    weights: dict[str, int] = {}
+    for product in _BY_SHAPE.get((resource, chips, in_superpod), ()):
+        if all(labels.get(key) == value for key, value in product.labels.items()):
+            weights[product.name] = len(product.labels)
+    best = max(weights.values(), default=0)
+    names = [name for name, weight in weights.items() if weight == best]
+    return names[0] if len(names) == 1 else ""
+
+
+def _by_shape() -> dict[tuple[str, int, bool], list[NodeProduct]]:
+    """Forms that nodes can be told by, by resource, number of chips and whether they stand in a SuperPoD."""
+    found: dict[tuple[str, int, bool], list[NodeProduct]] = {}
+    for product in NODE_PRODUCTS.values():
+        if not product.policy or product.labels.keys() != {LABEL_FAMILY}:
+            found.setdefault((product.resource, product.chips, product.in_superpod), []).append(product)
+    return found
+
+
+_BY_SHAPE: Final = _by_shape()

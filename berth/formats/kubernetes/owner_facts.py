@@ -1,0 +1,189 @@
+"""What a gang needs to know of the object that its pods belong to, whatever its kind.
+
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
+"Resolution of the gang".
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from berth.formats.kubernetes.owners import (
+    AscendJob,
+    CoPodGroup,
+    Job,
+    JobSet,
+    LeaderWorkerSet,
+    NativePodGroup,
+    NativePolicy,
+    OwnerKey,
+    OwnerObject,
+    ReplicaSet,
+    StatefulSet,
+    VolcanoJob,
+    Workload,
+)
+from berth.formats.manifests.ascend_job import REPLICA_TYPES
+
+
+class TaskFacts(msgspec.Struct, frozen=True, gc=False):
+    """Equal pods of an owner."""
+
+    name: str
+    pods: int
+    """All of them."""
+    width: int = 1
+    """Pods of one child, where the task consists of several: a pod's place is ``child * width`` and its index in there."""
+
+
+class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a gang needs to know of its owner; numbers are None where the object does not say."""
+
+    kind: str
+    name: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    scheduler_name: str = ""
+    """Scheduler of the pods; empty when the object does not say."""
+    queue: str = ""
+    replicas: int | None = None
+    """Pods that it keeps."""
+    parallelism: int | None = None
+    completions: int | None = None
+    succeeded: int = 0
+    indexed: bool = False
+    ordered: bool = False
+    """It makes a pod only when the one before is ready."""
+    suspended: bool = False
+    min_count: int | None = None
+    """Pods that must start together."""
+    tasks: tuple[TaskFacts, ...] = ()
+    """In order of rank."""
+
+
+def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
+    """What a gang needs to know of the object that was looked up by ``key``."""
+    match owner:
+        case ReplicaSet() | StatefulSet():
+            facts = _set_facts(owner)
+        case Job():
+            facts = _job_facts(owner)
+        case VolcanoJob():
+            facts = _volcano_facts(owner)
+        case AscendJob():
+            facts = _ascend_facts(owner)
+        case JobSet():
+            facts = _job_set_facts(owner)
+        case Workload():
+            facts = _workload_facts(owner, key.part)
+        case LeaderWorkerSet() | NativePodGroup() | CoPodGroup():
+            facts = OwnerFacts(kind=key.kind, min_count=_minimum(owner))
+        case _:
+            assert_never(owner)
+    meta = owner.metadata
+    return msgspec.structs.replace(
+        facts, name=meta.name, uid=meta.uid, labels=meta.labels or {}, annotations=meta.annotations or {}
+    )
+
+
+def _minimum(owner: LeaderWorkerSet | NativePodGroup | CoPodGroup) -> int | None:
+    match owner:
+        case LeaderWorkerSet():
+            return owner.spec.leader_worker_template.size
+        case NativePodGroup():
+            return _native_minimum(owner.spec.scheduling_policy)
+        case CoPodGroup():
+            return owner.spec.min_member
+
+
+def _set_facts(owner: ReplicaSet | StatefulSet) -> OwnerFacts:
+    is_stateful = isinstance(owner, StatefulSet)
+    return OwnerFacts(
+        kind="StatefulSet" if is_stateful else "ReplicaSet",
+        scheduler_name=owner.spec.template.scheduler_name,
+        replicas=1 if owner.spec.replicas is None else owner.spec.replicas,
+        ordered=is_stateful and owner.spec.pod_management_policy != "Parallel",
+    )
+
+
+def _job_facts(owner: Job) -> OwnerFacts:
+    return OwnerFacts(
+        kind="Job",
+        scheduler_name=owner.spec.template.scheduler_name,
+        parallelism=1 if owner.spec.parallelism is None else owner.spec.parallelism,
+        completions=owner.spec.completions,
+        succeeded=(owner.status.succeeded or 0) if owner.status is not None else 0,
+        indexed=owner.spec.completion_mode == "Indexed",
+        suspended=bool(owner.spec.suspend),
+    )
+
+
+def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
+    tasks = owner.spec.tasks or []
+    told = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
+    return OwnerFacts(
+        kind="VolcanoJob",
+        scheduler_name=owner.spec.scheduler_name or told,
+        queue=owner.spec.queue,
+        min_count=owner.spec.min_available,
+        tasks=tuple(
+            TaskFacts(task.name or f"default{index}", 1 if task.replicas is None else task.replicas)
+            for index, task in enumerate(tasks)
+        ),
+    )
+
+
+def _ascend_facts(owner: AscendJob) -> OwnerFacts:
+    specs = owner.spec.replica_specs or {}
+    policy = owner.spec.run_policy
+    wishes = policy.scheduling_policy if policy is not None else None
+    known = [kind for kind in REPLICA_TYPES if kind in specs]
+    kinds = [*known, *sorted(kind for kind in specs if kind not in REPLICA_TYPES)]
+    told = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
+    return OwnerFacts(
+        kind="AscendJob",
+        scheduler_name=owner.spec.scheduler_name or told,
+        queue=wishes.queue if wishes is not None else "",
+        min_count=wishes.min_available if wishes is not None else None,
+        suspended=bool(policy.suspend) if policy is not None else False,
+        tasks=tuple(TaskFacts(kind.lower(), _or_one(specs[kind].replicas)) for kind in kinds),
+    )
+
+
+def _job_set_facts(owner: JobSet) -> OwnerFacts:
+    """Jobs that start only after others are not waited for: what starts together are those before the first of them."""
+    jobs = owner.spec.replicated_jobs or []
+    policy = owner.spec.startup_policy
+    one_by_one = policy is not None and policy.startup_policy_order == "InOrder"
+    tasks = tuple(
+        TaskFacts(job.name, _or_one(job.replicas) * job.template.spec.width, job.template.spec.width) for job in jobs
+    )
+    if one_by_one:
+        first = tasks[:1]
+    else:
+        first = tuple(task for task, job in zip(tasks, jobs, strict=True) if not job.depends_on)
+    told = (job.template.spec.template.scheduler_name for job in jobs)
+    return OwnerFacts(
+        kind="JobSet",
+        scheduler_name=next((name for name in told if name), ""),
+        suspended=bool(owner.spec.suspend),
+        min_count=sum(task.pods for task in first),
+        tasks=tasks,
+    )
+
+
+def _workload_facts(owner: Workload, name: str) -> OwnerFacts:
+    groups = [*(owner.spec.pod_groups or ()), *(owner.spec.pod_group_templates or ())]
+    found = next((group for group in groups if group.name == name), None)
+    policy = None if found is None else found.policy or found.scheduling_policy
+    return OwnerFacts(kind="Workload", min_count=_native_minimum(policy))
+
+
+def _native_minimum(policy: NativePolicy | None) -> int:
+    gang = policy.gang if policy is not None else None
+    return _or_one(gang.min_count) if gang is not None else 1
+
+
+def _or_one(number: int | None) -> int:
+    return 1 if number is None else number

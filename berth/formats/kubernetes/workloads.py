@@ -1,0 +1,255 @@
+"""Which gang a pod belongs to, and its place in there.
+
+A pod says itself whose it is, by annotations, labels and its controller. How many there are is often written on another
+object only; then that object is named, and read by whoever asks.
+
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang";
+docs/reference/nodes-and-chips.md, "Pod annotations of chips".
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.formats.ascend.pod_annotations import GROUP_NAME, RANK_INDEX
+from berth.formats.kubernetes.objects import OwnerReference, Pod, PodGroup
+from berth.formats.kubernetes.owners import OwnerKey, kind_of
+from berth.formats.manifests.ascend_job import REPLICA_TYPES
+from berth.schemas.facts import Owner
+
+LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"
+LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+LWS_GROUP_KEY: Final = "leaderworkerset.sigs.k8s.io/group-key"
+LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+LWS_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+JOBSET_TASK: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+JOBSET_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+CO_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+TASK_SPEC: Final = "volcano.sh/task-spec"
+TASK_INDEX: Final = "volcano.sh/task-index"
+TASK_INDEX_VARIABLE: Final = "VC_TASK_INDEX"
+WORKER: Final = "worker"
+"""Task of pods that name none."""
+
+_SHORT: Final = {
+    ("batch.volcano.sh", "Job"): "vcjob",
+    ("mindxdl.gitee.com", "AscendJob"): "acjob",
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "lws",
+}
+"""Kinds that have another name here than their own in small letters."""
+_BASE_LENGTH_MAX: Final = 253 - 1 - 16
+"""A request's name has at most 253 characters; what is behind the dash of a part needs 17."""
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+_LAST_NUMBER: Final = re.compile(r"^(.*?)([0-9]{1,9})$")
+_HEADS: Final = ("launcher", "leader", *(kind.lower() for kind in REPLICA_TYPES if kind != "Worker"))
+_ROLES: Final = {role: place for place, role in enumerate(_HEADS)}
+"""Tasks to which the others report, in order of rank."""
+
+
+class GangKey(NamedTuple):
+    """Identity of a gang.
+
+    Attributes:
+        kind: ``podgroup``, ``native``, ``workload``, ``lws``, ``jobset``, ``cosched``, ``pod``, or the controller's kind.
+        namespace: Namespace of the pods.
+        name: Name of the object that makes them a gang.
+        uid: Its uid, where the pods tell it: an object of the same name that comes later is another gang.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Which gang a pod belongs to, and its place in there."""
+
+    key: GangKey
+    owner: Owner = Owner()
+    look: OwnerKey | None = None
+    """Object that tells how large the gang is; None when the pods or their PodGroup tell all."""
+    size: int | None = None
+    """Pods of the gang, where the pod itself says so."""
+    task: str = WORKER
+    rank: int | None = None
+    """Rank in the whole gang, where the pod tells it."""
+    child: int = 0
+    """Which child of the task's owner the pod belongs to."""
+    local: int | None = None
+    """Index in the child or task, where the pod tells it."""
+
+    @property
+    def source(self) -> str:
+        """Identity of the pod's place: a pod with the same takes over; empty when any of the task does."""
+        if self.rank is not None:
+            return str(self.rank)
+        return f"{self.child}.{self.local}" if self.local is not None else ""
+
+
+def membership(pod: Pod) -> Membership:
+    """Gang of a pod, and its place in there.
+
+    The first that applies: PodGroup annotation, native group, LeaderWorkerSet, JobSet, coscheduling label, controller,
+    the pod alone.
+    """
+    found = _group(pod)
+    rank = number(pod.metadata.annotation(RANK_INDEX))
+    child, local, absolute = _place(pod)
+    return msgspec.structs.replace(
+        found, task=_task(pod), rank=rank if rank is not None else absolute, child=child, local=local
+    )
+
+
+def _group(pod: Pod) -> Membership:
+    meta = pod.metadata
+    controller = meta.controller
+    owner = Owner(controller.kind, controller.name, controller.uid) if controller is not None else Owner()
+    found = _declared(pod, owner) or _labelled(pod, owner)
+    if found is not None:
+        return found
+    if controller is None:
+        return Membership(key=GangKey("pod", meta.namespace, meta.name, meta.uid))
+    kind = kind_of(controller.api_version, controller.kind)
+    return Membership(
+        key=GangKey(short_kind(controller), meta.namespace, controller.name, controller.uid),
+        owner=owner,
+        look=OwnerKey(kind, meta.namespace, controller.name) if kind is not None else None,
+    )
+
+
+def _declared(pod: Pod, owner: Owner) -> Membership | None:
+    """Gang that a scheduler's own field or annotation names."""
+    namespace, spec = pod.metadata.namespace, pod.spec
+    if name := pod.metadata.annotation(GROUP_NAME):
+        return Membership(key=GangKey("podgroup", namespace, name), owner=owner)
+    if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name):
+        native = OwnerKey("NativePodGroup", namespace, name)
+        return Membership(key=GangKey("native", namespace, name), owner=owner, look=native)
+    ref = spec.workload_ref
+    if ref is None or not ref.name:
+        return None
+    name = ".".join(filter(None, (ref.name, ref.pod_group, ref.pod_group_replica_key)))
+    workload = OwnerKey("Workload", namespace, ref.name, ref.pod_group)
+    return Membership(key=GangKey("workload", namespace, name), owner=owner, look=workload)
+
+
+def _labelled(pod: Pod, owner: Owner) -> Membership | None:
+    """Gang that labels of a system of jobs name."""
+    meta = pod.metadata
+    namespace = meta.namespace
+    if (name := meta.label(LWS_NAME)) and (group_key := meta.label(LWS_GROUP_KEY)):
+        size = number(meta.annotation(LWS_SIZE))
+        key = GangKey("lws", namespace, f"{name}-{meta.label(LWS_GROUP_INDEX, '0')}", group_key)
+        look = OwnerKey("LeaderWorkerSet", namespace, name) if size is None else None
+        return Membership(key=key, owner=Owner("LeaderWorkerSet", name), look=look, size=size)
+    if name := _label_or_annotation(pod, JOBSET_NAME):
+        uid = _label_or_annotation(pod, JOBSET_UID)
+        job_set = OwnerKey("JobSet", namespace, name)
+        return Membership(key=GangKey("jobset", namespace, name, uid), owner=Owner("JobSet", name, uid), look=job_set)
+    if name := meta.label(CO_GROUP):
+        group = OwnerKey("CoPodGroup", namespace, name)
+        return Membership(key=GangKey("cosched", namespace, name), owner=owner, look=group)
+    return None
+
+
+def short_kind(owner: OwnerReference) -> str:
+    """Short name of a controller's kind, for names of requests."""
+    group = owner.api_version.rpartition("/")[0]
+    return _SHORT.get((group, owner.kind)) or owner.kind.lower()
+
+
+def group_owner(group: PodGroup) -> OwnerKey | None:
+    """Controller of a Volcano PodGroup, as far as it can be looked up."""
+    owner = group.metadata.controller
+    kind = kind_of(owner.api_version, owner.kind) if owner is not None else None
+    if owner is None or kind is None:
+        return None
+    return OwnerKey(kind, group.metadata.namespace, owner.name)
+
+
+def base_name(key: GangKey, group: PodGroup | None) -> str:
+    """Name of a gang's first request; names of its other parts begin so."""
+    kind, name = key.kind, key.name
+    owner = group.metadata.controller if group is not None else None
+    if owner is not None:
+        kind, name = short_kind(owner), owner.name
+    base = f"{kind}.{name}"
+    return base if len(base) <= _BASE_LENGTH_MAX else f"{base[: _BASE_LENGTH_MAX - 9]}-{digest([base], 8)}"
+
+
+def digest(parts: Iterable[str], length: int) -> str:
+    """Hexadecimal digits that stand for texts; the same texts give the same."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]
+
+
+def number(text: str) -> int | None:
+    """Whole number of at most nine digits; None for any other text."""
+    return int(text) if _DIGITS.fullmatch(text) else None
+
+
+def _label_or_annotation(pod: Pod, key: str) -> str:
+    return pod.metadata.label(key) or pod.metadata.annotation(key)
+
+
+def _task(pod: Pod) -> str:
+    """Task of a pod within its gang."""
+    for key in (TASK_SPEC, REPLICA_TYPE, JOBSET_TASK):
+        if name := _label_or_annotation(pod, key):
+            return name.lower()
+    if pod.metadata.label(LWS_NAME) and pod.metadata.label(LWS_WORKER_INDEX) == "0":
+        return "leader"
+    return WORKER
+
+
+def _place(pod: Pod) -> tuple[int, int | None, int | None]:
+    """Child and index in its task, and rank in the gang, as the pod tells them.
+
+    Indexes that start anew in each task or child are no ranks. Labels of an outer object come first, for its pods carry
+    those of the inner one as well.
+    """
+    meta = pod.metadata
+    if (rank := number(meta.label(LWS_WORKER_INDEX))) is not None:
+        return 0, None, rank
+    completion = number(_label_or_annotation(pod, COMPLETION_INDEX))
+    if _label_or_annotation(pod, JOBSET_NAME):
+        return number(_label_or_annotation(pod, JOBSET_JOB_INDEX)) or 0, completion, None
+    controller = meta.controller
+    if controller is not None and controller.kind == "StatefulSet":
+        ordinal = number(meta.label(POD_INDEX))
+        return 0, None, ordinal if ordinal is not None else number(meta.name.rpartition("-")[2])
+    local = _task_index(pod)
+    return (0, local, None) if local is not None else (0, None, completion)
+
+
+def _task_index(pod: Pod) -> int | None:
+    """Index of a pod in its task: the variable that Volcano sets, else labels and annotations of the operators."""
+    boxes = pod.spec.containers or ()
+    variables = (item.value for box in boxes for item in box.env or () if item.name == TASK_INDEX_VARIABLE)
+    texts = (next(variables, ""), _label_or_annotation(pod, REPLICA_INDEX), _label_or_annotation(pod, TASK_INDEX))
+    return next((index for text in texts if (index := number(text)) is not None), None)
+
+
+def natural(name: str) -> tuple[str, int]:
+    """Key that sorts names with a number at the end by the number."""
+    match = _LAST_NUMBER.match(name)
+    return (match[1], int(match[2])) if match else (name, -1)
+
+
+def task_order(task: str, tasks: Mapping[str, int]) -> tuple[int, int, str]:
+    """Place of a task: as its owner lists it, else those to which the others report, then by name.
+
+    Args:
+        task: Name of the task.
+        tasks: Tasks of the owner and their places; empty when unknown.
+    """
+    return (tasks.get(task, len(tasks)), _ROLES.get(task, len(_ROLES)), task)

@@ -1,0 +1,1 @@
+"""Job manifests: read, checked and written."""

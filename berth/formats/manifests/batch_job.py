@@ -1,0 +1,73 @@
+"""Kubernetes' own jobs.
+
+Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang"; Kubernetes, ``batch/v1`` Job.
+"""
+
+from typing import Final
+
+from berth.formats.manifests.gang_request import MIN_AVAILABLE, REPLICAS_MAX, PodGroup, gang_request, read_replicas
+from berth.formats.manifests.pod_template import PodTemplate, read_template
+from berth.formats.yaml_tree import Tree
+from berth.schemas.intake import JobRequest
+
+API_VERSION: Final = "batch/v1"
+KIND: Final = "Job"
+GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
+QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+TASK: Final = "worker"
+"""Name of the one task."""
+
+
+def read_batch_job(document: Tree) -> JobRequest:
+    """Job request of a Kubernetes job: its first wave of pods, as many as may run at a time.
+
+    How many must start together: annotation ``huawei.com/schedule_minAvailable``, else
+    ``scheduling.volcano.sh/group-min-member``, else all pods of an indexed job, else one.
+
+    Raises:
+        DocumentError: A field is missing or wrong; the job is suspended; or it has more completions than pods at a time,
+            for a gang runs once.
+    """
+    spec = document.need("spec", "a Job's spec")
+    suspend = spec.find("suspend")
+    if suspend is not None and suspend.flag():
+        raise suspend.wrong("false: a suspended job has no pods to place")
+    parallelism = read_replicas(spec, "parallelism", default=1)
+    completions = spec.find("completions")
+    replicas = parallelism
+    if completions is not None:
+        replicas = completions.whole(least=1, most=REPLICAS_MAX)
+        if replicas > parallelism:
+            raise completions.wrong(f"at most spec.parallelism, {parallelism}: the pods of a gang run at the same time")
+    mode = spec.find("completionMode")
+    indexed = mode is not None and mode.choice(("Indexed", "NonIndexed")) == "Indexed"
+    if indexed and completions is None:
+        spec.need("completions", "the number of completions, which an indexed job must give")
+    pod = read_template(spec.need("template", "a pod template"))
+    place = Tree(spec.value, "spec", spec.document, spec.error)
+    return gang_request(
+        document,
+        [PodGroup(name=TASK, replicas=replicas, pod=pod, place=place)],
+        origin="batch-job",
+        queue=_annotation(document, pod, QUEUE_NAME),
+        min_available=_min_available(document, pod, 0 if indexed else 1),
+    )
+
+
+def _annotation(document: Tree, pod: PodTemplate, key: str) -> Tree | None:
+    """Annotation of the job, else of its pods."""
+    own = document.dig("metadata", "annotations", key)
+    if own is not None or key not in pod.annotations:
+        return own
+    return document.dig("spec", "template", "metadata", "annotations", key)
+
+
+def _min_available(document: Tree, pod: PodTemplate, default: int) -> int:
+    for key in (MIN_AVAILABLE, GROUP_MIN_MEMBER):
+        place = _annotation(document, pod, key)
+        if place is not None:
+            text = str(place.value)
+            if not (text.isascii() and text.isdigit() and int(text[:10]) <= REPLICAS_MAX):
+                raise place.wrong(f"a whole number from 0 to {REPLICAS_MAX} in quotes")
+            return int(text)
+    return default

@@ -1,0 +1,217 @@
+"""From the parts of any manifest to a job request: metadata, the rules of copying, and the checks all forms share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
+from berth.formats.quantities import QuantityError, duration_ms
+from berth.formats.yaml_tree import DocumentError, Tree, merged
+from berth.schemas.intake import JobRequest, Task
+
+RUN_FOR: Final = "berth/run-for"
+"""Annotation: how long the pods run in a simulated cluster, such as ``30s``."""
+PRIORITY_CLASS: Final = "berth/priority-class"
+"""Annotation that keeps the name of a priority class whose number a manifest cannot tell."""
+MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
+LIFTED: Final[tuple[str, ...]] = (
+    "sp-block",
+    "ra-block",
+    "tp-block",
+    "sp-fit",
+    "huawei.com/schedule_policy",
+    MIN_AVAILABLE,
+    "huawei.com/recover_policy_path",
+    "huawei.com/infer_service_schedule",
+    "huawei.com/affinity-config",
+    "huawei.com/schedule_ubmemory",
+    "huawei.com/skip-ascend-plugin",
+    RUN_FOR,
+)
+"""Annotations taken from the first pod template that has them when the job has none.
+
+Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
+"Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
+"""
+REPLICAS_MAX: Final = 1_000_000
+
+
+class ManifestError(DocumentError):
+    """A manifest that does not say what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """An object's metadata, as far as it is read."""
+
+    namespace: str
+    name: str
+    uid: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Equal pods of a manifest: a name, how many, and what each asks for."""
+
+    name: str
+    replicas: int
+    pod: PodTemplate
+    place: Tree
+
+
+def read_metadata(document: Tree) -> Metadata:
+    """Metadata of a document; the namespace is ``default`` when none is given.
+
+    Raises:
+        DocumentError: It is missing, or a name is not RFC 1123.
+    """
+    metadata = document.need("metadata", "metadata with a name")
+    namespace = metadata.find("namespace")
+    uid = metadata.find("uid")
+    return Metadata(
+        namespace="default" if namespace is None else namespace.dns_label(),
+        name=metadata.need("name", "a name, which tells the job from others").dns_name(),
+        uid="" if uid is None else uid.text(),
+        labels=metadata.strings_of("labels"),
+        annotations=metadata.strings_of("annotations"),
+    )
+
+
+def read_replicas(owner: Tree, key: str, *, default: int) -> int:
+    """Number of pods in field ``key``.
+
+    Raises:
+        DocumentError: Not a whole number within bounds.
+    """
+    found = owner.find(key)
+    return default if found is None else found.whole(least=0, most=REPLICAS_MAX)
+
+
+def read_run_for(annotations: dict[str, str], document: Tree) -> int:
+    """Milliseconds that the annotation :data:`RUN_FOR` declares; 0 without it.
+
+    Raises:
+        DocumentError: It is no duration.
+    """
+    written = annotations.get(RUN_FOR)
+    if written is None:
+        return 0
+    try:
+        return duration_ms(written)
+    except QuantityError as error:
+        place = document.dig("metadata", "annotations", RUN_FOR) or Tree(
+            written, f"annotation {RUN_FOR}", document.document, document.error
+        )
+        raise place.wrong(error.expected) from error
+
+
+def joined_labels(pods: Sequence[PodTemplate]) -> dict[str, str]:
+    """Labels of all templates; differing values of a key are joined with ``|`` in order of the tasks.
+
+    Source: docs/reference/kubernetes.md, "Labels of jobs".
+    """
+    values: dict[str, list[str]] = {}
+    for pod in pods:
+        for key, value in pod.labels.items():
+            listed = values.setdefault(key, [])
+            if value not in listed:
+                listed.append(value)
+    return {key: "|".join(listed) for key, listed in values.items()}
+
+
+def common_selector(selectors: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Entries that every selector has with the same value."""
+    first, *rest = selectors
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in rest)}
+
+
+def only_resource(groups: Sequence[PodGroup]) -> str:
+    """Resource name of the job's chips; empty when no pod asks for any.
+
+    Raises:
+        DocumentError: Two kinds of chips.
+    """
+    asking = [group.pod for group in groups if group.pod.chips]
+    for pod in asking:
+        if pod.resource != asking[0].resource:
+            raise pod.chips_place.wrong(f"chips of one kind in a job: {asking[0].resource}, as in the tasks before")
+    return asking[0].resource if asking else ""
+
+
+def gang_request(
+    document: Tree,
+    groups: Sequence[PodGroup],
+    *,
+    origin: str,
+    queue: Tree | None = None,
+    priority_class: Tree | None = None,
+    min_available: int = 0,
+) -> JobRequest:
+    """Job request of a Kubernetes object, with labels, annotations, selectors and priority copied by the rules.
+
+    The job's own labels and annotations outrank those of its templates; the first preferred neighbours count. What all tasks select is the job's selector, the
+    rest stays with the task. Tasks without pods are left out. The priority is that of a system class, else the highest
+    number in a template; the name of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
+
+    Raises:
+        DocumentError: No pods, names of tasks repeated, two kinds of chips, or metadata that are wrong.
+    """
+    metadata = read_metadata(document)
+    check_groups(document, groups)
+    groups = [group for group in groups if group.replicas]
+    pods = [group.pod for group in groups]
+    named = priority_class.text("the name of a priority class") if priority_class is not None else ""
+    class_name = named or next((pod.priority_class for pod in pods if pod.priority_class), "")
+    lifted = [{key: pod.annotations[key] for key in LIFTED if key in pod.annotations} for pod in pods]
+    annotations = merged(metadata.annotations, *lifted)
+    if class_name and class_name not in SYSTEM_CLASSES:
+        annotations.setdefault(PRIORITY_CLASS, class_name)
+    selector = common_selector([pod.node_selector for pod in pods])
+    return JobRequest(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource=only_resource(groups),
+        tasks=[_task(group, selector) for group in groups],
+        labels=merged(metadata.labels, joined_labels(pods)),
+        annotations=annotations,
+        node_selector=selector,
+        queue="default" if queue is None else queue.dns_name(),
+        priority=SYSTEM_CLASSES.get(class_name, max(pod.priority for pod in pods)),
+        min_available=min_available,
+        run_ms=read_run_for(annotations, document),
+        origin=origin,
+        near=next((pod.near for pod in pods if pod.near), {}),
+    )
+
+
+def check_groups(document: Tree, groups: Sequence[PodGroup]) -> None:
+    """Check that there are pods, and that no two tasks share a name.
+
+    Raises:
+        DocumentError: That is not so.
+    """
+    if not any(group.replicas for group in groups):
+        place = groups[0].place if groups else document
+        raise Tree(0, f"{place.path}.replicas", document.document, document.error).wrong("at least one pod in the job")
+    seen: set[str] = set()
+    for group in groups:
+        if group.name in seen:
+            raise (group.place.find("name") or group.place).wrong(f"another name: {group.name!r} is given twice")
+        seen.add(group.name)
+
+
+def _task(group: PodGroup, shared: dict[str, str]) -> Task:
+    pod = group.pod
+    return Task(
+        name=group.name,
+        replicas=group.replicas,
+        chips=pod.chips,
+        cpu_milli=pod.cpu_milli,
+        memory_mib=pod.memory_mib,
+        node_selector={key: value for key, value in pod.node_selector.items() if key not in shared},
+        affinity=pod.affinity,
+        tolerations=pod.tolerations,
+    )

@@ -1,0 +1,106 @@
+"""Manifests: YAML text of one or several documents to job requests, by kind.
+
+Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes' ``Job``, Berth's own ``Job``, and a ``List`` of these.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from berth.formats.manifests import ascend_job, batch_job, job_file, volcano_job
+from berth.formats.manifests.gang_request import ManifestError
+from berth.formats.yaml_tree import Tree, nearest, read_documents
+from berth.schemas.intake import JobRequest
+
+_READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
+    (volcano_job.API_VERSION, volcano_job.KIND): volcano_job.read_volcano_job,
+    (ascend_job.API_VERSION, ascend_job.KIND): ascend_job.read_ascend_job,
+    (batch_job.API_VERSION, batch_job.KIND): batch_job.read_batch_job,
+    (job_file.API_VERSION, job_file.KIND): job_file.read_job_file,
+}
+_LIST: Final = ("v1", "List")
+_CLUSTER: Final = (job_file.API_VERSION, "Cluster")
+
+__all__ = ["ManifestError", "Reading", "parse_jobs", "read_jobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a manifest holds: the job requests that are sound, and what is wrong with the others, one error an object."""
+
+    jobs: list[JobRequest]
+    errors: list[ManifestError]
+
+
+def parse_jobs(text: str) -> list[JobRequest]:
+    """Job requests of a manifest, in the order written.
+
+    Args:
+        text: YAML or JSON: one or several documents; empty ones are skipped.
+
+    Raises:
+        ManifestError: Not YAML; no document; a document of an unknown kind; a field that is missing or wrong; or a job's
+            name given twice. Carries document, field path, value and what was expected.
+    """
+    reading = read_jobs(text)
+    if reading.errors:
+        raise reading.errors[0]
+    return reading.jobs
+
+
+def read_jobs(text: str) -> Reading:
+    """As :func:`parse_jobs`, but goes on behind what is wrong."""
+    reading = Reading([], [])
+    seen: set[tuple[str, str]] = set()
+    try:
+        documents = read_documents(text, ManifestError)
+    except ManifestError as error:
+        return Reading([], [error])
+    for document in documents:
+        _read_document(document, reading, seen)
+    if not reading.jobs and not reading.errors:
+        reading.errors.append(ManifestError(document=0, path="", value="nothing", expected="at least one job"))
+    return reading
+
+
+def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]]) -> None:
+    try:
+        trees = _objects(document)
+    except ManifestError as error:
+        reading.errors.append(error)
+        return
+    for tree in trees:
+        try:
+            job = _read(tree)
+            if (job.namespace, job.name) in seen:
+                name = tree.need("metadata", "").need("name", "")
+                raise name.wrong(f"another name: {job.namespace}/{job.name} is given twice")
+        except ManifestError as error:
+            reading.errors.append(error)
+            continue
+        seen.add((job.namespace, job.name))
+        reading.jobs.append(job)
+
+
+def _objects(document: Tree) -> list[Tree]:
+    """The document itself, or the entries of a list."""
+    return document.items_of("items") if _kind(document) == _LIST else [document]
+
+
+def _kind(tree: Tree) -> tuple[str, str]:
+    kind = tree.need("kind", "the kind of the object").text()
+    api_version = tree.need("apiVersion", "the version of the object's kind").text()
+    return api_version, kind
+
+
+def _read(tree: Tree) -> JobRequest:
+    api_version, kind = _kind(tree)
+    reader = _READERS.get((api_version, kind))
+    if reader is not None:
+        return reader(tree)
+    versions = [version for version, known in _READERS if known == kind]
+    if versions:
+        raise tree.need("apiVersion", "").wrong(nearest(api_version, versions))
+    known = nearest(kind, {known for _, known in _READERS})
+    hint = "; a Cluster describes simulated nodes, not a job" if (api_version, kind) == _CLUSTER else ""
+    raise tree.need("kind", "").wrong(f"{known}{hint}")

@@ -1,0 +1,246 @@
+"""Job requests as objects of Kubernetes: a Volcano Job, an AscendJob, a Kubernetes Job, or a pod.
+
+The counterpart of :mod:`berth.formats.manifests.reader`: what is written here asks for the same when it is read there, or when
+the inventory makes a request from the pods. Labels stand on the object and in the pod template, for some controllers copy
+one and some the other.
+
+Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Volcano PodGroups".
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from berth.formats.manifests import ascend_job, batch_job, volcano_job
+from berth.formats.manifests.gang_request import LIFTED, MIN_AVAILABLE, PRIORITY_CLASS, RUN_FOR
+from berth.formats.manifests.pod_template import SYSTEM_CLASSES
+from berth.formats.yaml_tree import merged
+from berth.schemas.constraints import Expression, Term, Toleration
+from berth.schemas.intake import JobRequest, Task
+
+SCHEDULER: Final = "berth"
+IMAGE: Final = "registry.example/work:1"
+"""Image of the containers; a simulated kubelet starts none."""
+FRAMEWORK: Final = "framework"
+"""Label of an AscendJob without which its operator does nothing."""
+_NODE_NAME: Final = "metadata.name"
+_MASTER, _WORKER = "master", "worker"
+_CONTAINER: Final = "work"
+_ASCEND_CONTAINER: Final = "ascend"
+"""Name that the Ascend operator expects."""
+
+Tree = dict[str, Any]
+
+
+def write_volcano_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = IMAGE) -> Tree:
+    """Volcano Job of a request; tasks and ranks are those of the request."""
+    spec: Tree = {
+        "schedulerName": scheduler,
+        "queue": request.queue,
+        "minAvailable": least_pods(request),
+        "tasks": [
+            {
+                "name": task.name,
+                "replicas": task.replicas,
+                "template": _template(request, task, scheduler, image, container=_CONTAINER),
+            }
+            for task in request.tasks
+        ],
+    }
+    if name := priority_class(request):
+        spec["priorityClassName"] = name
+    return _object(volcano_job.API_VERSION, volcano_job.KIND, request, spec)
+
+
+def write_ascend_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = IMAGE) -> Tree:
+    """AscendJob of a request. The pods of a single task of another name become a master and workers.
+
+    Raises:
+        ValueError: Tasks are called otherwise than the types of replicas, or stand in another order.
+    """
+    types = {kind.lower(): kind for kind in ascend_job.REPLICA_TYPES}
+    tasks = request.tasks if all(task.name in types for task in request.tasks) else _master_and_workers(request)
+    order = [list(types).index(task.name) for task in tasks]
+    if order != sorted(set(order)):
+        raise ValueError(f"tasks of {request.name} are {[task.name for task in tasks]}, expected {', '.join(types)}")
+    policy: Tree = {"minAvailable": least_pods(request), "queue": request.queue}
+    if name := priority_class(request):
+        policy["priorityClass"] = name
+    spec = {
+        "schedulerName": scheduler,
+        "runPolicy": {"schedulingPolicy": policy},
+        "successPolicy": "AllWorkers",
+        "replicaSpecs": {
+            types[task.name]: {
+                "replicas": task.replicas,
+                "restartPolicy": "Never",
+                "template": _template(request, task, scheduler, image, container=_ASCEND_CONTAINER),
+            }
+            for task in tasks
+        },
+    }
+    found = _object(ascend_job.API_VERSION, ascend_job.KIND, request, spec)
+    found["metadata"]["labels"].setdefault(FRAMEWORK, "pytorch")
+    return found
+
+
+def write_batch_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = IMAGE) -> Tree:
+    """Kubernetes Job of a request: all pods at a time, none again when it fails.
+
+    Raises:
+        ValueError: The request has several tasks.
+    """
+    task = _only_task(request, "a Kubernetes Job")
+    spec = {
+        "parallelism": task.replicas,
+        "completions": task.replicas,
+        "backoffLimit": 0,
+        "template": _template(request, task, scheduler, image, container=_CONTAINER),
+    }
+    found = _object(batch_job.API_VERSION, batch_job.KIND, request, spec)
+    gang = {MIN_AVAILABLE: str(least_pods(request)), **_queue_note(request)}
+    found["metadata"]["annotations"] |= gang
+    spec["template"]["metadata"]["annotations"] |= gang  # type: ignore[index]  # a tree made just above
+    return found
+
+
+def write_pod(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = IMAGE) -> Tree:
+    """Pod of a request of one pod.
+
+    Raises:
+        ValueError: The request has several pods.
+    """
+    task = _only_task(request, "a pod")
+    if task.replicas != 1:
+        raise ValueError(f"{request.name} has {task.replicas} pods, expected one to write a pod")
+    template = _template(request, task, scheduler, image, container=_CONTAINER)
+    found = _object("v1", "Pod", request, template["spec"])
+    found["metadata"]["annotations"] |= _queue_note(request)
+    return found
+
+
+def write_priority_class(name: str, priority: int) -> Tree:
+    """Priority class, which the pods of a request with a priority need."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": priority,
+        "globalDefault": False,
+    }
+
+
+def priority_class(request: JobRequest) -> str:
+    """Name of the priority class of a request's pods; empty without a priority."""
+    named = request.annotations.get(PRIORITY_CLASS, "")
+    if named or not request.priority:
+        return named
+    system = next((name for name, value in SYSTEM_CLASSES.items() if value == request.priority), "")
+    return system or f"berth-{'minus-' if request.priority < 0 else ''}{abs(request.priority)}"
+
+
+def least_pods(request: JobRequest) -> int:
+    """Pods of a request that must start together."""
+    return request.min_available or sum(task.replicas for task in request.tasks)
+
+
+def _object(api_version: str, kind: str, request: JobRequest, spec: Tree) -> Tree:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "namespace": request.namespace,
+            "name": request.name,
+            "labels": dict(request.labels),
+            "annotations": _annotations(request),
+        },
+        "spec": spec,
+    }
+
+
+def _annotations(request: JobRequest) -> dict[str, str]:
+    run_for = {RUN_FOR: f"{request.run_ms}ms"} if request.run_ms else {}
+    return merged(request.annotations, run_for)
+
+
+def _queue_note(request: JobRequest) -> dict[str, str]:
+    return {batch_job.QUEUE_NAME: request.queue}
+
+
+def _template(request: JobRequest, task: Task, scheduler: str, image: str, *, container: str) -> Tree:
+    annotations = {key: text for key, text in _annotations(request).items() if key in LIFTED}
+    spec: Tree = {
+        "schedulerName": scheduler,
+        "restartPolicy": "Never",
+        "containers": [{"name": container, "image": image, "resources": _resources(request, task)}],
+    }
+    if selector := merged(task.node_selector, request.node_selector):
+        spec["nodeSelector"] = selector
+    if affinity := _affinity(request, task):
+        spec["affinity"] = affinity
+    if task.tolerations:
+        spec["tolerations"] = [_toleration(item) for item in task.tolerations]
+    if name := priority_class(request):
+        spec |= {"priorityClassName": name, "priority": request.priority}
+    return {"metadata": {"labels": dict(request.labels), "annotations": annotations}, "spec": spec}
+
+
+def _resources(request: JobRequest, task: Task) -> Tree:
+    amounts: dict[str, str] = {}
+    if task.cpu_milli:
+        amounts["cpu"] = f"{task.cpu_milli}m"
+    if task.memory_mib:
+        amounts["memory"] = f"{task.memory_mib}Mi"
+    if task.chips:
+        amounts[request.resource] = str(task.chips)
+    return {"requests": amounts, "limits": dict(amounts)} if amounts else {}
+
+
+def _affinity(request: JobRequest, task: Task) -> Tree:
+    found: Tree = {}
+    if task.affinity:
+        terms = {"nodeSelectorTerms": [_term(term) for term in task.affinity]}
+        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    if request.near:
+        term = {"labelSelector": {"matchLabels": dict(request.near)}, "topologyKey": "kubernetes.io/hostname"}
+        preferred = [{"weight": 1, "podAffinityTerm": term}]
+        found["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    return found
+
+
+def _term(term: Term) -> Tree:
+    """Term of node affinity; names of nodes are matched as fields."""
+    fields = [item for item in term.expressions if _is_field(item)]
+    labels = [item for item in term.expressions if not _is_field(item)]
+    found = {
+        "matchExpressions": [_expression(item) for item in labels],
+        "matchFields": [_expression(i) for i in fields],
+    }
+    return {key: items for key, items in found.items() if items}
+
+
+def _is_field(item: Expression) -> bool:
+    return item.key == _NODE_NAME and item.operator in {"In", "NotIn"}
+
+
+def _expression(item: Expression) -> Tree:
+    found: Tree = {"key": item.key, "operator": item.operator}
+    return found | {"values": list(item.values)} if item.values else found
+
+
+def _toleration(item: Toleration) -> Mapping[str, str]:
+    found = {"key": item.key, "operator": item.operator, "value": item.value, "effect": item.effect}
+    return {key: text for key, text in found.items() if text}
+
+
+def _only_task(request: JobRequest, form: str) -> Task:
+    if len(request.tasks) != 1:
+        raise ValueError(f"{request.name} has {len(request.tasks)} tasks, expected one to write {form}")
+    return request.tasks[0]
+
+
+def _master_and_workers(request: JobRequest) -> Sequence[Task]:
+    task = _only_task(request, "an AscendJob")
+    counts = {_MASTER: 1, _WORKER: task.replicas - 1}
+    return [replace(task, name=name, replicas=count) for name, count in counts.items() if count]

@@ -1,0 +1,1 @@
+"""Recordings of cells as files, and their anonymisation."""

@@ -1,0 +1,381 @@
+"""Anonymous recordings: names are replaced, and everything is decided as before.
+
+Names decide ties, so what replaces them has their order; a domain's shard follows from its name, so what replaces it has its
+shard. That takes all names before the first can be replaced: entries are learned first, then replaced, in two passes. Kept are
+keys of labels and annotations, values that Berth reads, numbers, products, resources and times. A message that does not decode
+is replaced by one that does not decode either.
+"""
+
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from berth.formats.recordings.anonymisation_rules import (
+    KEPT_KEYS,
+    KEPT_TASKS,
+    NAME_KEYS,
+    SERVICE_KEY,
+    Kind,
+    Rule,
+    Special,
+    plan_of,
+)
+from berth.schemas.columns import pack_names, unpack_names
+from berth.schemas.constraints import Expression
+from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    MembersSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodsSeen,
+    TimerSeen,
+    TopologySeen,
+)
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.message import Message
+from berth.schemas.recording import Entry, RecordingHead
+from berth.schemas.refusal import Refusal
+from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.subjects import token, untoken
+
+CELL: Final = "cell"
+MESSAGES: Final[Mapping[str, type[Message]]] = {
+    kind.KIND: kind
+    for kind in (
+        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, Epoch, Round,
+    )
+}  # fmt: skip
+_SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "node": (Kind.DOMAIN,),
+    "health": (Kind.DOMAIN,),
+    "topology": (Kind.KEEP,),
+    "pod": (Kind.NAMESPACE, Kind.JOB),
+    "member": (Kind.NAMESPACE, Kind.JOB),
+    "job": (Kind.NAMESPACE, Kind.JOB),
+    "outcome": (Kind.NAMESPACE, Kind.JOB),
+    "timer": (),
+}
+"""Names at the end of a fact's subject, by its kind."""
+_SUBJECT_TOKENS: Final = 4
+_STRANGE: Final = "strange"
+"""Last token of the subject of a fact that stands on none that there is."""
+_DEAD: Final = b""
+"""What decodes as nothing."""
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_WORD: Final = re.compile(r"[a-z]+(-[a-z]+)*")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NUMBERED: Final = frozenset({Kind.GROUP, Kind.RACK})
+"""Kinds that may be numbers; those stay, for they are ordered as numbers."""
+_HAS_NAME: Final = re.compile(r"(?P<before>.*\(uid )(?P<uid>.*)(?P<after>\))", re.DOTALL)
+_HAS_UID: Final = re.compile(r"(?P<before>.*: the job )(?P<path>.*)(?P<after> has this one)", re.DOTALL)
+_TRIES_MAX: Final = 1 << 20
+_KEPT_BEGINNINGS: Final = tuple(sorted(KEPT_KEYS))
+"""What is refused of an annotation may name a place inside its value."""
+_COMPARED: Final = frozenset({"Gt", "Lt"})
+
+See = Callable[[Kind, str], str]
+SeeLabel = Callable[[str, str], str]
+
+
+class _Walk:
+    """A pass over messages: shows every name, and puts what it gets for it in its place.
+
+    Args:
+        see: Takes kind and name.
+        see_label: Takes key and value of a label or annotation.
+        meet: Is shown each struct before its texts.
+    """
+
+    def __init__(self, see: See, see_label: SeeLabel, meet: Callable[[msgspec.Struct], None] | None = None) -> None:
+        self._see = see
+        self._see_label = see_label
+        self._meet = meet
+        self._plans: dict[type, list[tuple[str, Rule | None]]] = {}
+        self._special: dict[Special, Callable[[Any, Any], Any]] = {
+            Special.TABLE: lambda _, table: pack_names([see(Kind.NODE, name) for name in unpack_names(table)]),
+            Special.PATH: lambda _, path: self._path(path),
+            Special.LABELS: lambda _, labels: {key: see_label(key, value) for key, value in labels.items()},
+            Special.BY_KEY: self._by_key,
+            Special.UIDS: lambda _, numbers: {see(Kind.UID, uid): number for uid, number in numbers.items()},
+            Special.WORD: lambda _, text: text if _WORD.fullmatch(text) else see(Kind.REASON, text),
+            Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
+        }
+
+    def struct(self, value: Any) -> Any:  # noqa: ANN401  # a struct of any message
+        """The struct with other names.
+
+        Raises:
+            ValueError: A table of names is damaged.
+        """
+        if self._meet is not None:
+            self._meet(value)
+        plan = self._plans.get(type(value))
+        if plan is None:
+            plan = self._plans[type(value)] = plan_of(type(value))
+        changes: dict[str, Any] = {}
+        for field, rule in plan:
+            got = getattr(value, field)
+            if not got:
+                continue
+            made = self._tree(got) if rule is None else self._ruled(value, field, got, rule)
+            if made is not got:
+                changes[field] = made
+        return msgspec.structs.replace(value, **changes) if changes else value
+
+    def _ruled(self, value: Any, field: str, got: Any, rule: Rule) -> Any:  # noqa: ANN401  # a field of any message
+        if isinstance(rule, Kind):
+            return self._named(rule, got)
+        if rule is Special.REFUSED:
+            return self._refused(value, field, got)
+        return self._special[rule](value, got)
+
+    def _named(self, kind: Kind, got: Any) -> Any:  # noqa: ANN401  # a name, or a list of names
+        return self._see(kind, got) if isinstance(got, str) else [self._see(kind, name) for name in got]
+
+    def _tree(self, got: Any) -> Any:  # noqa: ANN401  # a field of any message
+        match got:
+            case msgspec.Struct():
+                return self.struct(got)
+            case list():
+                return [self._tree(one) for one in got]
+            case tuple():
+                return tuple([self._tree(one) for one in got])
+            case _:
+                return got
+
+    def _path(self, path: str) -> str:
+        namespace, sign, name = path.partition("/")
+        return f"{self._see(Kind.NAMESPACE, namespace)}/{self._see(Kind.JOB, name)}" if sign else path
+
+    def _by_key(self, value: Any, got: Any) -> Any:  # noqa: ANN401  # a taint, toleration or expression
+        if isinstance(got, str):
+            return self._see_label(value.key, got)
+        return tuple([self._see_label(value.key, one) for one in got])
+
+    def _refused(self, refusal: Refusal, field: str, text: str) -> str:
+        """Value or expectation of a refusal: names stand in those that speak of who has a name or a uid."""
+        is_value = field == "value"
+        match refusal.field:
+            case "uid" if is_value:
+                return self._see(Kind.UID, text)
+            case "uid":
+                return self._inside(_HAS_UID, "path", text, self._path)
+            case "name" if is_value:
+                return self._path(text)
+            case "name":
+                return self._inside(_HAS_NAME, "uid", text, lambda uid: self._see(Kind.UID, uid))
+            case _ if is_value:
+                place, _, key = refusal.field.partition(".")
+                is_label = place in {"labels", "annotations"} and not key.startswith(_KEPT_BEGINNINGS)
+                return self._see_label(key, text) if is_label else text
+            case _:
+                return text
+
+    @staticmethod
+    def _inside(pattern: re.Pattern[str], group: str, text: str, put: Callable[[str], str]) -> str:
+        found = pattern.fullmatch(text)
+        return f"{found['before']}{put(found[group])}{found['after']}" if found is not None else text
+
+    def entry(self, entry: Entry) -> Entry:
+        """An entry with other names."""
+        subject = self.subject(entry.subject) if entry.subject else ""
+        return Entry(entry.sequence, self.message(entry.data), subject)
+
+    def message(self, data: bytes) -> bytes:
+        """A message with other names; of a kind that is not known, only the kind."""
+        try:
+            envelope = open_envelope(data)
+            kind = MESSAGES.get(envelope.kind)
+            if kind is None:
+                return msgspec.msgpack.encode((envelope.kind, envelope.version, []))
+            return encode(self.struct(body_of(envelope, kind)))
+        except (DecodeError, ValueError):
+            return _DEAD
+
+    def subject(self, subject: str) -> str:
+        """Subject of a fact with other names."""
+        tokens = subject.split(".")
+        kinds = _SUBJECTS.get(tokens[_SUBJECT_TOKENS - 1]) if len(tokens) >= _SUBJECT_TOKENS else None
+        names = tokens[_SUBJECT_TOKENS:]
+        begin = ["berth", CELL, "fact"]
+        if kinds is None or len(kinds) != len(names):
+            return ".".join([*begin, _STRANGE])
+        try:
+            made = [token(self._see(kind, untoken(name))) for kind, name in zip(kinds, names, strict=True)]
+        except ValueError:
+            return ".".join([*begin, _STRANGE])
+        return ".".join([*begin, tokens[_SUBJECT_TOKENS - 1], *made])
+
+    def snapshot(self, body: SnapshotBody, dump: type[msgspec.Struct]) -> SnapshotBody:
+        """A snapshot with other names."""
+        facts = [KeptFact(self.subject(fact.subject), fact.sequence, self.message(fact.data)) for fact in body.facts]
+        ledger = body.ledger
+        if ledger:
+            ledger = msgspec.msgpack.encode(self.struct(msgspec.msgpack.decode(ledger, type=dump)))
+        return SnapshotBody(
+            ledger_seq=body.ledger_seq,
+            facts_seq=body.facts_seq,
+            facts=sorted(facts, key=lambda fact: fact.subject),
+            ledger=ledger,
+        )
+
+
+class Anonymiser:
+    """Learns the names of a recording, then replaces them.
+
+    Args:
+        head: Head of the recording.
+        dump: Folded form of the ledger in its start, which is the core's own.
+    """
+
+    def __init__(self, head: RecordingHead, dump: type[msgspec.Struct]) -> None:
+        self._head = head
+        self._dump = dump
+        self._names: dict[Kind, set[str]] = {kind: set() for kind in Kind}
+        self._labels: dict[str, set[str]] = {}
+        self._compared: set[str] = set()
+        self._level_keys: set[str] = set()
+        self._trees: set[str] = set()
+        """Names of the trees of the settings, which stay; a refusal may name one like a SuperPoD."""
+        self._shards: set[int] = set()
+        self._new: dict[Kind, dict[str, str]] = {}
+        self._learn = _Walk(self._note, self._note_label, self._meet)
+        self._replace = _Walk(self.name, self._label)
+        self._meet(head.settings)
+        self._learn.snapshot(head.start, dump)
+
+    def learn(self, entry: Entry) -> None:
+        """Note the names of an entry; all entries first, in any order."""
+        self._learn.entry(entry)
+
+    def settle(self) -> None:
+        """All entries were learned."""
+        for key, values in self._labels.items():
+            for value in values:
+                kind = self._kind_of(key, value)
+                if kind is not Kind.KEEP:
+                    self._names[kind].add(value)
+        for kind, names in self._names.items():
+            self._new[kind] = self._renamed(kind, names)
+
+    def head(self) -> RecordingHead:
+        """The head with other names."""
+        start = self._replace.snapshot(self._head.start, self._dump)
+        return msgspec.structs.replace(self._head, cell=CELL, start=start, anonymous=True)
+
+    def entry(self, entry: Entry) -> Entry:
+        """An entry with other names."""
+        return self._replace.entry(entry)
+
+    def name(self, kind: Kind, name: str) -> str:
+        """What replaces a name that was learned."""
+        return name if self._stays(kind, name) else self._new[kind][name]
+
+    def old_names(self) -> Iterator[tuple[Kind, str]]:
+        """All names that are replaced."""
+        for kind in Kind:
+            for name in sorted(self._new[kind]):
+                yield kind, name
+
+    def _note(self, kind: Kind, name: str) -> str:
+        if not _stays(kind, name):
+            self._names[kind].add(name)
+        return name
+
+    def _note_label(self, key: str, value: str) -> str:
+        self._labels.setdefault(key, set()).add(value)
+        return value
+
+    def _stays(self, kind: Kind, name: str) -> bool:
+        return _stays(kind, name) or (kind is Kind.GROUP and name in self._trees)
+
+    def _meet(self, value: msgspec.Struct) -> None:
+        match value:
+            case Settings():
+                self._level_keys.update(_texts(value.resource_levels))
+                self._trees.update(_trees(value.resource_levels))
+            case Round():
+                self._shards.add(value.shards)
+            case Expression() if value.operator in _COMPARED:
+                self._compared.add(value.key)
+            case _:
+                pass
+
+    def _label(self, key: str, value: str) -> str:
+        return self.name(self._kind_of(key, value), value)
+
+    def _kind_of(self, key: str, value: str) -> Kind:
+        if key in KEPT_KEYS or (key in self._compared and _INTEGER.fullmatch(value)):
+            return Kind.KEEP
+        if key in NAME_KEYS:
+            return Kind.NODE
+        if key == SERVICE_KEY:
+            return Kind.SERVICE
+        return Kind.GROUP if key in self._level_keys else Kind.VALUE
+
+    def _renamed(self, kind: Kind, names: Iterable[str]) -> dict[str, str]:
+        ordered = sorted(name for name in names if not self._stays(kind, name))
+        width = len(str(len(ordered)))
+        new = {name: f"{kind.value}-{number:0{width}}" for number, name in enumerate(ordered, 1)}
+        if kind is Kind.DOMAIN:
+            shards = sorted(count for count in self._shards if count > 1)
+            return {name: _in_shard(made, name, shards) for name, made in new.items()}
+        return new
+
+
+def _stays(kind: Kind, name: str) -> bool:
+    if kind is Kind.KEEP or not name:
+        return True
+    if kind is Kind.TASK:
+        return name in KEPT_TASKS
+    return kind in _NUMBERED and _NUMBER.fullmatch(name) is not None
+
+
+def _in_shard(made: str, name: str, shards: Iterable[int]) -> str:
+    """``made`` with an ending that puts it into the shard of ``name``, however many shards there are of those numbers.
+
+    Raises:
+        ValueError: None was found among a million.
+    """
+    wanted = [(count, zlib.crc32(name.encode()) % count) for count in shards]
+    for ending in range(_TRIES_MAX):
+        domain = f"{made}-{ending}" if wanted else made
+        mark = zlib.crc32(domain.encode())
+        if all(mark % count == shard for count, shard in wanted):
+            return domain
+    raise ValueError(
+        f"no name found for a domain that keeps its shard of {', '.join(str(count) for count, _ in wanted)}"
+    )
+
+
+def _trees(text: str) -> Iterator[str]:
+    """Names of the trees of levels in a JSON text; nothing for one that is none."""
+    try:
+        found = msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError:
+        return
+    if isinstance(found, dict):
+        yield from found
+
+
+def _texts(text: str) -> Iterator[str]:
+    """Texts inside a JSON text; nothing for one that is none."""
+    try:
+        waiting: list[Any] = [msgspec.json.decode(text)] if text else []
+    except msgspec.DecodeError:
+        return
+    while waiting:
+        match waiting.pop():
+            case str() as found:
+                yield found.strip()
+            case dict() as found:
+                waiting += found.values()
+            case list() as found:
+                waiting += found
+            case _:
+                pass

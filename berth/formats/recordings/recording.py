@@ -1,0 +1,321 @@
+"""Recording: what a cell knew and decided, as one file of checked frames.
+
+The file begins with ``BERTHREC`` and the number of its format. Frames follow: ``<u4`` length of the compressed bytes, ``<u4``
+their CRC-32, and the bytes, which are one zstd frame. Its content is one message in its envelope: a
+:class:`~berth.schemas.recording.RecordingHead` first, then any number of :class:`~berth.schemas.recording.RecordingPart`, then a
+:class:`~berth.schemas.recording.RecordingEnd`, after which nothing may come. One frame at a time is in memory.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from berth.formats.recordings.frames import FramePacker, FrameSource, RecordingError
+from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.ledger import facts_known
+from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.status import SnapshotBody
+
+__all__ = [
+    "FORMAT",
+    "MAGIC",
+    "Frames",
+    "Order",
+    "Reading",
+    "RecordingError",
+    "frames_of",
+    "interleaved",
+    "read",
+]
+
+MAGIC: Final = b"BERTHREC"
+FORMAT: Final = 1
+_BEGIN_BYTES: Final = len(MAGIC) + 1
+_PART_BYTES: Final = 64 << 10
+"""Entries of so many bytes make a part."""
+_HEAD_BYTES_MAX: Final = 256 << 20
+"""Most bytes of the unpacked head. It holds a snapshot, which has some 700 bytes a job (measured on the stored recordings): enough
+for 380,000 jobs that are not forgotten yet."""
+_FRAME_BYTES_MAX: Final = 65 << 20
+"""Most bytes of an unpacked frame after the head. A part holds at most one message beyond its size, which is far below 1 MiB in
+all releases, and NATS takes no message above 64 MiB."""
+_ENTRY_BYTES: Final = 64
+"""Bytes that an entry takes beside its message, about."""
+
+
+class Order:
+    """Sees that entries go on from a start without a gap, and that each record comes right after the facts it knew.
+
+    Attributes:
+        facts: Facts so far.
+        records: Records so far.
+        facts_seq: Last fact.
+        ledger_seq: Last record.
+    """
+
+    def __init__(self, start: SnapshotBody) -> None:
+        self.facts = 0
+        self.records = 0
+        self.facts_seq = start.facts_seq
+        self.ledger_seq = start.ledger_seq
+        self._known = start.facts_seq
+
+    def add(self, entry: Entry) -> str:
+        """Take the next entry; empty, or why it cannot come here, and then it was not taken."""
+        if entry.subject:
+            wrong = _missing("fact", self.facts_seq, entry.sequence, first=not self.facts)
+            if not wrong:
+                self.facts += 1
+                self.facts_seq = entry.sequence
+            return wrong
+        wrong = _missing("record", self.ledger_seq, entry.sequence, first=not self.records) or self._early_or_late(
+            entry
+        )
+        if not wrong:
+            self.records += 1
+            self.ledger_seq = entry.sequence
+            self._known = self.facts_seq
+        return wrong
+
+    def _early_or_late(self, record: Entry) -> str:
+        try:
+            known = facts_known(record.data)
+        except DecodeError as error:
+            return f"record {record.sequence} does not decode: {error}"
+        if known > self.facts_seq:
+            return f"record {record.sequence} knew fact {known}, but only facts up to {self.facts_seq} come before it"
+        if self.facts_seq > max(known, self._known):
+            return f"fact {self.facts_seq} comes before record {record.sequence}, which knew only fact {known}"
+        return ""
+
+    def end(self) -> RecordingEnd:
+        """The end that says what was taken."""
+        return RecordingEnd(
+            facts=self.facts, records=self.records, facts_seq=self.facts_seq, ledger_seq=self.ledger_seq
+        )
+
+
+def _missing(what: str, last: int, sequence: int, *, first: bool) -> str:
+    """What is wrong with ``sequence`` after ``last``; empty for nothing."""
+    if sequence == last + 1:
+        return ""
+    if sequence <= last:
+        return f"{what} {sequence} comes after {what} {last}: out of order"
+    if first:
+        return (
+            f"the first {what} is {sequence}, but the start ends at {last}: {_span(what, last + 1, sequence - 1)} missing, or"
+            " the snapshot that holds what came before"
+        )
+    return f"{_span(what, last + 1, sequence - 1)} missing before {what} {sequence}"
+
+
+def _span(what: str, first: int, last: int) -> str:
+    return f"{what} {first} is" if first == last else f"{what}s {first} to {last} are"
+
+
+class Frames:
+    """Makes the bytes of a recording, piece by piece.
+
+    Args:
+        head: What the recording begins with.
+    """
+
+    def __init__(self, head: RecordingHead) -> None:
+        self._head = head
+        self._order = Order(head.start)
+        self._entries: list[Entry] = []
+        self._bytes = 0
+        self._packer = FramePacker()
+
+    def begin(self) -> bytes:
+        """First bytes of the file."""
+        return MAGIC + bytes([FORMAT]) + self._packer.frame(encode(self._head), _HEAD_BYTES_MAX)
+
+    def add(self, entry: Entry) -> bytes:
+        """Bytes that are ready once ``entry`` is taken, mostly none.
+
+        Raises:
+            ValueError: The entry cannot come here; see :class:`Order`.
+        """
+        wrong = self._order.add(entry)
+        if wrong:
+            raise ValueError(wrong)
+        self._entries.append(entry)
+        self._bytes += len(entry.data) + len(entry.subject) + _ENTRY_BYTES
+        return self._part() if self._bytes >= _PART_BYTES else b""
+
+    def end(self) -> bytes:
+        """Last bytes of the file."""
+        part = self._part() if self._entries else b""
+        return part + self._packer.frame(encode(self._order.end()), _FRAME_BYTES_MAX)
+
+    @property
+    def summary(self) -> RecordingEnd:
+        """What was taken so far."""
+        return self._order.end()
+
+    def _part(self) -> bytes:
+        content = encode(RecordingPart(self._entries))
+        self._entries, self._bytes = [], 0
+        return self._packer.frame(content, _FRAME_BYTES_MAX)
+
+
+def frames_of(head: RecordingHead, entries: Iterable[Entry]) -> Iterator[bytes]:
+    """The bytes of a recording, the end included.
+
+    Args:
+        head: What it begins with.
+        entries: In the order of :func:`interleaved`.
+
+    Raises:
+        ValueError: An entry is out of order, or something is missing before it.
+    """
+    frames = Frames(head)
+    yield frames.begin()
+    for entry in entries:
+        ready = frames.add(entry)
+        if ready:
+            yield ready
+    yield frames.end()
+
+
+def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[Entry]:
+    """Facts and records in one order: before each record the facts that it knew, after the last record the rest.
+
+    Takes from both only what it needs next.
+
+    Args:
+        facts: Ascending.
+        records: Ascending.
+
+    Raises:
+        DecodeError: A record does not decode.
+    """
+    coming = iter(facts)
+    fact = next(coming, None)
+    for record in records:
+        known = facts_known(record.data)
+        while fact is not None and fact.sequence <= known:
+            yield fact
+            fact = next(coming, None)
+        yield record
+    while fact is not None:
+        yield fact
+        fact = next(coming, None)
+
+
+class Reading:
+    """A recording that is being read; made by :func:`read`. Iterating gives its entries in order, once.
+
+    Attributes:
+        head: What it begins with.
+        end: Its last message, as soon as that was read.
+        damage: What ended the reading early, if it may.
+        order: How far it was read.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], *, salvage: bool) -> None:
+        self.end: RecordingEnd | None = None
+        self.damage: RecordingError | None = None
+        self._source = FrameSource(chunks)
+        self.head = _head(self._source)
+        self.order = Order(self.head.start)
+        self._salvage = salvage
+        self._entries = self._read()
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._entries
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file that were read so far."""
+        return self._source.position
+
+    def _read(self) -> Iterator[Entry]:
+        try:
+            yield from self._parts()
+        except RecordingError as error:
+            if not self._salvage:
+                raise
+            self.damage = error
+
+    def _parts(self) -> Iterator[Entry]:
+        source = self._source
+        while True:
+            content = source.frame(_FRAME_BYTES_MAX)
+            try:
+                envelope = open_envelope(content)
+                if envelope.kind == RecordingEnd.KIND:
+                    self._finish(body_of(envelope, RecordingEnd))
+                    return
+                entries = body_of(envelope, RecordingPart).entries
+            except DecodeError as error:
+                raise source.error(str(error)) from error
+            for entry in entries:
+                wrong = self.order.add(entry)
+                if wrong:
+                    raise source.error(wrong)
+                yield entry
+
+    def _finish(self, end: RecordingEnd) -> None:
+        found = self.order.end()
+        if end != found:
+            raise self._source.error(
+                f"the end tells of {_told(end)}, but before it come {_told(found)}: frames are missing"
+            )
+        self._source.nothing_more()
+        self.end = end
+
+
+def _told(end: RecordingEnd) -> str:
+    return f"{end.facts} facts up to {end.facts_seq} and {end.records} records up to {end.ledger_seq}"
+
+
+def read(chunks: Iterable[bytes], *, salvage: bool = False) -> Reading:
+    """Read a recording, a frame at a time.
+
+    Args:
+        chunks: The bytes of the file in pieces of any size.
+        salvage: Give what comes before a damage, then stop with :attr:`Reading.damage` set, instead of raising.
+
+    Raises:
+        RecordingError: It is no recording, or its head cannot be read; with everything else also while iterating.
+    """
+    return Reading(chunks, salvage=salvage)
+
+
+def _head(source: FrameSource) -> RecordingHead:
+    begin = source.take(_BEGIN_BYTES)
+    if not begin:
+        raise source.error("no recording of Berth: the file is empty")
+    if not begin.startswith(MAGIC[: len(begin)]):
+        raise source.error(f"no recording of Berth: it begins with {begin[: len(MAGIC)]!r}, expected {MAGIC!r}")
+    if len(begin) < _BEGIN_BYTES:
+        raise source.cut("the file ends before its first frame")
+    if begin[-1] != FORMAT:
+        raise source.error(f"it has format {begin[-1]}, this release reads format {FORMAT}: another release wrote it")
+    content = source.frame(_HEAD_BYTES_MAX)
+    try:
+        envelope = open_envelope(content)
+        if envelope.kind == RecordingHead.KIND and envelope.version != RecordingHead.VERSION:
+            raise source.error(
+                f"release {_release(envelope.body)} wrote it with a head of version {envelope.version}, this one reads"
+                f" version {RecordingHead.VERSION}"
+            )
+        return body_of(envelope, RecordingHead)
+    except DecodeError as error:
+        raise source.error(str(error)) from error
+
+
+class _Release(msgspec.Struct, array_like=True, frozen=True):
+    """What a head of any version begins with."""
+
+    release: str
+
+
+def _release(body: msgspec.Raw) -> str:
+    try:
+        return msgspec.msgpack.decode(body, type=_Release).release
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return "(not told)"

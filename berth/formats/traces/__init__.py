@@ -1,0 +1,1 @@
+"""Traces of jobs from public sources and CSV files."""

@@ -1,0 +1,1 @@
+"""The bus: NATS behind a port. Only ``client`` imports nats."""

@@ -1,0 +1,100 @@
+"""Discovery: a process answers who it is and how it does, in the form of the NATS service interface.
+
+``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` ask all processes; with ``.<name>`` behind it those of a name, with
+``.<name>.<id>`` one. ``nats micro`` shows the answers.
+
+Source: NATS architecture decision record 32, service API.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from berth.runtime.bus.service import NatsServed
+
+ROOT: Final = "$SRV"
+_TYPE: Final = "io.nats.micro.v1"
+_NS: Final = 1_000_000_000
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who a process is.
+
+    Attributes:
+        name: Kind of the process, such as ``berth-scorer``.
+        id: Of this process alone; without dots.
+        version: Release, three numbers.
+        metadata: More about it, such as the cell.
+        started_ms: Since when it runs, in milliseconds since 1970.
+    """
+
+    name: str
+    id: str
+    version: str
+    metadata: dict[str, str]
+    started_ms: int
+
+
+class Discovery:
+    """Answers of one process.
+
+    Args:
+        identity: Who it is.
+        served: What it serves now.
+    """
+
+    def __init__(self, identity: Identity, served: Callable[[], Iterable[NatsServed]]) -> None:
+        self._identity = identity
+        self._served = served
+
+    def handlers(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
+        """Who answers what, by subject."""
+        who = self._identity
+        return {
+            f"{ROOT}.{verb}{tail}": answer
+            for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
+            for tail in ("", f".{who.name}", f".{who.name}.{who.id}")
+        }
+
+    async def _ping(self, _: bytes) -> bytes:
+        return self._answer("ping_response", {})
+
+    async def _info(self, _: bytes) -> bytes:
+        endpoints = [_endpoint(served) for served in self._served()]
+        return self._answer("info_response", {"description": "", "endpoints": endpoints})
+
+    async def _stats(self, _: bytes) -> bytes:
+        started = datetime.fromtimestamp(self._identity.started_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+        endpoints = [{**_endpoint(served), **_counts(served)} for served in self._served()]
+        return self._answer("stats_response", {"started": started, "endpoints": endpoints})
+
+    def _answer(self, kind: str, more: Mapping[str, Any]) -> bytes:
+        who = self._identity
+        return msgspec.json.encode(
+            {
+                "type": f"{_TYPE}.{kind}",
+                "name": who.name,
+                "id": who.id,
+                "version": who.version,
+                "metadata": who.metadata,
+                **more,
+            }
+        )
+
+
+def _endpoint(served: NatsServed) -> dict[str, Any]:
+    name = served.subject.rpartition(".")[2]
+    return {"name": name, "subject": served.subject, "queue_group": served.queue}
+
+
+def _counts(served: NatsServed) -> dict[str, Any]:
+    took_ns = round(served.took_s * _NS)
+    return {
+        "num_requests": served.taken,
+        "num_errors": served.failed,
+        "last_error": served.last_error,
+        "processing_time": took_ns,
+        "average_processing_time": took_ns // served.taken if served.taken else 0,
+    }

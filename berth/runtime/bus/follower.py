@@ -1,0 +1,335 @@
+"""A reader of a stream that is contiguous or loud.
+
+It has a consumer of its own on the server, pulls in overlapping batches with idle heartbeats, and keeps its position
+itself. After any trouble it throws the consumer away and makes a new one at ``applied + 1``. Only what a new consumer
+cannot repair becomes a gap.
+
+Messages wait in a queue between the connection and the follower's task; pulls are paid back only for what the task
+has handed over, so the queue is bounded by one batch.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from berth.runtime.bus.port import Gap, GapReason, Stored
+from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
+from berth.runtime.bus.wire import Received, Wire
+from berth.runtime.errors import FatalError, TransientError
+from berth.schemas.subjects import StreamName
+
+_BATCH_MAX: Final = 1000
+_BATCH_MIN: Final = 8  # of 8 MB each these stay below the server's limit of pending bytes
+_BATCH_BYTES: Final = 16 << 20
+_EXPIRES_S: Final = 30.0
+_HEARTBEAT_S: Final = 1.0
+_SILENCE_S: Final = 2.5  # seconds without a word after which the consumer counts as lost
+_TICK_S: Final = 0.5
+_CHECK_S: Final = 5.0
+_SLICE: Final = 256  # messages handed over before others in the process get a turn
+_INACTIVE_S: Final = 30.0  # after which the server removes a consumer whose reader died
+_BACKOFF_FIRST_S: Final = 0.05
+_BACKOFF_MAX_S: Final = 1.0
+_NS: Final = 1_000_000_000
+_HEARTBEAT: Final = "100"
+_PULL_ENDED: Final = "408"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a follower reads.
+
+    ``stream`` is the name on the server, ``is_pruned`` says that removed messages are normal there.
+    """
+
+    name: StreamName
+    stream: str
+    start_seq: int
+    filters: tuple[str, ...] = ()
+    created: str = ""
+    is_pruned: bool = False
+
+
+class _Pull(msgspec.Struct):
+    batch: int
+    expires: int = int(_EXPIRES_S * _NS)
+    idle_heartbeat: int = int(_HEARTBEAT_S * _NS)
+
+
+class _Session:
+    """One consumer: where its messages come in, and how far it is."""
+
+    def __init__(self, wire: Wire, stream: str) -> None:
+        self.inbox = wire.unique()
+        self.name = self.inbox.rpartition(".")[2]
+        self.pull_subject = f"{PREFIX}.CONSUMER.MSG.NEXT.{stream}.{self.name}"
+        self.epoch = wire.epoch
+        self.consumer_seq = 0  # of the last message handed over
+        self.batch = _BATCH_MIN
+        self.owed = 0  # messages asked for and not yet handed over
+        self.heard_at = 0.0
+        self.check_at = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+        self.head = 0  # of the stream when the session began
+
+
+class NatsFollower:
+    """See :class:`berth.runtime.bus.port.Follower`."""
+
+    def __init__(
+        self, wire: Wire, api: Api, wanted: Wanted, on_message: Callable[[Stored], None], on_gap: Callable[[Gap], None]
+    ) -> None:
+        self.applied = max(0, wanted.start_seq - 1)
+        self.caught_up = asyncio.Event()
+        self.recreations = 0
+        self.gaps = 0
+        self.trouble: TransientError | None = None
+        self._wire = wire
+        self._api = api
+        self._wanted = wanted
+        self._on_message = on_message
+        self._on_gap = on_gap
+        self._created = wanted.created
+        self._covered = self.applied  # up to here nothing wanted is outstanding, whatever the filters skip
+        self._holes_until = 0  # sequences up to here may be missing: they were removed one by one
+        self._has_hole = False
+        self._queue: deque[Received] = deque()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        # Not in a task group: its owner is the bus, which stops it at close; its failure goes to `lost` and `wait()`.
+        self._task = self._loop.create_task(self._run(), name=f"follow {wanted.stream}")
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self._task.done()
+
+    def kick(self) -> None:
+        """Look at the connection now: it broke or came back."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End it; no message is handed over afterwards."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def wait(self) -> Gap | None:
+        """Wait for its end; see :meth:`berth.runtime.bus.port.Follower.wait`."""
+        await asyncio.wait([self._task])
+        return None if self._task.cancelled() else self._task.result()
+
+    async def reach_head(self, progress_s: float) -> None:
+        """Wait until everything that was stored when it connected has been handed over.
+
+        Raises:
+            TransientError: It ended, or nothing came for ``progress_s`` seconds.
+        """
+        caught_up = self._loop.create_task(self.caught_up.wait(), name="reach head")
+        try:
+            while not caught_up.done():
+                before = self.applied
+                await asyncio.wait([caught_up, self._task], timeout=progress_s, return_when=asyncio.FIRST_COMPLETED)
+                if not caught_up.done() and (self._task.done() or self.applied == before):
+                    raise TransientError(f"{self._wanted.stream}: reading ended at {self.applied}: {self.trouble}")
+        finally:
+            caught_up.cancel()
+
+    async def _run(self) -> Gap:
+        backoff_s = _BACKOFF_FIRST_S
+        while True:
+            before = self.applied
+            try:
+                gap = await self._follow()
+            except TransientError as error:
+                self.trouble = error
+                gap = None
+            if gap is not None:
+                self.gaps += 1
+                self._on_gap(gap)
+                return gap
+            self.recreations += 1
+            backoff_s = _BACKOFF_FIRST_S if self.applied > before else min(backoff_s * 2, _BACKOFF_MAX_S)
+            await self._pause(backoff_s)
+
+    async def _pause(self, seconds: float) -> None:
+        self._wake.clear()
+        timer = self._loop.call_later(seconds, self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
+
+    async def _follow(self) -> Gap | None:
+        """Read with one consumer; returns None when another is needed."""
+        session = _Session(self._wire, self._wanted.stream)
+        self._queue.clear()
+        consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
+        listening = None
+        try:
+            # Asked after the consumer was made: if the stream is replaced now, the consumer is gone with it.
+            info = await self._api.stream(self._wanted.stream)
+            if (gap := self._judge(info)) is not None:
+                return gap
+            if self._has_hole:  # the front has not passed us, so what is missing was removed one by one
+                self._holes_until, self._has_hole = info.state.last_seq, False
+            if not consumer.num_pending:
+                self.caught_up.set()
+            session.head = info.state.last_seq
+            average = max(1, info.state.bytes // max(1, info.state.messages))
+            session.batch = max(_BATCH_MIN, min(_BATCH_MAX, _BATCH_BYTES // average))
+            listening = await self._wire.listen(session.inbox, self._receive)
+            return await self._consume(session)
+        finally:
+            if listening is not None:
+                await listening.stop()
+            if self._wire.connected:  # a courtesy: the server removes it by itself after a while
+                with contextlib.suppress(TransientError):
+                    await self._wire.write(f"{PREFIX}.CONSUMER.DELETE.{self._wanted.stream}.{session.name}", b"")
+
+    async def _consume(self, session: _Session) -> Gap | None:
+        session.heard_at = self._loop.time()
+        session.check_at = session.heard_at + _CHECK_S
+        self._arm(session)
+        try:
+            while session.epoch == self._wire.epoch:
+                await self._pull(session)
+                if not self._queue:
+                    self._wake.clear()
+                    await self._wake.wait()
+                if not await self._hand_over(session):
+                    return None
+                now = self._loop.time()
+                if now - session.heard_at > _SILENCE_S:
+                    return None
+                if now >= session.check_at and (gap := await self._check(session)) is not None:
+                    return gap
+            return None
+        finally:
+            if session.timer is not None:
+                session.timer.cancel()
+
+    def _arm(self, session: _Session) -> None:
+        due = self._loop.time() + _TICK_S
+        session.timer = self._loop.call_at(due, self._tick, session, due)
+
+    def _tick(self, session: _Session, due: float) -> None:
+        now = self._loop.time()
+        if now - due > _HEARTBEAT_S:  # the loop was blocked: what the server said meanwhile is not read yet
+            session.heard_at = now
+        self._wake.set()
+        self._arm(session)
+
+    async def _hand_over(self, session: _Session) -> bool:
+        """Hand a slice of the queue over; False when another consumer is needed."""
+        if self._queue:
+            for _ in range(min(len(self._queue), _SLICE)):
+                if not self._take(session, self._queue.popleft()):
+                    return False
+            session.heard_at = self._loop.time()  # taken now: handing over may have been slow
+            await asyncio.sleep(0)
+        return True
+
+    async def _pull(self, session: _Session) -> None:
+        # More is asked for when half has been handed over, so the server always has something to send.
+        if session.owed <= session.batch // 2:
+            more = session.batch - session.owed
+            session.owed += more
+            await self._wire.write(session.pull_subject, msgspec.json.encode(_Pull(batch=more)), session.inbox)
+
+    def _receive(self, message: Received) -> None:
+        self._queue.append(message)
+        self._wake.set()
+
+    def _take(self, session: _Session, message: Received) -> bool:
+        """Hand a message over; False when another consumer is needed."""
+        if message.subject == session.inbox:
+            return self._heed(session, message)
+        # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<ns>.<pending>, or with a domain and an
+        # account hash after ACK and a random token at the end
+        tokens = message.reply.split(".")
+        at = 5 if len(tokens) == 9 else 7  # noqa: PLR2004  # the two forms above
+        sequence, consumer_seq = int(tokens[at]), int(tokens[at + 1])
+        if consumer_seq != session.consumer_seq + 1:
+            return False
+        if sequence != self.applied + 1 and not self._may_skip(sequence):
+            self._has_hole = True
+            return False
+        self._on_message(Stored(message.subject, sequence, message.data, int(tokens[at + 2]) // 1_000_000))
+        session.consumer_seq = consumer_seq
+        session.owed -= 1
+        self.applied = sequence
+        self._covered = max(self._covered, sequence)
+        if tokens[at + 3] == "0" or sequence >= session.head:
+            self.caught_up.set()
+        return True
+
+    def _may_skip(self, sequence: int) -> bool:
+        return (
+            bool(self._wanted.filters)
+            or self._wanted.is_pruned
+            or sequence == self._covered + 1  # the oldest kept message at the start
+            or sequence <= self._holes_until
+        )
+
+    def _heed(self, session: _Session, message: Received) -> bool:
+        """Act on a word of the server; False when another consumer is needed."""
+        headers = message.headers or {}
+        status = headers.get("Status")
+        if status == _PULL_ENDED:
+            session.owed -= int(headers.get("Nats-Pending-Messages", session.owed))
+        return status in {_HEARTBEAT, _PULL_ENDED}
+
+    async def _check(self, session: _Session) -> Gap | None:
+        """Look whether the stream still is what it was, and how far the filters have skipped."""
+        info = await self._api.stream(self._wanted.stream)
+        consumer = await self._api.consumer(self._wanted.stream, session.name)
+        if not consumer.num_pending and consumer.delivered.consumer_seq == session.consumer_seq:
+            self.caught_up.set()
+            if self._is_same(info):
+                self._covered = max(self._covered, info.state.last_seq)
+        session.heard_at = self._loop.time()
+        session.check_at = session.heard_at + _CHECK_S
+        return self._judge(info)
+
+    def _is_same(self, info: StreamInfo) -> bool:
+        return not self._created or info.created == self._created
+
+    def _judge(self, info: StreamInfo) -> Gap | None:
+        first_seq, last_seq = info.first_seq, info.state.last_seq
+        wanted = self._wanted
+        if wanted.start_seq <= 1 and not self._covered and self._is_same(info):
+            self._covered = max(0, first_seq - 1)
+        if not self._is_same(info):
+            reason = GapReason.RECREATED
+        elif last_seq < self._covered:
+            reason = GapReason.BACKWARDS
+        elif first_seq > self._covered + 1 and not wanted.is_pruned:
+            reason = GapReason.TOO_OLD
+        else:
+            self._created = info.created
+            return None
+        return Gap(wanted.name, reason, self._covered + 1, first_seq, last_seq)
+
+    def _consumer_config(self, name: str) -> dict[str, object]:
+        config: dict[str, object] = {
+            "name": name,
+            "ack_policy": "none",
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self.applied + 1,
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": int(_INACTIVE_S * _NS),
+        }
+        if self._wanted.filters:
+            config["filter_subjects"] = list(self._wanted.filters)
+        return config
+
+    def _ended(self, task: asyncio.Task[Gap]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        failure = FatalError(f"follower of {self._wanted.stream} ended: {error!r}")
+        failure.__cause__ = error
+        self._wire.fail(failure)

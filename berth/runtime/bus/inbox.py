@@ -1,0 +1,127 @@
+"""Requests and gathers over one permanent wildcard subscription.
+
+A request costs a dictionary entry, not a subscription, a task or a queue. A reply whose entry is gone is late and is
+dropped.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from berth.runtime.bus.port import Gathered
+from berth.runtime.bus.wire import Received, Wire, is_nobody
+from berth.runtime.errors import TransientError
+
+
+class Inbox:
+    """Where all replies of a connection arrive."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._prefix = wire.unique() + "."
+        self._count = 0
+        self._waiting: dict[str, Callable[[Received | None], None]] = {}
+
+    async def open(self) -> None:
+        """Begin to listen; once, before the first request."""
+        await self._wire.listen(f"{self._prefix}*", self._receive)
+
+    def broke(self) -> None:
+        """Tell all who wait that the connection broke: their replies will not come."""
+        waiting, self._waiting = self._waiting, {}
+        for take in waiting.values():
+            take(None)
+
+    async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
+        """Reply to a request; see :meth:`berth.runtime.bus.port.Bus.request`.
+
+        Raises:
+            TransientError: Nobody serves it, the connection broke, or no reply came within ``timeout_s``.
+        """
+        future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+        token = self._expect(partial(_resolve, future))
+        try:
+            await self._wire.write(subject, data, self._prefix + token)
+            async with asyncio.timeout(timeout_s):
+                message = await future
+        except TimeoutError as error:
+            raise TransientError(f"no reply from {subject} within {timeout_s} s") from error
+        finally:
+            self._waiting.pop(token, None)
+        if message is None:
+            raise TransientError(f"connection broke before the reply from {subject}")
+        if is_nobody(message):
+            raise TransientError(f"nobody serves {subject}")
+        return message.data
+
+    async def round_trip(self, *, timeout_s: float) -> None:
+        """Wait until the server has acted on all that was written so far.
+
+        A message to ourselves, because the client's own ping overtakes what it has not yet written to the socket.
+
+        Raises:
+            TransientError: It has not within ``timeout_s``, or the connection broke.
+        """
+        future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+        token = self._expect(partial(_resolve, future))
+        try:
+            await self._wire.write(self._prefix + token, b"")
+            async with asyncio.timeout(timeout_s):
+                message = await future
+        except TimeoutError as error:
+            raise TransientError(f"no round trip within {timeout_s} s") from error
+        finally:
+            self._waiting.pop(token, None)
+        if message is None:
+            raise TransientError("connection broke")
+
+    async def gather(
+        self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, *, timeout_s: float
+    ) -> Gathered:
+        """Replies of shards; see :meth:`berth.runtime.bus.port.Bus.gather`."""
+        gathering = _Gathering(len(subjects))
+        tokens = {shard: self._expect(partial(gathering.take, shard)) for shard in subjects}
+        try:
+            for shard, subject in subjects.items():
+                request = data if isinstance(data, bytes) else data[shard]
+                await self._wire.write(subject, request, self._prefix + tokens[shard])
+            if gathering.open_count:
+                async with asyncio.timeout(timeout_s):
+                    await gathering.done
+        except TimeoutError:
+            pass  # who has not answered is missing
+        finally:
+            for token in tokens.values():
+                self._waiting.pop(token, None)
+        replies = gathering.replies
+        return Gathered(replies, sorted(shard for shard in subjects if shard not in replies))
+
+    def _expect(self, take: Callable[[Received | None], None]) -> str:
+        self._count += 1
+        token = str(self._count)
+        self._waiting[token] = take
+        return token
+
+    def _receive(self, message: Received) -> None:
+        take = self._waiting.pop(message.subject[len(self._prefix) :], None)
+        if take is not None:
+            take(message)
+
+
+class _Gathering:
+    def __init__(self, open_count: int) -> None:
+        self.open_count = open_count
+        self.replies: dict[int, bytes] = {}
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, shard: int, message: Received | None) -> None:
+        if message is not None and not is_nobody(message):
+            self.replies[shard] = message.data
+        self.open_count -= 1
+        if not self.open_count and not self.done.done():
+            self.done.set_result(None)
+
+
+def _resolve(future: asyncio.Future[Received | None], message: Received | None) -> None:
+    if not future.done():
+        future.set_result(message)

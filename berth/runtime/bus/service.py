@@ -1,0 +1,118 @@
+"""A handler of requests: one at a time, in order, with a bounded queue."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.wire import Listening, Received, Wire
+from berth.runtime.errors import FatalError, PoisonError, TransientError
+
+_log = structlog.get_logger()
+
+_ROUND_TRIP_S: Final = 5.0
+
+WAITING_MAX: Final = 65_536
+"""Requests that may wait for a handler; more are dropped and counted, their callers run into their time-out."""
+
+
+class NatsServed:
+    """See :class:`berth.runtime.bus.port.Served`."""
+
+    def __init__(
+        self, wire: Wire, inbox: Inbox, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]
+    ) -> None:
+        self.dropped = 0
+        self.subject = subject
+        self.queue = ""
+        self.taken = 0
+        """Requests that were handled, whatever came of it."""
+        self.failed = 0
+        """Of those, the ones that could not be answered."""
+        self.last_error = ""
+        self.took_s = 0.0
+        """Time that all of them took."""
+        self._wire = wire
+        self._inbox = inbox
+        self._handler = handler
+        self._queue: deque[Received] = deque()
+        self._wake = asyncio.Event()
+        self._is_stopping = False
+        self._is_drained = False
+        self._listening: Listening | None = None
+        # Not in a task group: its owner is the bus, which stops it at close; its failure goes to `lost`.
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {subject}")
+        self._task.add_done_callback(self._ended)
+
+    async def open(self, queue: str) -> None:
+        """Begin to listen; returns when the server knows."""
+        self.queue = queue
+        self._listening = await self._wire.listen(self.subject, self._receive, queue=queue)
+        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+
+    async def stop(self) -> None:
+        """Take no more requests, finish those already received, end."""
+        self._is_stopping = True
+        if self._listening is not None:
+            if self._wire.connected:
+                await self._listening.retire()
+                with contextlib.suppress(TransientError):  # the connection broke: nothing more comes
+                    await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
+                while self._listening.waiting:  # noqa: ASYNC110  # the client has no event for it
+                    await asyncio.sleep(0)
+            await self._listening.stop()
+        self._is_drained = True
+        self._wake.set()
+        await asyncio.wait([self._task])
+
+    async def cancel(self) -> None:
+        """End now."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _receive(self, message: Received) -> None:
+        if len(self._queue) >= WAITING_MAX:
+            self.dropped += 1
+            return
+        self._queue.append(message)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                while self._queue:
+                    await self._answer(self._queue.popleft())
+                if self._is_drained:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            # A handler that is gone must not look alive: without it, callers are told at once that nobody serves.
+            if self._listening is not None and not self._is_stopping:
+                await self._listening.stop()
+
+    async def _answer(self, message: Received) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            reply = await self._handler(message.data)
+            if reply is not None and message.reply:
+                await self._wire.write(message.reply, reply)
+        except (TransientError, PoisonError) as error:
+            self.failed += 1
+            self.last_error = error.reason
+            _log.warning("request not answered", subject=self.subject, reason=error.reason)
+        finally:
+            self.taken += 1
+            self.took_s += loop.time() - began_s
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        failure = FatalError(f"handler of {self.subject} ended: {error!r}")
+        failure.__cause__ = error
+        self._wire.fail(failure)

@@ -1,0 +1,165 @@
+"""The server's stream interface, as far as the bus uses it: JSON requests with typed answers."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.errors import ConflictError, PoisonError, ShellError, TransientError
+
+_Answer = TypeVar("_Answer")
+
+PREFIX: Final = "$JS.API"
+_TIMEOUT_S: Final = 5.0
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_NO_MESSAGE: Final = 10037
+_NO_STREAM: Final = 10059
+_WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
+_NO_PEERS: Final = 10005
+"""Too few servers for a stream's copies: while a cluster starts, its leader does not know all of them yet."""
+_NO_CLUSTER: Final = 10074
+"""Copies are asked for of a server that is alone; that is a wrong setting, whatever its code says."""
+_SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    """What the server says of a refusal."""
+
+    code: int
+    err_code: int = 0
+    description: str = ""
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    error: ApiError | None = None
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream: its settings as the server writes them, when it was made, and what it holds."""
+
+    config: dict[str, Any]
+    created: str
+    state: _Counts
+
+    @property
+    def first_seq(self) -> int:
+        """Oldest kept sequence; the one after the last when nothing is kept."""
+        return self.state.first_seq if self.state.messages else self.state.last_seq + 1
+
+
+class _Delivered(msgspec.Struct, frozen=True):
+    consumer_seq: int = 0
+
+
+class ConsumerInfo(msgspec.Struct, frozen=True):
+    """A consumer: what it has sent, and how many messages wait to be sent."""
+
+    delivered: _Delivered = _Delivered()
+    num_pending: int = 0
+
+
+class _Message(msgspec.Struct, frozen=True):
+    subject: str
+    seq: int
+    time: datetime
+    data: bytes = b""
+
+    @property
+    def at_ms(self) -> int:
+        """When it was stored, in milliseconds since 1970."""
+        return (self.time - _EPOCH) // timedelta(milliseconds=1)
+
+
+class _Got(msgspec.Struct, frozen=True):
+    message: _Message
+
+
+def refusal(what: str, error: ApiError) -> ShellError:
+    """Error of the shell for a refusal by the server."""
+    reason = f"{what}: {error.description} ({error.code}/{error.err_code})"
+    if error.err_code in _WRONG_LAST:
+        number = error.description.rpartition(" ")[2]
+        return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
+    if error.err_code == _NO_CLUSTER:
+        return PoisonError(reason)
+    if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_PEERS}:
+        return TransientError(reason)
+    return PoisonError(reason)
+
+
+class Api:
+    """Requests to the server's stream interface.
+
+    All raise :class:`TransientError` when the server does not answer or the stream does not exist (it may be made any
+    moment), and :class:`PoisonError` when the request is refused.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    async def stream(self, stream: str) -> StreamInfo:
+        """A stream."""
+        return await self._ask(f"STREAM.INFO.{stream}", None, StreamInfo)
+
+    async def find_stream(self, stream: str, *, timeout_s: float = _TIMEOUT_S) -> StreamInfo | None:
+        """A stream, or None if it does not exist."""
+        answer = await self._send(f"STREAM.INFO.{stream}", None, timeout_s)
+        error = msgspec.json.decode(answer, type=_Outcome).error
+        if error is not None and error.err_code == _NO_STREAM:
+            return None
+        return _decode(f"STREAM.INFO.{stream}", answer, StreamInfo)
+
+    async def create_stream(self, config: dict[str, Any]) -> None:
+        """Make a stream; does nothing if it exists with these settings."""
+        await self._ask(f"STREAM.CREATE.{config['name']}", config, _Outcome)
+
+    async def update_stream(self, config: dict[str, Any]) -> None:
+        """Change a stream's settings."""
+        await self._ask(f"STREAM.UPDATE.{config['name']}", config, _Outcome)
+
+    async def purge(self, stream: str, what: dict[str, Any]) -> None:
+        """Remove messages."""
+        await self._ask(f"STREAM.PURGE.{stream}", what, _Outcome)
+
+    async def create_consumer(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
+        """Make a consumer."""
+        body = {"stream_name": stream, "config": config, "action": "create"}
+        return await self._ask(f"CONSUMER.CREATE.{stream}.{config['name']}", body, ConsumerInfo)
+
+    async def consumer(self, stream: str, name: str) -> ConsumerInfo:
+        """A consumer."""
+        return await self._ask(f"CONSUMER.INFO.{stream}.{name}", None, ConsumerInfo)
+
+    async def last_message(self, stream: str, subject: str) -> _Message | None:
+        """Latest message of a subject, from the stream's leader; None if there is none."""
+        verb = f"STREAM.MSG.GET.{stream}"
+        answer = await self._send(verb, {"last_by_subj": subject})
+        error = msgspec.json.decode(answer, type=_Outcome).error
+        if error is not None and error.err_code == _NO_MESSAGE:
+            return None
+        return _decode(verb, answer, _Got).message
+
+    async def _ask(self, verb: str, body: dict[str, Any] | None, answer_type: type[_Answer]) -> _Answer:
+        return _decode(verb, await self._send(verb, body), answer_type)
+
+    async def _send(self, verb: str, body: dict[str, Any] | None, timeout_s: float = _TIMEOUT_S) -> bytes:
+        data = b"" if body is None else msgspec.json.encode(body)
+        return await self._inbox.request(f"{PREFIX}.{verb}", data, timeout_s=timeout_s)
+
+
+def _decode(verb: str, answer: bytes, answer_type: type[_Answer]) -> _Answer:
+    try:
+        error = msgspec.json.decode(answer, type=_Outcome).error
+        if error is not None:
+            raise refusal(verb, error)
+        return msgspec.json.decode(answer, type=answer_type)
+    except msgspec.MsgspecError as unreadable:
+        raise PoisonError(f"{verb}: answer cannot be read: {unreadable}") from unreadable

@@ -1,0 +1,1 @@
+"""The Kubernetes API behind a port. Only ``client`` imports kubernetes_asyncio."""

@@ -1,0 +1,356 @@
+"""The connection to a Kubernetes API server; the only module that knows the client library.
+
+The library reads kubeconfigs and speaks with their plug-ins, and is loaded for nothing else: it takes 40 MB and half a
+second. A service account is read without it.
+"""
+
+import asyncio
+import random
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import msgspec
+
+from berth.runtime.clock import Clock
+from berth.runtime.config import ConfigError, kubeconfig_from_environment
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.identity import process_identity
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
+from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
+from berth.runtime.kube.reflector import Reflector
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+T = TypeVar("T")
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Folder of a pod's own token and of the certificate to trust."""
+
+_PATCHES: Final[Mapping[PatchKind, str]] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",  # JSON is YAML
+}
+
+
+class KubeApi:
+    """A connection to an API server, behind the protocol ``Api``.
+
+    Args:
+        http: Session; closed with the connection.
+        config: Sizes and times of reflections.
+        clock: Measures how long watches last.
+        rng: Spreads pauses and watches, so that not everybody comes at once.
+    """
+
+    def __init__(self, http: KubeHttp, *, config: KubeConfig, clock: Clock, rng: random.Random) -> None:
+        self._http = http
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+    @classmethod
+    async def connect(
+        cls,
+        config: KubeConfig,
+        *,
+        clock: Clock,
+        user_agent: str = "berth",
+        rng: random.Random | None = None,
+        service_account: Path = SERVICE_ACCOUNT,
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A connection as the settings say. Nothing is sent yet.
+
+        Args:
+            config: Settings.
+            clock: Tells when credentials are old.
+            user_agent: How we call ourselves in the server's logs.
+            rng: Source of jitter; None seeds one with the identity of the process.
+            service_account: Folder of a pod's own token and certificate.
+            environ: Environment; None means that of the process.
+
+        Raises:
+            ConfigError: There is no way to a server, or a file is not what it should be; names the field.
+        """
+        endpoint, credentials = await _way(config, service_account, environ)
+        http = KubeHttp(endpoint, credentials, config=config, clock=clock, user_agent=user_agent)
+        jitter = rng if rng is not None else random.Random(process_identity())  # noqa: S311  # spreads load, no secret
+        return cls(http, config=config, clock=clock, rng=jitter)
+
+    async def get(self, path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> T:
+        """An object, or a list of them, decoded as ``kind``.
+
+        Raises:
+            PoisonError: The answer does not decode.
+        """
+        content = await self._http.request("GET", path, params=params)
+        try:
+            decoder = self._decoders.get(kind) or self._decoders.setdefault(kind, msgspec.json.Decoder(kind))
+            found: T = decoder.decode(content)
+        except BROKEN_JSON as error:
+            raise PoisonError(f"GET {path}: no {kind.__name__}: {error}") from error
+        return found
+
+    async def create(self, path: str, body: Body) -> bytes:
+        """POST; the server's answer."""
+        return await self._http.request("POST", path, body=_encoded(body))
+
+    async def update(self, path: str, body: Body) -> bytes:
+        """PUT; the server's answer.
+
+        One whose connection broke is sent again, once: a 409 may then speak of what we wrote ourselves.
+        """
+        return await self._http.request("PUT", path, body=_encoded(body))
+
+    async def patch(self, path: str, body: Body, *, how: PatchKind = "merge", field_manager: str = "") -> bytes:
+        """PATCH; the server's answer.
+
+        ``apply`` is server-side apply, takes fields from others, and needs a field manager.
+
+        Raises:
+            ValueError: ``apply`` without a field manager.
+        """
+        if how == "apply" and not field_manager:
+            raise ValueError(f"apply to {path} needs a field manager")
+        params = {"fieldManager": field_manager} if field_manager else {}
+        if how == "apply":
+            params["force"] = "true"
+        return await self._http.request("PATCH", path, params=params, body=_encoded(body), content_type=_PATCHES[how])
+
+    async def delete(self, path: str, *, uid: str = "", grace_s: int | None = None, propagation: str = "") -> None:
+        """DELETE, only the object with this uid if one is given; an object that is absent already counts as deleted.
+
+        Raises:
+            RefusedError: The server says no; 409 when the object has another uid.
+        """
+        options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        if propagation:
+            options["propagationPolicy"] = propagation
+        try:
+            await self._http.request("DELETE", path, body=_encoded(options))
+        except RefusedError as error:
+            if not error.is_absent:
+                raise
+
+    def reflect(
+        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+    ) -> Reflector[T]:
+        """Reflection of the objects below ``path``, a collection; run it in a task group.
+
+        Args:
+            path: Collection, such as ``/api/v1/pods``.
+            kind: Struct of one object, with a field ``metadata``.
+            handler: Takes lists and changes.
+            params: Selectors: ``labelSelector``, ``fieldSelector``.
+        """
+        return Reflector(
+            self._http, path, kind, handler, params=params or {}, config=self._config, clock=self._clock, rng=self._rng
+        )
+
+    async def serves(self, group_version: str, plural: str) -> bool:
+        """Whether the server has a kind, such as ``scheduling.volcano.sh/v1beta1`` ``podgroups``.
+
+        Raises:
+            RefusedError: The server says no, and not because it lacks the group.
+        """
+        root = "/apis" if "/" in group_version else "/api"
+        try:
+            found = await self.get(f"{root}/{group_version}", _Resources)
+        except RefusedError as error:
+            if error.is_absent:
+                return False
+            raise
+        return any(resource.name == plural for resource in found.resources)
+
+    async def version(self) -> str:
+        """Version of the server, such as ``v1.36.3``."""
+        return (await self.get("/version", _Version)).git_version
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _Resource(msgspec.Struct):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Resource] = []
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+def _encoded(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+async def _way(
+    config: KubeConfig, service_account: Path, environ: Mapping[str, str] | None
+) -> tuple[Endpoint, Credentials]:
+    """Where the server is and who we are.
+
+    Raises:
+        ConfigError: Nothing says it, or a file is not what it should be.
+    """
+    address, files = kubeconfig_from_environment(environ)
+    if config.kubeconfig is not None:
+        return await _Kubeconfig(str(config.kubeconfig), config.context, "kube.kubeconfig").read()
+    if address:
+        account = _ServiceAccount(service_account / "token")
+        endpoint = Endpoint(f"https://{address}", _tls(service_account / "ca.crt", "kube"))
+        try:
+            await account.authorization(afresh=True)
+        except TransientError as error:
+            raise ConfigError(field="kube", expected=f"the token of a service account ({error})") from error
+        return endpoint, account
+    if files:
+        return await _Kubeconfig(files, config.context, "KUBECONFIG").read()
+    raise ConfigError(
+        field="kube.kubeconfig", expected="needed: this is no pod of a cluster, and KUBECONFIG is not set either"
+    )
+
+
+def _tls(ca_file: Path | str | None, field: str, *, is_checked: bool = True) -> ssl.SSLContext:
+    """Context that trusts the certificates of a file, or those of the system.
+
+    Raises:
+        ConfigError: The file cannot be read or has no certificates.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ConfigError(
+            field=field, value=repr(str(ca_file)), expected=f"a file of certificates in PEM ({error})"
+        ) from error
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # clusters sign with certificates that lack what it asks for
+    if not is_checked:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class _ServiceAccount:
+    """Token of a pod's service account, which the kubelet writes anew before it ends."""
+
+    def __init__(self, token_file: Path) -> None:
+        self._token_file = token_file
+
+    async def authorization(self, *, afresh: bool) -> str:
+        """The token as it is in the file now.
+
+        Raises:
+            TransientError: The file cannot be read or is empty.
+        """
+        del afresh  # a file is always read
+        try:
+            token = (await asyncio.to_thread(self._token_file.read_text, "utf-8")).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TransientError(f"cannot read {self._token_file}: {error}") from error
+        if not token:
+            raise TransientError(f"{self._token_file} is empty")
+        return f"Bearer {token}"
+
+
+class _Kubeconfig:
+    """What files of the form kubeconfig say, and what their plug-ins answer.
+
+    Args:
+        files: Path of the file, or several with colons between.
+        context: Context; empty for the current one.
+        field: What a complaint names.
+    """
+
+    def __init__(self, files: str, context: str, field: str) -> None:
+        self._files = files
+        self._context = context
+        self._field = field
+        self._loaded: tuple[KubeConfigLoader, Configuration] | None = None
+
+    async def read(self) -> tuple[Endpoint, Credentials]:
+        """Where the server is and who we are.
+
+        Raises:
+            ConfigError: The files do not tell.
+        """
+        try:
+            loaded = await self._load()
+        except Exception as error:
+            raise self._complaint(str(error) or type(error).__name__) from error
+        url = loaded.host or ""
+        if not url.startswith(("https://", "http://")):
+            raise self._complaint("the cluster of the context has no server, such as https://host:6443")
+        tls = None
+        if url.startswith("https://"):
+            tls = _tls(loaded.ssl_ca_cert, self._field, is_checked=bool(loaded.verify_ssl))
+            if loaded.cert_file:
+                self._show_certificate(tls, loaded.cert_file, loaded.key_file)
+        return Endpoint(url, tls, loaded.tls_server_name or "", loaded.proxy or ""), self
+
+    async def authorization(self, *, afresh: bool) -> str:
+        """What the files say now; a plug-in is asked when its token ends, or when all is read afresh.
+
+        Raises:
+            TransientError: The files, or a plug-in, do not tell.
+        """
+        try:
+            if afresh or self._loaded is None:
+                loaded = await self._load()
+            else:
+                loader, loaded = self._loaded
+                await loader.load_and_set(loaded)
+        except Exception as error:
+            raise TransientError(f"no credentials from {self._files}: {error}") from error
+        return str(loaded.api_key.get("BearerToken", "")).strip()
+
+    async def _load(self) -> "Configuration":
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415  # large, see the head of the module
+        from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415  # as above
+
+        loaded = Configuration(host="")
+        loader = await load_kube_config(
+            config_file=self._files,
+            context=self._context or None,
+            client_configuration=loaded,
+            persist_config=False,
+        )
+        self._loaded = (loader, loaded)
+        return loaded
+
+    def _show_certificate(self, tls: ssl.SSLContext, cert_file: str, key_file: str | None) -> None:
+        """Show a certificate of our own.
+
+        Raises:
+            ConfigError: It, or its key, is not what it should be.
+        """
+        try:
+            tls.load_cert_chain(cert_file, key_file, password="")  # a pass phrase would be asked for on the terminal
+        except (OSError, ValueError) as error:
+            raise self._complaint(f"its client certificate and key do not fit: {error}") from error
+
+    def _complaint(self, reason: str) -> ConfigError:
+        return ConfigError(
+            field=self._field,
+            value=repr(self._files),
+            expected=f"a kubeconfig with a cluster and a user for its context ({reason})",
+        )

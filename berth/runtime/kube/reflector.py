@@ -1,0 +1,337 @@
+"""A kind of objects, listed and then watched for ever.
+
+A list comes in pages, each decoded as it comes. A watch goes on from where the list, or the watch before it, ended;
+what the server no longer knows is listed again. An object that does not decode is skipped, counted, and named in the
+log once: the last good value of it stays with the handler.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
+
+import msgspec
+
+from berth.formats.kubernetes.objects import Listed, Meta, StatusReply, Watched
+from berth.runtime.clock import Clock
+from berth.runtime.errors import ShellError, TransientError
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.http import BROKEN_JSON, KubeHttp, SilenceError
+from berth.runtime.kube.port import Change, Handler, RefusedError
+from berth.runtime.logs import logger
+
+T = TypeVar("T")
+
+_BACKOFF_MIN_S: Final = 0.1
+_SHORT_WATCH_S: Final = 1.0
+_JITTER_LEAST: Final = 0.5
+_WATCH_SPREAD: Final = (2 / 3, 4 / 3)
+_GONE: Final = 410
+_TOO_LARGE: Final = "Too large resource version"
+_EXPIRED_MAX: Final = 2
+_NAMED_MAX: Final = 1000
+_SHOWN_LENGTH_MAX: Final = 200
+_CHANGES: Final = frozenset(get_args(Change))
+
+
+class GoneError(TransientError):
+    """The server no longer knows the version that we have, or not yet."""
+
+
+class _Head(msgspec.Struct):
+    """What every object has."""
+
+    metadata: Meta = Meta()
+
+
+class _Objects(NamedTuple, Generic[T]):
+    """What was seen: all objects, or changes."""
+
+    all: list[T] | None
+    changes: list[tuple[Change, T]]
+
+
+_raw_list: Final = msgspec.json.Decoder(Listed[msgspec.Raw])
+_event_head: Final = msgspec.json.Decoder(Watched[_Head])
+_event_status: Final = msgspec.json.Decoder(Watched[StatusReply])
+_head: Final = msgspec.json.Decoder(_Head)
+
+
+class Reflector(Generic[T]):
+    """Reflection of one collection, behind the protocol ``Reflection``.
+
+    Args:
+        http: Session with the server.
+        path: Collection.
+        kind: Struct of one object, with a field ``metadata``.
+        handler: Takes lists and changes.
+        params: Selectors.
+        config: Sizes and times.
+        clock: Measures how long a watch lasted.
+        rng: Spreads pauses and watches.
+
+    Attributes:
+        synced: Set once the first list was handed over.
+        lists: Lists begun.
+        watches: Watches begun.
+        events: Changes handed over.
+        errors: Times that the server failed, refused, or broke off.
+        skipped: Objects that did not decode.
+    """
+
+    def __init__(
+        self,
+        http: KubeHttp,
+        path: str,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        params: Mapping[str, str],
+        config: KubeConfig,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._http = http
+        self._path = path
+        self._handler = handler
+        self._params = dict(params)
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        listed: Any = Listed
+        watched: Any = Watched
+        self._kind = kind
+        self._page: msgspec.json.Decoder[Listed[T]] = msgspec.json.Decoder(listed[kind])
+        self._event: msgspec.json.Decoder[Watched[T]] = msgspec.json.Decoder(watched[kind])
+        self._version = ""
+        self._backoff_s = _BACKOFF_MIN_S
+        self._expired = 0
+        self._named: set[str] = set()
+        self._complaint = ""
+        self._log = logger(path=path)
+        self.synced = asyncio.Event()
+        self.lists = 0
+        self.watches = 0
+        self.events = 0
+        self.errors = 0
+        self.skipped = 0
+
+    async def run(self) -> None:
+        """List and watch until cancelled. Errors of the server are answered by back-off; those of the handler are raised."""
+        while True:
+            async with aclosing(self._seen()) as seen:
+                async for objects in seen:
+                    if objects.all is not None:
+                        self._handler.replace(objects.all)
+                        self.synced.set()
+                    else:
+                        self.events += len(objects.changes)
+                        self._handler.change(objects.changes)
+                    del objects  # what the handler does not keep is free now, not at the next change
+            await asyncio.sleep(self._backoff_s * self._rng.uniform(_JITTER_LEAST, 1.0))
+
+    async def _seen(self) -> AsyncGenerator[_Objects[T]]:
+        """List if need be, then watch once, and set the pause that follows."""
+        least_s = 0.0
+        watched_from_s: float | None = None
+        try:
+            if not self._version:
+                yield _Objects(await self._list(), [])
+            watched_from_s = self._clock.monotonic_s()
+            async with aclosing(self._watch()) as batches:
+                async for changes in batches:
+                    yield _Objects(None, changes)
+        except SilenceError:
+            least_s = await self._look_back()
+        except GoneError as error:
+            self._version = ""
+            least_s = self._failed(error)
+        except ShellError as error:
+            least_s = self._failed(error)
+        if watched_from_s is not None and self._clock.monotonic_s() - watched_from_s >= _SHORT_WATCH_S:
+            self._backoff_s = _BACKOFF_MIN_S
+        else:  # a server that ends each watch at once, or fails, is not asked all the time
+            self._backoff_s = min(self._backoff_s * 2, self._config.backoff_max_s)
+        self._backoff_s = max(self._backoff_s, least_s / _JITTER_LEAST)
+
+    def _failed(self, error: ShellError) -> float:
+        """Count a failure, report it unless it is the same again, and tell the least pause in seconds."""
+        self.errors += 1
+        text = str(error)
+        if text != self._complaint:
+            self._complaint = text
+            self._log.warning("reflection failed", reason=text)
+        return error.retry_after_s if isinstance(error, TransientError) else 0.0
+
+    async def _list(self) -> list[T]:
+        """All objects; the version of the list is kept.
+
+        Raises:
+            GoneError: The list changed too much while its pages were read.
+            TransientError: No answer, or a broken one.
+            RefusedError: The server says no.
+        """
+        self.lists += 1
+        params = dict(self._params)
+        if self._expired < _EXPIRED_MAX:
+            params["limit"] = str(self._config.page_size)
+        found: list[T] = []
+        while True:
+            try:
+                page = self._decoded_page(await self._http.request("GET", self._path, params=params, is_list=True))
+            except RefusedError as error:
+                if error.status != _GONE:
+                    raise
+                self._expired += 1
+                raise GoneError(f"list of {self._path}: {error}", retry_after_s=0.0) from error
+            found += page.items or ()
+            params["continue"] = page.metadata.continue_
+            if not page.metadata.continue_:
+                break
+        self._expired = 0
+        self._version = page.metadata.resource_version
+        return found
+
+    async def _watch(self) -> AsyncGenerator[list[tuple[Change, T]]]:
+        """Changes since the version that we have; the version follows them.
+
+        Raises:
+            GoneError: The server does not know the version; list again.
+            TransientError: The watch broke off.
+            RefusedError: The server says no.
+        """
+        self.watches += 1
+        lasting_s = self._config.watch_s * self._rng.uniform(_WATCH_SPREAD[0], _WATCH_SPREAD[1])
+        params = {
+            **self._params,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(max(1, round(lasting_s))),
+        }
+        try:
+            async with aclosing(self._http.lines(self._path, params, idle_s=self._config.idle_s)) as answer:
+                async for lines in answer:
+                    self._complaint = ""
+                    changes, fault = self._read(lines)
+                    if changes:
+                        yield changes
+                        del changes
+                    if fault is not None:
+                        raise fault
+        except RefusedError as error:
+            if error.status == _GONE:
+                raise GoneError(f"watch of {self._path}: {error}", retry_after_s=0.0) from error
+            raise
+        except TransientError as error:
+            if _TOO_LARGE in error.reason:
+                raise GoneError(error.reason, retry_after_s=error.retry_after_s) from error
+            raise
+
+    def _read(self, lines: list[bytes]) -> tuple[list[tuple[Change, T]], ShellError | None]:
+        """Changes of some lines, and what is wrong with the line after the last of them."""
+        changes: list[tuple[Change, T]] = []
+        for line in lines:
+            try:
+                event = self._event.decode(line)
+            except BROKEN_JSON as error:
+                if fault := self._read_strange(line, changes, error):
+                    return changes, fault
+                continue
+            if event.type == "ERROR":
+                return changes, self._error_in(line)
+            self._version = cast(_Head, event.object).metadata.resource_version
+            if event.type in _CHANGES:
+                changes.append((cast(Change, event.type), event.object))
+        return changes, None
+
+    def _read_strange(self, line: bytes, changes: list[tuple[Change, T]], error: Exception) -> ShellError | None:
+        """Read a line whose object is not of our kind: an error of the server, or an object that does not decode.
+
+        The end of such an object is told with no more than its metadata.
+
+        Returns:
+            What ends the watch, if anything does.
+        """
+        try:
+            event = _event_head.decode(line)
+        except msgspec.ValidationError as worse:
+            return GoneError(f"watch of {self._path}: strange line: {worse}", retry_after_s=0.0)
+        except BROKEN_JSON as worse:
+            return GoneError(f"watch of {self._path}: broken line: {worse}", retry_after_s=0.0)
+        if event.type == "ERROR":
+            return self._error_in(line)
+        self._version = event.object.metadata.resource_version
+        if event.type == "DELETED":
+            changes.append(
+                ("DELETED", msgspec.convert({"metadata": msgspec.to_builtins(event.object.metadata)}, self._kind))
+            )
+        elif event.type in _CHANGES:
+            self._skip(event.object.metadata, error)
+        return None
+
+    def _error_in(self, line: bytes) -> ShellError:
+        """What an event ERROR means."""
+        try:
+            said = _event_status.decode(line).object
+        except BROKEN_JSON:
+            said = StatusReply(message=line[:_SHOWN_LENGTH_MAX].decode(errors="replace"))
+        text = f"watch of {self._path}: {said.message or said.reason or said.code}"
+        if said.code == _GONE or said.reason in {"Expired", "Gone"} or _TOO_LARGE in said.message:
+            return GoneError(text, retry_after_s=0.0)
+        return TransientError(text)
+
+    def _decoded_page(self, content: bytes) -> Listed[T]:
+        """A page, without the objects that do not decode.
+
+        Raises:
+            TransientError: It is no list at all.
+        """
+        try:
+            return self._page.decode(content)
+        except BROKEN_JSON:
+            return self._page_by_object(content)
+
+    def _page_by_object(self, content: bytes) -> Listed[T]:
+        try:
+            raw = _raw_list.decode(content)
+        except BROKEN_JSON as error:
+            raise TransientError(f"list of {self._path}: no list: {error}") from error
+        found: list[T] = []
+        for item in raw.items or ():
+            try:
+                found.append(msgspec.json.decode(item, type=self._kind))
+            except BROKEN_JSON as error:
+                try:
+                    self._skip(_head.decode(item).metadata, error)
+                except BROKEN_JSON:
+                    self._skip(Meta(), error)
+        return Listed(raw.metadata, found)
+
+    def _skip(self, meta: Meta, error: Exception) -> None:
+        self.skipped += 1
+        name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+        if name not in self._named and len(self._named) < _NAMED_MAX:
+            self._named.add(name)
+            self._log.warning("object does not decode, its last good value stays", object=name, reason=str(error))
+
+    async def _look_back(self) -> float:
+        """After a silence, see whether the server's history went back, as when a backup was restored: then it says nothing.
+
+        Returns:
+            Least pause in seconds.
+        """
+        try:
+            now = _raw_list.decode(
+                await self._http.request("GET", self._path, params={**self._params, "limit": "1"}, is_list=True)
+            ).metadata.resource_version
+        except BROKEN_JSON as error:
+            return self._failed(TransientError(f"list of {self._path}: no list: {error}"))
+        except ShellError as error:
+            return self._failed(error)
+        if now.isdigit() and self._version.isdigit() and int(now) < int(self._version):
+            text = f"{self._path}: the server is at version {now}, and we have seen {self._version}"
+            self._version = ""
+            return self._failed(GoneError(text, retry_after_s=0.0))
+        return 0.0

@@ -1,0 +1,1 @@
+"""Servers on this machine for tests, demos and single-machine use: nats-server, kube-apiserver."""

@@ -1,0 +1,391 @@
+"""A Kubernetes API server of our own as child processes, with etcd and controllers, for tests and trials.
+
+There is no kubelet: a pod that is bound to a node stays Pending until somebody writes its status. Every process listens
+on the loopback interface only, writes to a log file, and is killed by the kernel when the thread that started it ends.
+"""
+
+import asyncio
+import base64
+import csv
+import http.client
+import itertools
+import json
+import os
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from berth.runtime.errors import FatalError
+from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
+from berth.runtime.local.nats_server import die_with
+
+ADMIN: Final = "admin"
+"""User who may do everything: a member of ``system:masters``, whom the server neither asks for rights nor slows down."""
+
+CONTROLLERS: Final = (
+    "clusterrole-aggregation",
+    "deployment",
+    "disruption",
+    "garbagecollector",
+    "job",
+    "namespace",
+    "podgc",
+    "replicaset",
+    "root-ca-cert-publisher",
+    "serviceaccount",
+    "statefulset",
+)
+"""Controllers that run unless others are named, under names that all versions know."""
+
+_NODE_CONTROLLER: Final = "nodelifecycle"
+_MINOR_WITHOUT_INSECURE_PORT: Final = 24
+_LOG_TAIL_BYTES: Final = 2000
+_POLL_S: Final = 0.02
+_ASK_S: Final = 2.0
+# Below the ports that systems give to clients, so that a restarted server finds its port free.
+_PORTS: Final = range(20000, 32000)
+_PORTS_OF_A_PROCESS: Final = 40
+_ports_taken: Final = itertools.count()
+# A private key on the curve P-256 without its public half: RFC 5915, around 32 octets of secret.
+_KEY_HEAD: Final = bytes.fromhex("30310201010420")
+_KEY_TAIL: Final = bytes.fromhex("a00a06082a8648ce3d030107")
+
+
+class KubeServer:
+    """A kube-apiserver with RBAC, its etcd and, unless told otherwise, a kube-controller-manager.
+
+    Everything lives under ``root``: data, keys, logs. Starting again uses the same data, ports, certificate and tokens.
+    As an async context manager it starts and stops. A new node gets no taint unless the node controller runs.
+
+    Args:
+        root: Folder of its files; made if missing, never removed. In memory, it is faster.
+        assets: Folder of the programs; None looks for them, see :func:`~berth.runtime.local.kube_assets.kube_assets`.
+        users: Users besides :data:`ADMIN`, with the groups of each; without a role they may do nothing.
+        controllers: Names of the controllers that run; empty for none.
+        service_account_admission: Whether a pod needs the service account of its namespace, as in a real cluster; the
+            controller ``serviceaccount`` makes those a moment after their namespace.
+        api_args: More arguments of kube-apiserver.
+        controller_args: More arguments of kube-controller-manager.
+        start_deadline_s: Seconds within which each part must be ready.
+
+    Attributes:
+        root: Folder of its files.
+        ca_file: File of the certificate to trust; it is there after the first start.
+        admin_token: Bearer token of :data:`ADMIN`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        assets: Path | None = None,
+        users: Mapping[str, Sequence[str]] | None = None,
+        controllers: Sequence[str] = CONTROLLERS,
+        service_account_admission: bool = False,
+        api_args: Sequence[str] = (),
+        controller_args: Sequence[str] = (),
+        start_deadline_s: float = 60.0,
+    ) -> None:
+        self.root = root
+        self._assets = assets if assets is not None else kube_assets()
+        self._groups = {ADMIN: ("system:masters",), **(users or {})}
+        self._tokens = {user: secrets.token_hex(16) for user in self._groups}
+        self._controllers = tuple(controllers)
+        self._service_account_admission = service_account_admission
+        self._api_args = tuple(api_args)
+        self._controller_args = tuple(controller_args)
+        self._start_deadline_s = start_deadline_s
+        self._ports = dict(zip(("api", "etcd", "peer", "kcm"), _free_ports(4), strict=True))
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._version = ""
+        self.ca_file = root / "pki" / "apiserver.crt"
+        self.admin_token = self._tokens[ADMIN]
+
+    @property
+    def url(self) -> str:
+        """URL for clients."""
+        return f"https://127.0.0.1:{self._ports['api']}"
+
+    @property
+    def etcd_url(self) -> str:
+        """URL of its etcd, which asks nobody who he is."""
+        return f"http://127.0.0.1:{self._ports['etcd']}"
+
+    @property
+    def version(self) -> str:
+        """Version that kube-apiserver says of itself, such as ``v1.36.3``; valid after the first start."""
+        return self._version
+
+    @property
+    def minor(self) -> int:
+        """Second number of the version, such as 36; valid after the first start."""
+        return int(self._version.split(".")[1])
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by name of the program, of those that run."""
+        return {name: child.pid for name, child in sorted(self._children.items()) if child.poll() is None}
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Names of all users, sorted."""
+        return tuple(sorted(self._tokens))
+
+    def token(self, user: str) -> str:
+        """Bearer token of a user.
+
+        Raises:
+            FatalError: There is no such user.
+        """
+        if user not in self._tokens:
+            raise FatalError(f"user {user} is unknown; known are {', '.join(self.users)}")
+        return self._tokens[user]
+
+    def log_path(self, program: str) -> Path:
+        """File of the log of a program, of all its starts."""
+        return self.root / f"{program}.log"
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """What a client needs to trust the server; valid after the first start."""
+        context = ssl.create_default_context(cafile=self.ca_file)
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificate that the server makes for itself is too plain
+        return context
+
+    def write_kubeconfig(self, path: Path, *, user: str = ADMIN) -> Path:
+        """Write a kubeconfig for a user, readable for the owner only, and return its path.
+
+        Raises:
+            FatalError: There is no such user.
+        """
+        name = "berth"
+        cluster = {"server": self.url, "certificate-authority": str(self.ca_file.resolve())}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": self.token(user)}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+            "current-context": name,
+        }
+        _write_secret(path, json.dumps(config, indent=2) + "\n")
+        return path
+
+    async def start(self) -> None:
+        """Start what does not run and wait until it is ready.
+
+        Raises:
+            FatalError: A program is missing, ended, or was not ready in time; holds the end of its log.
+        """
+        for name in (ETCD, API_SERVER, *([CONTROLLER_MANAGER] if self._controllers else [])):
+            program_in(self._assets, name)
+        self._prepare()
+        if not self._version:
+            self._version = await version_of(program_in(self._assets, API_SERVER))
+        try:
+            self._spawn(ETCD, self._etcd_args())
+            await self.start_api()
+            if self._controllers:
+                self._spawn(CONTROLLER_MANAGER, self._kcm_args())
+                await self._until_ready(
+                    CONTROLLER_MANAGER, self._ports["kcm"], "/healthz", self.root / "kcm" / f"{CONTROLLER_MANAGER}.crt"
+                )
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def start_api(self) -> None:
+        """Start kube-apiserver and wait until it is ready; does nothing while it runs.
+
+        Raises:
+            FatalError: It ended or was not ready in time; holds the end of its log.
+        """
+        self._spawn(API_SERVER, self._api_flags())
+        # Old versions say that they are ready a moment before they have made the namespaces of every cluster.
+        for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"):
+            await self._until_ready(API_SERVER, self._ports["api"], path, self.ca_file)
+
+    async def kill_api(self) -> None:
+        """End kube-apiserver as a power cut would; etcd and the controllers go on."""
+        await self._kill(API_SERVER)
+
+    async def restart_api(self) -> None:
+        """Kill kube-apiserver and start it on the same data and port."""
+        await self.kill_api()
+        await self.start_api()
+
+    async def stop(self) -> None:
+        """Kill everything: asked to end, a server with open watches takes a minute. What it answered for stays."""
+        for name in (CONTROLLER_MANAGER, API_SERVER, ETCD):
+            await self._kill(name)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _prepare(self) -> None:
+        """Write keys, tokens and the controllers' kubeconfig."""
+        self.ca_file.parent.mkdir(parents=True, exist_ok=True)
+        key = self._key_file()
+        if not key.exists():
+            _write_secret(key, _new_key())
+        tokens = self.root / "tokens.csv"
+        _write_secret(tokens, "")
+        with tokens.open("w", encoding="utf-8", newline="") as file:
+            rows = ((self._tokens[user], user, user, ",".join(groups)) for user, groups in self._groups.items())
+            csv.writer(file, lineterminator="\n").writerows(rows)
+
+    def _key_file(self) -> Path:
+        return self.root / "pki" / "service-accounts.key"
+
+    def _etcd_args(self) -> list[str]:
+        peer = f"http://127.0.0.1:{self._ports['peer']}"
+        return [
+            f"--data-dir={self.root / 'etcd'}",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--advertise-client-urls={self.etcd_url}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            f"--quota-backend-bytes={4 << 30}",
+            "--log-level=warn",
+        ]
+
+    def _api_flags(self) -> list[str]:
+        off = [] if self._service_account_admission else ["ServiceAccount"]
+        if _NODE_CONTROLLER not in self._controllers:
+            off.append("TaintNodesByCondition")  # nobody would take the taint away again
+        key = self._key_file()
+        return [
+            f"--etcd-servers={self.etcd_url}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['api']}",
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",  # no service may lead to a loopback address
+            f"--cert-dir={self.ca_file.parent}",
+            f"--token-auth-file={self.root / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--allow-privileged=true",
+            "--profiling=false",
+            *([f"--disable-admission-plugins={','.join(off)}"] if off else []),
+            *self._api_args,
+        ]
+
+    def _kcm_args(self) -> list[str]:
+        kubeconfig = self.write_kubeconfig(self.root / "kcm.kubeconfig")
+        return [
+            f"--kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['kcm']}",
+            *(["--port=0"] if self.minor < _MINOR_WITHOUT_INSECURE_PORT else []),
+            f"--cert-dir={self.root / 'kcm'}",
+            f"--root-ca-file={self.ca_file}",
+            f"--service-account-private-key-file={self._key_file()}",
+            "--leader-elect=false",
+            f"--controllers={','.join(self._controllers)}",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+            *self._controller_args,
+        ]
+
+    def _spawn(self, name: str, args: Sequence[str]) -> None:
+        child = self._children.get(name)
+        if child is not None and child.poll() is None:
+            return
+        with self.log_path(name).open("ab") as log:
+            self._children[name] = subprocess.Popen(  # noqa: S603  # the programs of the assets and our own arguments
+                [program_in(self._assets, name), *args],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+            )
+
+    async def _until_ready(self, name: str, port: int, path: str, ca_file: Path) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._start_deadline_s
+        while not await asyncio.to_thread(self._answers, port, path, ca_file):
+            for part in (name, ETCD):
+                child = self._children[part]
+                if child.poll() is not None:
+                    raise FatalError(f"{part} ended with {child.returncode}: {self._log_tail(part)}")
+            if loop.time() > end:
+                raise FatalError(f"{name} is not ready after {self._start_deadline_s} s: {self._log_tail(name)}")
+            await asyncio.sleep(_POLL_S)
+
+    def _answers(self, port: int, path: str, ca_file: Path) -> bool:
+        """Whether the server on a port serves a path; its certificate is one that it writes when it starts."""
+        try:
+            context = ssl.create_default_context(cafile=ca_file)
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_ASK_S, context=context)
+            try:
+                connection.request("GET", path, headers={"Authorization": f"Bearer {self.admin_token}"})
+                return connection.getresponse().status == http.HTTPStatus.OK
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException):
+            return False
+
+    async def _kill(self, name: str) -> None:
+        child = self._children.get(name)
+        if child is None or child.poll() is not None:
+            return
+        child.send_signal(signal.SIGKILL)
+        while child.poll() is None:  # noqa: ASYNC110  # a process has no event, and this one cannot refuse
+            await asyncio.sleep(_POLL_S)
+
+    def _log_tail(self, name: str) -> str:
+        with self.log_path(name).open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, apart from those that this process got before.
+
+    Raises:
+        FatalError: There are not so many.
+    """
+    found: list[int] = []
+    first = os.getpid() * _PORTS_OF_A_PROCESS
+    for _ in range(len(_PORTS)):
+        port = _PORTS[(first + next(_ports_taken)) % len(_PORTS)]
+        with socket.socket() as trial:
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise FatalError(f"no {count} free ports from {_PORTS.start} to {_PORTS.stop - 1}")
+
+
+def _new_key() -> str:
+    """A private key that signs the tokens of service accounts, as PEM. Its first octet is 0: it is below the order."""
+    key = base64.b64encode(_KEY_HEAD + b"\0" + secrets.token_bytes(31) + _KEY_TAIL).decode("ascii")
+    lines = [key[at : at + 64] for at in range(0, len(key), 64)]
+    return "\n".join(["-----BEGIN EC PRIVATE KEY-----", *lines, "-----END EC PRIVATE KEY-----", ""])
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text, "utf-8")
