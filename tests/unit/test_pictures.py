@@ -14,11 +14,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from berth.cli.cluster_map import ClusterMap, cells_of
-from berth.cli.drawing import rendered, use_over_time
 from berth.cli.output import CommandError
-from berth.cli.pictures import after_words, drawn, filmed, write_pictures
-from berth.cli.report_page import page_of, write_page
+from berth.cli.simulation.cluster_map import ClusterMap, cells_of
+from berth.cli.simulation.drawing import rendered, use_over_time
+from berth.cli.simulation.pictures import after_words, drawn, filmed, write_pictures
+from berth.cli.simulation.report_page import page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import figures_of
 from berth.core.simulation.timeline import Timeline

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from berth.cli.pictures import Film, Picture, drawn, filmed, has_map, write_file
+from berth.cli.simulation.pictures import Film, Picture, drawn, filmed, has_map, write_file
 from berth.core.simulation.comparison import Row
 from berth.core.simulation.timeline import Timeline
 

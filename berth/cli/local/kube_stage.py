@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from berth.cli.local.stage import Sight
+from berth.cli.local.story import Story
 from berth.cli.output import CommandError
-from berth.cli.stage import Sight
-from berth.cli.story import Story
 from berth.formats.ascend.node_products import LABEL_TYPE, RESOURCE_310
 from berth.formats.kubernetes.objects import Lean, Listed, Meta, Pod, PodGroup
 from berth.formats.kubernetes.workloads import short_kind

@@ -1,7 +1,7 @@
 """Pictures of courses, drawn with matplotlib: use over time, waits, spans, blocked chips, map of the cluster.
 
 Equal courses give equal bytes with the same release of matplotlib. Drawn without pyplot, so without a window system and
-without state between pictures. Import it through :func:`berth.cli.pictures.drawing`: matplotlib is an optional extra.
+without state between pictures. Import it through :func:`berth.cli.simulation.pictures.drawing`: matplotlib is an optional extra.
 """
 
 from collections.abc import Callable, Iterator, Sequence

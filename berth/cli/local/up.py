@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from berth.cli.cell import run
-from berth.cli.fleet import DEMO_CLUSTER, Fleet, read_topology
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology
 from berth.cli.output import emit, say, tell
 from berth.runtime.bus.client import NatsBus
 

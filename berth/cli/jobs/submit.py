@@ -8,9 +8,9 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs import OVER, JobRow, phase_words, row_of
+from berth.cli.jobs.listing import OVER, JobRow, phase_words, row_of
+from berth.cli.jobs.watching import Watch
 from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, say, tell
-from berth.cli.watching import Watch
 from berth.core.requests.job_validation import validate
 from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.bus.port import Bus

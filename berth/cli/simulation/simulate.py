@@ -16,12 +16,12 @@ from cyclopts import Parameter
 from rich.progress import Progress
 
 from berth.cli.cell import run
-from berth.cli.course_results import Results, give, results_of
-from berth.cli.decision_settings import settings_with, told_settings
-from berth.cli.log_workload import is_recording, workload_of
 from berth.cli.output import WRONG_USE, CommandError, talk
-from berth.cli.pictures import may_draw
-from berth.cli.recording import may_write
+from berth.cli.recordings.record import may_write
+from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.log_workload import is_recording, workload_of
+from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.results import Results, give, results_of
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.explain.switch_text import counted
 from berth.core.requests.job_validation import ValidJob, validate

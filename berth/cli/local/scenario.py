@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from berth.cli.explaining import Told, told_of
-from berth.cli.nodes import NodeRow, rows_of
+from berth.cli.cluster.nodes import NodeRow, rows_of
+from berth.cli.jobs.explain_text import Told, told_of
+from berth.cli.local.stage import Sight, Stage, job_name, jobs_of
+from berth.cli.local.story import OVER, Story, Tale
 from berth.cli.output import CommandError
-from berth.cli.stage import Sight, Stage, job_name, jobs_of
-from berth.cli.story import OVER, Story, Tale
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.cluster.switches import kind_of
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
-from berth.cli.switches import kind_of
 from berth.core.explain.superpod_explanation import seats_of, superpods_of, takers_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.switch_text import counted

@@ -13,9 +13,9 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.log_lines import Lines, tree_of
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
-from berth.cli.recording_errors import complaints_of
+from berth.cli.recordings.errors import complaints_of
+from berth.cli.recordings.log_lines import Lines, tree_of
 from berth.core.explain.switch_text import counted
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock

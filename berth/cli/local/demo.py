@@ -13,17 +13,17 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import run
-from berth.cli.explaining import Told, show
-from berth.cli.fleet import DEMO_CLUSTER, Fleet
-from berth.cli.kube_fleet import KubeFleet
-from berth.cli.kube_stage import KubeStage
-from berth.cli.nodes import NodeRow, show_map
+from berth.cli.cluster.nodes import NodeRow, show_map
+from berth.cli.jobs.explain_text import Told, show
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet
+from berth.cli.local.kube_fleet import KubeFleet
+from berth.cli.local.kube_stage import KubeStage
+from berth.cli.local.scenario import Play
+from berth.cli.local.stage import CellStage, Sight
+from berth.cli.local.story import Story, Tale
+from berth.cli.local.up import Shards, asked_to_stop, ready_bus, unless, watched
 from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
-from berth.cli.play import Play
-from berth.cli.recording import may_write, write_recording
-from berth.cli.stage import CellStage, Sight
-from berth.cli.story import Story, Tale
-from berth.cli.up import Shards, asked_to_stop, ready_bus, unless, watched
+from berth.cli.recordings.record import may_write, write_recording
 from berth.core.explain.switch_text import ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock

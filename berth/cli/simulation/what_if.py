@@ -9,12 +9,12 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import run
-from berth.cli.course_results import give, results_of
-from berth.cli.decision_settings import settings_with, told_settings
-from berth.cli.log_workload import recorded_course, workload_of
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names
-from berth.cli.pictures import may_draw
-from berth.cli.simulate import run_plan
+from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.log_workload import recorded_course, workload_of
+from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.results import give, results_of
+from berth.cli.simulation.simulate import run_plan
 from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
 from berth.core.simulation.recorded_workload import LoggedWorkload
 from berth.core.simulation.simulator import SimulationPlan, TimedFact

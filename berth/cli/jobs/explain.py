@@ -11,10 +11,10 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.explaining import Told, not_asked, show, told_of, told_of_past
-from berth.cli.jobs import find_job
+from berth.cli.jobs.explain_text import Told, not_asked, show, told_of, told_of_past
+from berth.cli.jobs.listing import find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
-from berth.cli.recording_errors import complaints_of
+from berth.cli.recordings.errors import complaints_of
 from berth.core.replay.job_history import Point, Trail, View
 from berth.core.replay.log_clock import moment_of
 from berth.core.state.cell import JobKey

@@ -9,8 +9,8 @@ import msgspec
 from rich.markup import escape
 
 from berth.cli.output import emit, listed, new_table, results, say, tell
-from berth.cli.pictures import write_file, write_pictures
-from berth.cli.report_page import write_page
+from berth.cli.simulation.pictures import write_file, write_pictures
+from berth.cli.simulation.report_page import write_page
 from berth.core.explain.switch_text import counted
 from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
 from berth.core.simulation.simulator import TurnedAway

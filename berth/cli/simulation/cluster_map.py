@@ -1,6 +1,6 @@
 """Map of a cluster at a moment: a row a leaf switch, a cell a node, coloured by its chips in use.
 
-Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its own. Import it as :mod:`berth.cli.drawing`.
+Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its own. Import it as :mod:`berth.cli.simulation.drawing`.
 """
 
 from itertools import groupby
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from berth.cli.drawing import rendered, styled, title_of
+from berth.cli.simulation.drawing import rendered, styled, title_of
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Timeline
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from berth.cli.fleet import EXAMPLES, Fleet, read_topology
-from berth.cli.nodes import judged_nodes
+from berth.cli.cluster.nodes import judged_nodes
+from berth.cli.local.fleet import EXAMPLES, Fleet, read_topology
 from berth.cli.output import CommandError
 from berth.cli.processes import GivenUpError
 from berth.formats.manifests.gang_request import ManifestError
@@ -24,7 +24,7 @@ from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
 from berth.runtime.local.kube_server import ADMIN, KubeServer
 
-RIGHTS: Final = Path(__file__).parents[2] / "k8s" / "base" / "rights"
+RIGHTS: Final = Path(__file__).parents[3] / "k8s" / "base" / "rights"
 """Who may do what, service by service; not there when Berth was installed without its tree."""
 CRDS: Final = EXAMPLES / "crds"
 NAMESPACES: Final = ("mindx-dl",)

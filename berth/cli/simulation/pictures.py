@@ -97,8 +97,8 @@ def drawn(courses: Sequence[Timeline], formats: Sequence[Format] = FORMATS) -> l
         CommandError: Matplotlib is missing.
     """
     _check_matplotlib()
-    from berth.cli import drawing  # noqa: PLC0415  # loads matplotlib
-    from berth.cli.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation import drawing  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
 
     plans = [
         ("use", "Chips in use and there, and chips that waiting gangs ask for, over time.", drawing.use_over_time),
@@ -127,7 +127,7 @@ def filmed(timeline: Timeline, frames_max: int) -> Film:
         CommandError: Matplotlib is missing.
     """
     _check_matplotlib()
-    from berth.cli.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
 
     count = len(timeline.frames)
     kept = min(count, frames_max)

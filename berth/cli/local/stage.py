@@ -5,9 +5,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.cli.fleet import EXAMPLES
-from berth.cli.story import Story, Tale
-from berth.cli.submit import stamped
+from berth.cli.jobs.submit import stamped
+from berth.cli.local.fleet import EXAMPLES
+from berth.cli.local.story import Story, Tale
 from berth.formats.manifests.reader import parse_jobs
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock

@@ -7,8 +7,8 @@ from cyclopts import Parameter
 from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.jobs.watching import Watch
 from berth.cli.output import CommandError, age, emit, listed, near_names, new_table, results, say, tell
-from berth.cli.watching import Watch
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import DecodeError, decode, encode

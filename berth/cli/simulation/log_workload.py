@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from berth.cli.recording_errors import complaints_of
+from berth.cli.recordings.errors import complaints_of
 from berth.core.simulation.recorded_timeline import course_of
 from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
 from berth.core.simulation.timeline import Timeline
