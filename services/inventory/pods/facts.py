@@ -6,7 +6,7 @@ from typing import NamedTuple
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.units import UnixMs
-from berth.services.inventory.rows import ENDED, Row
+from berth.services.inventory.pods.rows import ENDED, Row
 
 
 class Told(NamedTuple):

@@ -12,8 +12,8 @@ from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
 from berth.services.inventory import metrics
-from berth.services.inventory.chores import ApiTasks, Chore
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
 
 _MS: Final = 1000
 

@@ -9,7 +9,7 @@ Source: specification, node and chip, section 10; Kubernetes contracts, section 
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.services.inventory.parts import Gang, Member, Slot, tells_rank
+from berth.services.inventory.gangs.model import Gang, Member, Slot, tells_rank
 
 
 def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) -> list[Slot]:

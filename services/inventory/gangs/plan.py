@@ -17,8 +17,8 @@ from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import GATED
-from berth.services.inventory.parts import Gang, Member
-from berth.services.inventory.requests import gang_labels, wrong_annotation
+from berth.services.inventory.gangs.model import Gang, Member
+from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 """Annotations of jobs whose pods are placed by one plan for all of them."""

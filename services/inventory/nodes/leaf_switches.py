@@ -25,8 +25,8 @@ from berth.formats.ascend.tor_config import (
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.facts import Leaf, NodesSeen, TopologySeen
 from berth.schemas.units import UnixMs
-from berth.services.inventory.nodes import Nodes
-from berth.services.inventory.rows import Row
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pods.rows import Row
 
 PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SELECTOR: Final = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}

@@ -7,8 +7,8 @@ import msgspec
 
 from berth.schemas.facts import PodsSeen
 from berth.schemas.units import UnixMs
-from berth.services.inventory.pod_facts import Told, alike, pods_fact
-from berth.services.inventory.rows import Row
+from berth.services.inventory.pods.facts import Told, alike, pods_fact
+from berth.services.inventory.pods.rows import Row
 
 PREFIX: Final = "pod/"
 REST_MS: Final = 600_000

@@ -12,16 +12,16 @@ from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group
 from berth.schemas.facts import JobSeen, MembersSeen, Owner
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
-from berth.services.inventory.barriers import barrier_of_group, judged_by_ms, taken_back, unreadable
 from berth.services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
-from berth.services.inventory.gang_parts import dissolve, fill, see_pods, settle_parts, unassigned
-from berth.services.inventory.gang_plan import Around, Plan, is_fresh, plan
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.lookups import Lookups
-from berth.services.inventory.members import held, is_same, members_of, tombstone
-from berth.services.inventory.parts import OVER, Gang, Member, Part
-from berth.services.inventory.ranks import slots_of
-from berth.services.inventory.requests import request_of
+from berth.services.inventory.gangs.barriers import barrier_of_group, judged_by_ms, taken_back, unreadable
+from berth.services.inventory.gangs.lookups import Lookups
+from berth.services.inventory.gangs.members import held, is_same, members_of, tombstone
+from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
+from berth.services.inventory.gangs.plan import Around, Plan, is_fresh, plan
+from berth.services.inventory.gangs.ranks import slots_of
+from berth.services.inventory.gangs.request_lifecycle import dissolve, fill, see_pods, settle_parts, unassigned
+from berth.services.inventory.gangs.requests import request_of
+from berth.services.inventory.gangs.settings import GangSettings
 
 Name = tuple[str, str]
 """Namespace and name of a job request."""

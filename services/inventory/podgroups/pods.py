@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from berth.schemas.facts import MembersSeen
-from berth.services.inventory.group_status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
-from berth.services.inventory.parts import Gang
+from berth.services.inventory.gangs.model import Gang
+from berth.services.inventory.podgroups.status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from berth.formats.whole_numbers import whole_number
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.parts import Gang, Part, Slot, tells_rank
-from berth.services.inventory.requests import GANG_PODS, as_pod_ask
+from berth.services.inventory.gangs.model import Gang, Part, Slot, tells_rank
+from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:

@@ -15,11 +15,12 @@ from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
-from berth.services.inventory.barriers import NOT_LET_IN
 from berth.services.inventory.effects import SetGroup
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.group_pods import GroupPods
-from berth.services.inventory.group_status import (
+from berth.services.inventory.gangs.barriers import NOT_LET_IN
+from berth.services.inventory.gangs.requests import unix_ms
+from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.podgroups.pods import GroupPods
+from berth.services.inventory.podgroups.status import (
     CPU,
     ENQUEUE_FAILED,
     MEMORY,
@@ -35,7 +36,6 @@ from berth.services.inventory.group_status import (
     phase_after,
     status_patch,
 )
-from berth.services.inventory.requests import unix_ms
 
 Name = tuple[str, str]
 """Namespace and name of a PodGroup."""

@@ -26,7 +26,7 @@ from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selecto
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import merged
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.parts import Member
+from berth.services.inventory.gangs.model import Member
 
 GANG_PODS: Final = "berth/gang-pods"
 """Annotation of a request: how many pods with chips its whole gang has."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from berth.services.inventory.barriers import TAKEN_BACK
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.parts import Gang, Member, Part, Slot
+from berth.services.inventory.gangs.barriers import TAKEN_BACK
+from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
+from berth.services.inventory.gangs.settings import GangSettings
 
 
 def see_pods(gang: Gang) -> None:

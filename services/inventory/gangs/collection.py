@@ -18,12 +18,12 @@ from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, Look
-from berth.services.inventory.gang_resolver import Name, Resolver
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.group_pods import GroupPods, group_pods
-from berth.services.inventory.groups import Capacity, Groups
-from berth.services.inventory.parts import Gang, member_of
-from berth.services.inventory.restoring import part_from
+from berth.services.inventory.gangs.model import Gang, member_of
+from berth.services.inventory.gangs.resolver import Name, Resolver
+from berth.services.inventory.gangs.restoring import part_from
+from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.podgroups.collection import Capacity, Groups
+from berth.services.inventory.podgroups.pods import GroupPods, group_pods
 
 _LOST = "lost"
 """Kind of gangs of which only requests are left."""

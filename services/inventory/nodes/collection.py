@@ -19,10 +19,10 @@ from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
-from berth.services.inventory.conditions import Conditions
-from berth.services.inventory.device_places import DevicePlaces
-from berth.services.inventory.free_chips import free_chips
-from berth.services.inventory.moves import Moves
+from berth.services.inventory.nodes.conditions import Conditions
+from berth.services.inventory.nodes.device_places import DevicePlaces
+from berth.services.inventory.nodes.free_chips import free_chips
+from berth.services.inventory.nodes.moves import Moves
 
 _NOTHING: Final = (0, 0, 0)
 _Amounts: TypeAlias = tuple[int, int, int]

@@ -14,7 +14,7 @@ from berth.formats.kubernetes.pods import amount_of
 from berth.formats.kubernetes.workloads import digest
 from berth.formats.quantities import QuantityError
 from berth.formats.whole_numbers import whole_number
-from berth.services.inventory.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
+from berth.services.inventory.gangs.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
 
 READY: Final = "tasks in gang are ready to be scheduled"
 """Reason of the condition Scheduled. Source: Volcano, PodGroupReady."""

@@ -14,7 +14,7 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import logger
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.nodes.collection import Nodes
 
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}

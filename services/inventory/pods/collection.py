@@ -14,10 +14,10 @@ import msgspec
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
-from berth.services.inventory.foreign import Foreign
-from berth.services.inventory.nodes import Nodes, Use
-from berth.services.inventory.pod_facts import Told, alike, pods_fact, told_of
-from berth.services.inventory.rows import ENDED, Claim, Row
+from berth.services.inventory.nodes.collection import Nodes, Use
+from berth.services.inventory.pods.facts import Told, alike, pods_fact, told_of
+from berth.services.inventory.pods.foreign import Foreign
+from berth.services.inventory.pods.rows import ENDED, Claim, Row
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""

@@ -5,7 +5,7 @@ from typing import Final
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
-from berth.services.inventory.requests import unix_ms
+from berth.services.inventory.gangs.requests import unix_ms
 
 NOT_LET_IN: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that wait to be let in."""

@@ -6,7 +6,7 @@ import msgspec
 
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner
-from berth.services.inventory.parts import Member, Part
+from berth.services.inventory.gangs.model import Member, Part
 
 
 def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> MembersSeen:
