@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.agents.pods import AgentPod
 from berth.services.nodesim.stamps import stamp
 
 UNEXPECTED_ADMISSION: Final = "UnexpectedAdmissionError"

@@ -14,14 +14,9 @@ from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.runtime.probes import readiness
-from berth.services.nodesim.agent_pods import AgentPod
-from berth.services.nodesim.clusterd import FOR_SCHEDULERS, ClusterD
-from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.controllers import controllers_of
-from berth.services.nodesim.kube_loop import KubeLoop
-from berth.services.nodesim.kube_writes import Write, insist, make_object, put_object
-from berth.services.nodesim.metrics import show
-from berth.services.nodesim.registration import (
+from berth.services.nodesim.agents.clusterd import FOR_SCHEDULERS, ClusterD
+from berth.services.nodesim.agents.pods import AgentPod
+from berth.services.nodesim.agents.registration import (
     LEASE_NAMESPACE,
     config_map,
     lease_body,
@@ -29,6 +24,11 @@ from berth.services.nodesim.registration import (
     leaves_data,
     node_body,
 )
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.controllers.runner import controllers_of
+from berth.services.nodesim.kube.loop import KubeLoop
+from berth.services.nodesim.kube.writes import Write, insist, make_object, put_object
+from berth.services.nodesim.metrics import show
 
 CLUSTERD_APART_S: Final = 0.2
 """ClusterD writes at most so often. Source: specification, Kubernetes contracts, section A.0."""

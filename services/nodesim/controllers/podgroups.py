@@ -11,8 +11,15 @@ from typing import Any, Final
 from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.objects import Lean, Meta, Pod
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.services.nodesim.gang_children import GROUP_VERSION, GROUPS, group_body, is_live, min_resources, owner_of
-from berth.services.nodesim.kube_writes import KubeWrites, make_object
+from berth.services.nodesim.controllers.gang_children import (
+    GROUP_VERSION,
+    GROUPS,
+    group_body,
+    is_live,
+    min_resources,
+    owner_of,
+)
+from berth.services.nodesim.kube.writes import KubeWrites, make_object
 
 MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"

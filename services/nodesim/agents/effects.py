@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.agents.pods import AgentPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from berth.formats.ascend.pod_annotations import (
     configuration_key,
 )
 from berth.schemas.nodes import NodeDescription
-from berth.services.nodesim.agent_pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
-from berth.services.nodesim.device_report import Place
+from berth.services.nodesim.agents.device_report import Place
+from berth.services.nodesim.agents.pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
 
 SHARES: Final = 100
 

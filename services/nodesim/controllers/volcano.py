@@ -10,7 +10,7 @@ import msgspec
 from berth.formats.kubernetes.objects import Lean, Meta, Pod
 from berth.formats.manifests.volcano_job import API_VERSION, KIND
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.gang_children import (
+from berth.services.nodesim.controllers.gang_children import (
     DEFAULT_QUEUE,
     TASK_SPEC,
     Action,

@@ -20,8 +20,8 @@ from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR
 from berth.formats.clusters.topology_file import Cluster
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.device_plugin import shares_of
-from berth.services.nodesim.device_report import Place
+from berth.services.nodesim.agents.device_plugin import shares_of
+from berth.services.nodesim.agents.device_report import Place
 from berth.services.nodesim.stamps import micro_stamp, stamp
 
 SERVER_TYPE: Final = "serverType"

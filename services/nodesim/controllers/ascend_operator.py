@@ -11,7 +11,7 @@ from berth.formats.ascend.pod_annotations import OPERATOR_NAME, RANK_INDEX, RESO
 from berth.formats.kubernetes.objects import Lean, Meta, Pod
 from berth.formats.manifests.ascend_job import API_VERSION, KIND, REPLICA_TYPES
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.gang_children import (
+from berth.services.nodesim.controllers.gang_children import (
     TASK_SPEC,
     Action,
     Children,

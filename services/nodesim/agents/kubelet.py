@@ -17,7 +17,9 @@ from berth.formats.ascend.pod_annotations import ASCEND_REAL, KLT_DEV
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts, Claim
-from berth.services.nodesim.agent_effects import (
+from berth.services.nodesim.agents.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
+from berth.services.nodesim.agents.device_report import Place, device_data, device_list, node_data
+from berth.services.nodesim.agents.effects import (
     AgentRules,
     Alarm,
     Annotate,
@@ -28,7 +30,8 @@ from berth.services.nodesim.agent_effects import (
     SetStatus,
     Tally,
 )
-from berth.services.nodesim.agent_pods import (
+from berth.services.nodesim.agents.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
+from berth.services.nodesim.agents.pods import (
     AgentPod,
     chip_ids,
     chips_asked,
@@ -39,11 +42,8 @@ from berth.services.nodesim.agent_pods import (
     share_of,
     started_ms,
 )
+from berth.services.nodesim.agents.registration import base_device_infos, node_status
 from berth.services.nodesim.breakage import OF_CHIPS, Breakages, Broken
-from berth.services.nodesim.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
-from berth.services.nodesim.device_report import Place, device_data, device_list, node_data
-from berth.services.nodesim.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
-from berth.services.nodesim.registration import base_device_infos, node_status
 
 _NEVER: Final = 1 << 62
 _OF_PLUGIN: Final = OF_CHIPS | {"switch"}

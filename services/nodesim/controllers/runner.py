@@ -15,9 +15,9 @@ from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.ascend_operator import AscendRules
 from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.gang_children import (
+from berth.services.nodesim.controllers.ascend_operator import AscendRules
+from berth.services.nodesim.controllers.gang_children import (
     GROUP_VERSION,
     GROUPS,
     Action,
@@ -28,9 +28,9 @@ from berth.services.nodesim.gang_children import (
     MakePods,
     SetJobStatus,
 )
-from berth.services.nodesim.kube_writes import KubeWrites, make_object
-from berth.services.nodesim.podgroups import PodGroupController
-from berth.services.nodesim.volcano import VolcanoRules
+from berth.services.nodesim.controllers.podgroups import PodGroupController
+from berth.services.nodesim.controllers.volcano import VolcanoRules
+from berth.services.nodesim.kube.writes import KubeWrites, make_object
 
 _FORBIDDEN: Final = 403
 _PODS_AT_ONCE: Final = 16

@@ -13,7 +13,8 @@ from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts
-from berth.services.nodesim.agent_effects import (
+from berth.services.nodesim.agents.device_report import FOR_CLUSTERD
+from berth.services.nodesim.agents.effects import (
     AgentRules,
     Alarm,
     Annotate,
@@ -24,14 +25,13 @@ from berth.services.nodesim.agent_effects import (
     SetStatus,
     Tally,
 )
-from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.agents.kubelet import NodeAgents
+from berth.services.nodesim.agents.pod_statuses import PodAddresses
+from berth.services.nodesim.agents.pods import AgentPod
+from berth.services.nodesim.agents.registration import config_map, places_of
 from berth.services.nodesim.breakage import WrongBreakError, breakage_of, breakages_of_file
 from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.device_report import FOR_CLUSTERD
-from berth.services.nodesim.kube_writes import KubeWrites, put_object
-from berth.services.nodesim.kubelet import NodeAgents
-from berth.services.nodesim.pod_statuses import PodAddresses
-from berth.services.nodesim.registration import config_map, places_of
+from berth.services.nodesim.kube.writes import KubeWrites, put_object
 
 _MS: Final = 1000
 
