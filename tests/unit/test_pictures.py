@@ -251,4 +251,4 @@ def test_time_that_has_passed_is_told_in_its_two_largest_units(elapsed_ms: int, 
 def test_the_page_is_part_of_the_wheel(tmp_path: Path) -> None:
     wheel = next(iter(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])))
     with zipfile.ZipFile(wheel) as content:
-        assert "berth/cli/report.html" in content.namelist()
+        assert "berth/cli/simulation/report.html" in content.namelist()
