@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from berth.cli.course_results import Results, settings_lines
-from berth.cli.pictures import write_file, write_pictures
-from berth.cli.simulate import Policy, Wanted, prepare, simulated
+from berth.cli.simulation.pictures import write_file, write_pictures
+from berth.cli.simulation.results import Results, settings_lines
+from berth.cli.simulation.simulate import Policy, Wanted, prepare, simulated
 from berth.core.simulation.comparison import Comparison, Row, markdown_of
 from berth.core.simulation.statistics import Figures
 from berth.core.simulation.timeline import Timeline

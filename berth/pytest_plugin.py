@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from berth.cli.replay import Outcome
+    from berth.cli.recordings.replay import Outcome
 
 _OPTION: Final = "--berth-log"
 _NONE: Final = pytest.param(
@@ -66,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def berth_replay() -> BerthReplay:
     """Decide a recording again: ``berth_replay(path)``."""
-    from berth.cli.replay import replay_file  # noqa: PLC0415  # costs nothing while nobody asks for it
+    from berth.cli.recordings.replay import replay_file  # noqa: PLC0415  # costs nothing while nobody asks for it
     from berth.runtime.clock import SystemClock  # noqa: PLC0415  # likewise
 
     def replay(path: Path | str, *, shards: int = 0, salvage: bool = False, to_end: bool = True) -> Outcome:

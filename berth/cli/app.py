@@ -9,21 +9,21 @@ from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError
 
-from berth.cli.breaking import break_node, mend_node
-from berth.cli.checking import check_config
-from berth.cli.demo import demo
-from berth.cli.explanations import explain_job
-from berth.cli.jobs import cancel, jobs
-from berth.cli.nodes import nodes
+from berth.cli.check_config import check_config
+from berth.cli.cluster.faults import break_node, mend_node
+from berth.cli.cluster.nodes import nodes
+from berth.cli.cluster.superpods import superpods
+from berth.cli.cluster.switches import switches
+from berth.cli.jobs.explain import explain_job
+from berth.cli.jobs.listing import cancel, jobs
+from berth.cli.jobs.submit import submit
+from berth.cli.local.demo import demo
+from berth.cli.local.up import up
 from berth.cli.output import WRONG_USE, complain, results, talk
-from berth.cli.recording import log, record_cell
-from berth.cli.replay import replay
-from berth.cli.simulate import simulate
-from berth.cli.submit import submit
-from berth.cli.superpods import superpods
-from berth.cli.switches import switches
-from berth.cli.up import up
-from berth.cli.what_if import what_if
+from berth.cli.recordings.record import log, record_cell
+from berth.cli.recordings.replay import replay
+from berth.cli.simulation.simulate import simulate
+from berth.cli.simulation.what_if import what_if
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 
 APP: Final = App(

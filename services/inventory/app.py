@@ -23,7 +23,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import PODGROUPS, Loop
-from berth.services.inventory.topology import PATH, SELECTOR
+from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)

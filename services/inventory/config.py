@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube.config import KubeConfig
-from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.gangs.settings import GangSettings
 
 
 class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -25,20 +25,20 @@ from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory import metrics
-from berth.services.inventory.chores import ApiTasks, Chore
-from berth.services.inventory.complaints import EventReporter
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.device_reports import DeviceReports
 from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
-from berth.services.inventory.gangs import Gangs
-from berth.services.inventory.group_notes import GroupNotes
-from berth.services.inventory.groups import Capacity
-from berth.services.inventory.nodes import Nodes
-from berth.services.inventory.outlet import OutboundMessage, PublishQueue
-from berth.services.inventory.pods import Pods
-from berth.services.inventory.remarks import Remarks
-from berth.services.inventory.rows import read_row
-from berth.services.inventory.topology import Switches
+from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.nodes.device_reports import DeviceReports
+from berth.services.inventory.nodes.leaf_switches import Switches
+from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.podgroups.notices import GroupNotes
+from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.rows import read_row
+from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.event_reporter import EventReporter
+from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.warnings import Remarks
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000

@@ -20,7 +20,7 @@ from berth.schemas.placement import Share
 from berth.schemas.subjects import StreamName
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.ground import Ground
-from berth.services.nodesim.kube_app import play
+from berth.services.nodesim.kube.app import play
 from berth.services.nodesim.loop import Loop
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})

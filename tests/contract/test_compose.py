@@ -172,7 +172,7 @@ def read(folder: Path) -> dict[str, str]:
         ('"--name", "nats-1"', '"--name", "nats-9"', ["nats-1"]),
         ("    shards = 2\n  binder:", "    shards = 5\n  binder:", []),
         ("max_payload: 8MB", "max_payload: 4MB", []),
-        ("docs/examples/cluster.yaml", "berth/cli/examples/demo-cluster.yaml", []),
+        ("docs/examples/cluster.yaml", "berth/cli/local/examples/demo-cluster.yaml", []),
         ("restart: unless-stopped\n  stop", 'restart: "no"\n  stop', list(OURS)),
         ("/readyz", "/livez", list(OURS)),
     ],

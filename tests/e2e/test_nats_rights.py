@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.cli.replay import replay_file
+from berth.cli.recordings.replay import replay_file
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from berth.cli.replay import lines_of
+from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import Replay
 from berth.core.scheduling.scheduler import MissingShards, Opening

@@ -17,7 +17,7 @@ from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import token
-from berth.services.inventory.foreign import PREFIX
+from berth.services.inventory.pods.foreign import PREFIX
 from tests.fuzz import tally
 from tests.fuzz.ground import Ground, Told
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods

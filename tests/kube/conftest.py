@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.cli.fleet import EXAMPLES
+from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.local.kube_server import KubeServer
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import SERVICES

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from berth.cli.fleet import EXAMPLES
+from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer

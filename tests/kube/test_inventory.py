@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.cli.fleet import EXAMPLES
+from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.local.kube_server import KubeServer

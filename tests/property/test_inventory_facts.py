@@ -12,9 +12,9 @@ from berth.formats.kubernetes.objects import Node
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.nodes import Nodes
-from berth.services.inventory.pods import Pods
-from berth.services.inventory.rows import ENDED, Claim, Row
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.rows import ENDED, Claim, Row
 
 NAMES = [f"n{index}" for index in range(8)]
 LIVE = [PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING]

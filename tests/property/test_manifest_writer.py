@@ -24,7 +24,7 @@ from berth.formats.manifests.writer import (
 )
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.requests import as_pod_ask
+from berth.services.inventory.gangs.requests import as_pod_ask
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9]{0,6})", fullmatch=True)
 WORDS = st.sampled_from(["yes", "no", "true", "4", "1.5", "module-910b-8", "x_y.z"])

@@ -14,8 +14,8 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
 from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.gangs import Gangs
+from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gangs.settings import GangSettings
 
 CHIPS = "huawei.com/Ascend910"
 CREATED = "2026-11-20T10:00:00Z"

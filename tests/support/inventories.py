@@ -19,7 +19,7 @@ from berth.schemas.nodes import NodeDescription
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.app import serve
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import pause, until_true
 

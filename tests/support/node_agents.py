@@ -11,7 +11,8 @@ from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
 from berth.formats.kubernetes.objects import Condition, Container, Meta, OwnerReference, PodSpec, Requirements
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.accounts import Accounts
-from berth.services.nodesim.agent_effects import (
+from berth.services.nodesim.agents.device_report import Place
+from berth.services.nodesim.agents.effects import (
     AgentRules,
     Annotate,
     Effect,
@@ -19,10 +20,9 @@ from berth.services.nodesim.agent_effects import (
     SetStatus,
     Tally,
 )
-from berth.services.nodesim.agent_pods import AgentPod, AgentPodStatus
-from berth.services.nodesim.device_report import Place
-from berth.services.nodesim.kubelet import NodeAgents
-from berth.services.nodesim.pod_statuses import PodAddresses
+from berth.services.nodesim.agents.kubelet import NodeAgents
+from berth.services.nodesim.agents.pod_statuses import PodAddresses
+from berth.services.nodesim.agents.pods import AgentPod, AgentPodStatus
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000

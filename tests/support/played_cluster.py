@@ -12,7 +12,7 @@ from berth.runtime.kube.port import Api
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.services.nodesim.config import AgentsConfig, NodesimConfig
-from berth.services.nodesim.kube_app import play
+from berth.services.nodesim.kube.app import play
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.waiting import until

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from berth.cli.replay import lines_of
+from berth.cli.recordings.replay import lines_of
 from berth.core.replay.replay import Replay, Replayed
 from berth.formats.recordings.recording import interleaved
 from berth.runtime.bus.port import Stored

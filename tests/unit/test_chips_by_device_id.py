@@ -22,9 +22,9 @@ from berth.services.binder.app import bind_in_kubernetes
 from berth.services.binder.config import BinderConfig
 from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.nodes import Named, Nodes
-from berth.services.inventory.pods import Pods
-from berth.services.inventory.rows import read_row
+from berth.services.inventory.nodes.collection import Named, Nodes
+from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.rows import read_row
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer

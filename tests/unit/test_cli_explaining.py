@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from berth.cli.explaining import Told, show, told_of
-from berth.cli.jobs import find_job, row_of
+from berth.cli.jobs.explain_text import Told, show, told_of
+from berth.cli.jobs.listing import find_job, row_of
 from berth.cli.output import CommandError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.kube_stage import ASCEND, BATCH, NAMESPACE, POD, VOLCANO, KubeStage, form_of
+from berth.cli.local.kube_stage import ASCEND, BATCH, NAMESPACE, POD, VOLCANO, KubeStage, form_of
+from berth.cli.local.stage import jobs_of
+from berth.cli.local.story import Story
 from berth.cli.output import CommandError
-from berth.cli.stage import jobs_of
-from berth.cli.story import Story
 from berth.core.state.ledger import Folded, GangRecord
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.schemas.intake import JobRequest, Task

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.log_lines import Lines, line_of, tree_of
+from berth.cli.recordings.log_lines import Lines, line_of, tree_of
 from berth.formats.recordings.anonymisation import MESSAGES
 from berth.runtime.recording import When, when_of
 from berth.schemas.envelope import encode

@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from berth.cli.checking import starred
-from berth.cli.jobs import JobRow
-from berth.cli.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, state_of_chip
+from berth.cli.check_config import starred
+from berth.cli.cluster.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, state_of_chip
+from berth.cli.cluster.superpods import SuperpodRow
+from berth.cli.cluster.switches import LeafRow
+from berth.cli.jobs.listing import JobRow
+from berth.cli.jobs.submit import Fault, Submitted, stamped
+from berth.cli.local.story import Tale
 from berth.cli.output import age, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml
-from berth.cli.story import Tale
-from berth.cli.submit import Fault, Submitted, stamped
-from berth.cli.superpods import SuperpodRow
-from berth.cli.switches import LeafRow
 from berth.core.explain.model import Explanation
 from berth.core.explain.switch_text import ranges
 from berth.runtime.history import settings_now, state_now

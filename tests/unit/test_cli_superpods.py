@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from berth.cli.cluster.superpods import SuperpodsShown, drawing, heading, job_words, letters_of, only, show, shown_of
 from berth.cli.output import CommandError
-from berth.cli.superpods import SuperpodsShown, drawing, heading, job_words, letters_of, only, show, shown_of
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.state.cell import State
 from berth.runtime.history import state_now

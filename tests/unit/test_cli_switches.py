@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from berth.cli.cluster.switches import SwitchesShown, drawing, heading, only, show, switches_of
 from berth.cli.output import CommandError
-from berth.cli.switches import SwitchesShown, drawing, heading, only, show, switches_of
 from berth.core.explain.model import LeafUser
 from berth.core.state.cell import State
 from berth.runtime.history import state_now

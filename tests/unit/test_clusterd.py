@@ -9,9 +9,9 @@ from berth.formats.ascend.device_info import DeviceReport
 from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.kubernetes.objects import ConfigMap, Meta
 from berth.schemas.nodes import NodeDescription
+from berth.services.nodesim.agents.clusterd import CHUNK_BYTES_MAX, ClusterD
+from berth.services.nodesim.agents.device_report import Place, device_data, device_list, node_data
 from berth.services.nodesim.breakage import Breakage, Broken
-from berth.services.nodesim.clusterd import CHUNK_BYTES_MAX, ClusterD
-from berth.services.nodesim.device_report import Place, device_data, device_list, node_data
 
 T0 = 1_763_640_000_000
 FAULT = Broken((Breakage("node", level="PreSeparateFault", code="AB", from_ms=T0),))

@@ -13,7 +13,7 @@ from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.facts import NodesSeen
 from berth.schemas.nodes import NodeDescription
-from berth.services.inventory.nodes import Nodes
+from berth.services.inventory.nodes.collection import Nodes
 
 A3: Final = {"accelerator-type": "module-a3-16-super-pod", "accelerator": "huawei-Ascend910"}
 NPU: Final = {"accelerator": "huawei-npu"}

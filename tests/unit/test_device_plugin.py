@@ -11,10 +11,10 @@ from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.formats.kubernetes.objects import Container, Meta, PodSpec, Requirements
 from berth.schemas.nodes import NodeDescription
-from berth.services.nodesim.agent_pods import AgentPod, AgentPodStatus
-from berth.services.nodesim.device_plugin import AllocateError, DevicePlugin
-from berth.services.nodesim.device_report import Place
-from berth.services.nodesim.registration import base_device_infos
+from berth.services.nodesim.agents.device_plugin import AllocateError, DevicePlugin
+from berth.services.nodesim.agents.device_report import Place
+from berth.services.nodesim.agents.pods import AgentPod, AgentPodStatus
+from berth.services.nodesim.agents.registration import base_device_infos
 
 RESOURCE = "huawei.com/Ascend910"
 

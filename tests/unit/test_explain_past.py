@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.explaining import NOT_ASKED, Told
-from berth.cli.explanations import Recorded, Where, point_of, told_of_cell
+from berth.cli.jobs.explain import Recorded, Where, point_of, told_of_cell
+from berth.cli.jobs.explain_text import NOT_ASKED, Told
 from berth.cli.output import CommandError, moment
 from berth.core.replay.job_history import Point, Trail
 from berth.runtime.recording import When, record

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.gangs import Gangs
+from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members, requested, running
 
 RS = ("apps/v1", "ReplicaSet", "web", "rs-1")

@@ -8,9 +8,9 @@ import pytest
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.services.inventory.effects import SetGroup
-from berth.services.inventory.gang_settings import GangSettings
-from berth.services.inventory.group_status import dequeues, enqueued_ms
-from berth.services.inventory.groups import Capacity
+from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.podgroups.collection import Capacity
+from berth.services.inventory.podgroups.status import dequeues, enqueued_ms
 from tests.support.gang_world import CHIPS, GangWorld, a_group, a_pod, facts_of
 
 VCJOB = ("batch.volcano.sh/v1alpha1", "Job", "llm", "vc-1")

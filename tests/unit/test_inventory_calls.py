@@ -10,10 +10,10 @@ from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import PoisonError, TransientError
 from berth.schemas.facts import PodsSeen, TimerSeen
 from berth.schemas.subjects import StreamName
-from berth.services.inventory.chores import ApiTasks, Chore
-from berth.services.inventory.complaints import EventReporter
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.outlet import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.event_reporter import EventReporter
+from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube

@@ -6,7 +6,7 @@ from berth.formats.ascend.tor_config import Slot
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeCondition
-from berth.services.inventory.nodes import Due, Nodes, Use
+from berth.services.inventory.nodes.collection import Due, Nodes, Use
 
 PLACES = {"ip-a": Slot("sw1", 0), "ip-b": Slot("sw1", 1), "ip-c": Slot("sw2", 4)}
 

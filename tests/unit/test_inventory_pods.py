@@ -8,9 +8,9 @@ from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
-from berth.services.inventory.nodes import Nodes
-from berth.services.inventory.pods import Pods
-from berth.services.inventory.rows import Claim, read_row
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.rows import Claim, read_row
 
 ASKS = PodAsks()
 RESOURCE = "huawei.com/Ascend910"

@@ -18,7 +18,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.gang_settings import GangSettings
+from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.loop import Loop
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus

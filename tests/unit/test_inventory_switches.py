@@ -9,10 +9,10 @@ from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
-from berth.services.inventory.nodes import Nodes
-from berth.services.inventory.pods import Pods
-from berth.services.inventory.rows import Claim, Row
-from berth.services.inventory.topology import Switches
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.nodes.leaf_switches import Switches
+from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.pods.rows import Claim, Row
 from tests.unit.test_inventory_nodes import node
 
 NAMES = ("a", "b", "c", "d")

@@ -5,12 +5,12 @@ import pytest
 from berth.formats.kubernetes.events import Involved
 from berth.schemas.facts import MembersSeen, Owner, PodPhase
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.chores import ApiTasks
-from berth.services.inventory.complaints import EventReporter
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.effects import SetGroup
-from berth.services.inventory.group_notes import GroupNotes
-from berth.services.inventory.remarks import Remarks
+from berth.services.inventory.podgroups.notices import GroupNotes
+from berth.services.inventory.publishing.api_tasks import ApiTasks
+from berth.services.inventory.publishing.event_reporter import EventReporter
+from berth.services.inventory.publishing.warnings import Remarks
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.gang_world import GangWorld, a_group, members, requested

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from berth.formats.kubernetes.objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
-from berth.services.nodesim.ascend_operator import AscendJob, AscendRules
-from berth.services.nodesim.ascend_operator import seats_of as ascend_seats
-from berth.services.nodesim.gang_children import (
+from berth.services.nodesim.controllers.ascend_operator import AscendJob, AscendRules
+from berth.services.nodesim.controllers.ascend_operator import seats_of as ascend_seats
+from berth.services.nodesim.controllers.gang_children import (
     Action,
     Children,
     DeleteGroup,
@@ -17,7 +17,7 @@ from berth.services.nodesim.gang_children import (
     MakePods,
     SetJobStatus,
 )
-from berth.services.nodesim.volcano import VolcanoJob, VolcanoRules
+from berth.services.nodesim.controllers.volcano import VolcanoJob, VolcanoRules
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000

@@ -4,13 +4,13 @@ import pytest
 
 from berth.formats.ascend.device_info import parse_device_info
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME, chip_names
-from berth.services.nodesim.agent_effects import (
+from berth.services.nodesim.agents.effects import (
     AgentRules,
     Alarm,
     Confirm,
     Report,
 )
-from berth.services.nodesim.agent_pods import AgentPod
+from berth.services.nodesim.agents.pods import AgentPod
 from tests.support.node_agents import RESOURCE, T0, World, a_pod, annotated
 
 

@@ -5,15 +5,15 @@ import pytest
 from berth.formats.ascend.device_info import parse_device_info
 from berth.formats.ascend.node_info import parse_node_info
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
-from berth.services.nodesim.agent_effects import (
+from berth.services.nodesim.agents.effects import (
     Alarm,
     Report,
     SetNode,
     SetStatus,
 )
+from berth.services.nodesim.agents.pod_statuses import PodAddresses
+from berth.services.nodesim.agents.registration import node_status
 from berth.services.nodesim.breakage import Breakage
-from berth.services.nodesim.pod_statuses import PodAddresses
-from berth.services.nodesim.registration import node_status
 from tests.support.node_agents import RESOURCE, T0, World, a_pod, annotated, owned, since
 
 

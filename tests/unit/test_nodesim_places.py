@@ -11,10 +11,10 @@ from berth.formats.clusters.topology_file import parse_cluster
 from berth.formats.kubernetes.node_place import NodePlace, reported_place
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import ConfigMap, Meta, Node
+from berth.services.nodesim.agents.clusterd import ClusterD
+from berth.services.nodesim.agents.device_report import Place, device_data, device_list
+from berth.services.nodesim.agents.registration import base_device_infos, node_body, places_of
 from berth.services.nodesim.breakage import Broken
-from berth.services.nodesim.clusterd import ClusterD
-from berth.services.nodesim.device_report import Place, device_data, device_list
-from berth.services.nodesim.registration import base_device_infos, node_body, places_of
 
 TOPOLOGY: Final = """
 apiVersion: berth/v1

@@ -14,11 +14,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from berth.cli.cluster_map import ClusterMap, cells_of
-from berth.cli.drawing import rendered, use_over_time
 from berth.cli.output import CommandError
-from berth.cli.pictures import after_words, drawn, filmed, write_pictures
-from berth.cli.report_page import page_of, write_page
+from berth.cli.simulation.cluster_map import ClusterMap, cells_of
+from berth.cli.simulation.drawing import rendered, use_over_time
+from berth.cli.simulation.pictures import after_words, drawn, filmed, write_pictures
+from berth.cli.simulation.report_page import page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import figures_of
 from berth.core.simulation.timeline import Timeline
@@ -251,4 +251,4 @@ def test_time_that_has_passed_is_told_in_its_two_largest_units(elapsed_ms: int, 
 def test_the_page_is_part_of_the_wheel(tmp_path: Path) -> None:
     wheel = next(iter(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])))
     with zipfile.ZipFile(wheel) as content:
-        assert "berth/cli/report.html" in content.namelist()
+        assert "berth/cli/simulation/report.html" in content.namelist()

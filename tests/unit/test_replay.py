@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from berth.cli.replay import lines_of
+from berth.cli.recordings.replay import lines_of
 from berth.core.replay.divergence import Difference
 from berth.core.replay.replay import Replay, ReplayError, replayed
 from berth.schemas.columns import pack_names, unpack_names

@@ -1,0 +1,1 @@
+"""Commands about jobs: submit, list, cancel, explain."""

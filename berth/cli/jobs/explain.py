@@ -1,0 +1,262 @@
+"""``berth explain``: a job of a live cell or of a recording, now or as it stood."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from berth.cli.cell import Common, connected, run
+from berth.cli.jobs.explain_text import Told, not_asked, show, told_of, told_of_past
+from berth.cli.jobs.listing import find_job
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
+from berth.cli.recordings.errors import complaints_of
+from berth.core.replay.job_history import Point, Trail, View
+from berth.core.replay.log_clock import moment_of
+from berth.core.state.cell import JobKey
+from berth.formats.recordings.recording import Reading
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import SystemClock
+from berth.runtime.history import past_of
+from berth.runtime.recording import NoHistoryError, When, read_file, when_of
+from berth.runtime.stream_ranges import NotKeptError
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.subjects import StreamName, name_parts
+
+_TIME_OF_DAY: Final = re.compile(r"[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?")
+_SECOND_MS: Final = 1000
+_DAY_MS: Final = 86_400_000
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Where:
+    """Which job is meant, and when.
+
+    Attributes:
+        log: Look into this recording, made by berth record or berth simulate --record; no cell is needed.
+        at: Tell of the job as it stood at this time (2026-11-21T10:00:00Z, milliseconds since 1970, or 10:00:00 of the last day)
+            or after this record of the ledger (ledger:123). Default: now, or the end of the recording.
+        uid: Which of the jobs that had the name, one after another. Default: the last one.
+        salvage: Use what comes before a damage of the recording.
+    """
+
+    log: Path | None = None
+    at: Annotated[str, Parameter(show_default=False)] = ""
+    uid: Annotated[str, Parameter(show_default=False)] = ""
+    salvage: Annotated[bool, Parameter(negative=())] = False
+
+
+def explain_job(
+    job: str, *, where: Where | None = None, namespace: str = "default", common: Common | None = None
+) -> int:
+    """Explain a decision: what was asked, what was known, who came second, or why a job waits and what would help.
+
+    Args:
+        job: Its name, or namespace/name.
+        where: Now or then, in a cell or in a file.
+        namespace: Namespace of a name without one.
+        common: Cell and form of the output.
+    """
+    options, point = common or Common(), where or Where()
+    space, _, name = job.rpartition("/")
+    key = (space or namespace, name)
+
+    async def work() -> int:
+        damage = ""
+        if point.log is not None:
+            with complaints_of(point.log, hint="" if point.salvage else "uses what comes before it"):
+                file = Recorded(point.log, salvage=point.salvage)
+                told = file.told(key, point)
+            damage = file.damage
+        elif point.salvage:
+            raise CommandError("--salvage is for recordings: name one with --log", code=WRONG_USE)
+        else:
+            async with connected(options) as bus:
+                told = await told_of_cell(bus, key, point)
+        if options.json:
+            emit(told)
+        else:
+            show(told)
+        if damage:
+            complain([f"{point.log}: {damage}; what comes before it was used"])
+        return FAILED if damage else OK
+
+    return run(work)
+
+
+async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
+    """What a live cell tells of a job, now or as it stood.
+
+    Raises:
+        CommandError: Nobody has or had the name, or that time is no longer kept.
+    """
+    clock = SystemClock()
+    unknown: CommandError | None = None
+    if not point.at and not point.uid:
+        try:
+            return await told_of(bus, clock, await find_job(bus, "/".join(key), key[0]))
+        except CommandError as error:
+            unknown = error  # it may be over for so long that it has no status
+    until = point_of(point.at, lambda: (0, clock.now_ms()))
+    if until is not None:
+        ledger = await bus.state(StreamName.LEDGER)
+        if until.ledger_seq > ledger.last_seq:
+            raise CommandError(f"{until} is not there yet: the ledger ends at {ledger.last_seq}")
+    try:
+        past = await past_of(bus, key, uid=point.uid, until=until)
+    except (NotKeptError, NoHistoryError) as error:
+        raise CommandError(f"that time cannot be told of: {error}") from error
+    if past is None:
+        raise unknown or CommandError(f"{until} is no longer kept: no snapshot is as old as that")
+    if past.life is not None and past.look is not None:
+        return told_of_past(*key, past.trail, past.life, past.look)
+    words = await bus.read(StreamName.FACTS, filters=[bus.subjects.fact_job(*key)])
+    later = [seen for stored in words if (seen := _job(stored.data)) is not None]
+    if unknown is not None or not later or past.trail.lives:
+        raise unknown or CommandError(_unknown(key, point.uid, past.trail, []))
+    return not_asked(*key, at_ms=past.trail.last_ms, first_ms=later[0].at_ms)
+
+
+class Recorded:
+    """A recording that is explained from.
+
+    Args:
+        path: The file.
+        salvage: Use what comes before a damage.
+    """
+
+    def __init__(self, path: Path, *, salvage: bool) -> None:
+        self._path = path
+        self._salvage = salvage
+        self.damage = ""
+        """What ended the reading early."""
+
+    def told(self, key: JobKey, point: Where) -> Told:
+        """What it tells of a job.
+
+        Raises:
+            CommandError: Nobody had the name.
+            RecordingError: The file is damaged.
+            OSError: It cannot be read.
+            HistoryError: Records are missing; and other errors of a history that is none.
+        """
+        until = point_of(point.at, self._span_ms)
+        with self._reading() as reading:
+            start = reading.head.start
+            trail = Trail(key, start, _limit(until))
+            for entry in reading:
+                trail.add(entry)
+            trail.end()
+        if until is not None and until.ledger_seq > trail.ledger_seq:
+            raise CommandError(f"{self._path}: {until} is not there: the recording ends at record {trail.ledger_seq}")
+        life = trail.life(point.uid)
+        if life is None:
+            if not trail.lives and trail.later_ms:
+                return not_asked(*key, at_ms=trail.last_ms, first_ms=trail.later_ms)
+            raise CommandError(_unknown(key, point.uid, trail, self._names()))
+        with self._reading() as reading:
+            view = View(key, life, trail, start)
+            for entry in reading:
+                if not view.add(entry):
+                    break
+        return told_of_past(*key, trail, life, view.end())
+
+    def _span_ms(self) -> tuple[int, int]:
+        """Moments of the first and the last record."""
+        with self._reading() as reading:
+            first_ms = last_ms = 0
+            for at_ms in (moment_of(entry) for entry in reading if not entry.subject):
+                first_ms, last_ms = first_ms or at_ms, max(last_ms, at_ms)
+            return first_ms, last_ms or reading.head.made_at_ms
+
+    def _names(self) -> list[str]:
+        """Names of all jobs in it."""
+        names: dict[str, None] = {}
+        with self._reading() as reading:
+            subjects = [fact.subject for fact in reading.head.start.facts]
+            for subject in subjects:
+                names[_name_in(subject)] = None
+            for entry in reading:
+                names[_name_in(entry.subject)] = None
+        return sorted(name for name in names if name)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Reading]:
+        with read_file(self._path, salvage=self._salvage) as reading:
+            yield reading
+            if reading.damage is not None:
+                self.damage = str(reading.damage)
+
+
+def point_of(text: str, span_ms: Callable[[], tuple[int, int]]) -> When | None:
+    """The point that a person named; None for none.
+
+    Args:
+        text: A time, a time of day, milliseconds, or a record of the ledger.
+        span_ms: From when to when there is something to tell of; a time of day is the last one in that time.
+
+    Raises:
+        CommandError: It is none of these.
+    """
+    if not text:
+        return None
+    try:
+        return _time_of_day(text, *span_ms()) if _TIME_OF_DAY.fullmatch(text) else when_of(text)
+    except ValueError as error:
+        raise CommandError(f"--at: {error}, or a time of day such as 10:00:00", code=WRONG_USE) from error
+
+
+def _time_of_day(text: str, first_ms: int, last_ms: int) -> When:
+    """The last moment at which it was that time; the end, where it never was.
+
+    Raises:
+        ValueError: There is no such time.
+    """
+    try:
+        at_time = time.fromisoformat(text)
+    except ValueError:
+        return when_of(text)
+    last = datetime.fromtimestamp(last_ms / _SECOND_MS, UTC)
+    at_ms = round(datetime.combine(last.date(), at_time, UTC).timestamp() * _SECOND_MS)
+    return When(at_ms=at_ms - _DAY_MS if at_ms > last_ms and at_ms - _DAY_MS >= first_ms else at_ms)
+
+
+def _limit(until: When | None) -> Point:
+    if until is None:
+        return Point()
+    return Point(ledger_seq=until.ledger_seq) if until.ledger_seq >= 0 else Point(at_ms=until.at_ms)
+
+
+def _unknown(key: JobKey, uid: str, trail: Trail, names: list[str]) -> str:
+    """Nobody had the name, or not with that uid."""
+    name = "/".join(key)
+    if uid and trail.lives:
+        known = ", ".join(f"{life.uid} (since {moment(life.since_ms)})" for life in trail.lives.values())
+        return f"no job {name} had the uid {uid}; those with this name: {known}"
+    near = near_names(name, names)
+    near += sorted(other for other in names if other.endswith(f"/{key[1]}") and other not in near)
+    hint = f"near names: {', '.join(near)}" if near else f"{len(names)} jobs are known"
+    if not trail.ledger_seq:
+        return f"no job was named {name}; {hint}"
+    span = f"from {moment(trail.first_ms)} to {moment(trail.last_ms)}, up to record {trail.ledger_seq} of the ledger"
+    return f"no job was named {name} in what is told of, {span}; {hint}"
+
+
+def _job(data: bytes) -> JobSeen | None:
+    try:
+        return decode(data, JobSeen)
+    except DecodeError:
+        return None
+
+
+def _name_in(subject: str) -> str:
+    """Name of the job of which a fact is the verdict, as ``namespace/name``; empty for other facts."""
+    if ".fact.job." not in subject:
+        return ""
+    return "/".join(name_parts(subject, 2))

@@ -1,0 +1,237 @@
+"""What ``berth explain`` tells: what was asked and decided, on what, what came second, what is missing, and what would help."""
+
+from typing import Final
+
+import msgspec
+from rich.markup import escape
+
+from berth.cli.jobs.listing import OVER, phase_words
+from berth.cli.output import moment, new_table, results, tell
+from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
+from berth.core.explain.switch_text import counted
+from berth.core.replay.job_history import Life, Look, Trail
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.history import Kept, state_at, state_now, verdict_on
+from berth.schemas.ledger import Verdict
+from berth.schemas.status import JobStatus
+
+NOT_ASKED: Final = "not-asked"
+"""Phase of a job that nobody had asked for yet at the moment in question."""
+_TABLES_MAX: Final = 3
+"""Choices of which the other nodes are listed for people."""
+
+
+class LifeRow(msgspec.Struct, frozen=True):
+    """A job that had the name."""
+
+    uid: str
+    since_ms: int
+    ended: str = ""
+    """How it ended: succeeded, failed, cancelled or rejected; empty when nothing says that it did."""
+    ended_ms: int = 0
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Result of ``berth explain --json``. ``explanation`` is null while nothing was decided or when nothing is kept."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    since_ms: int
+    attempt: int
+    sentences: list[str]
+    explanation: Explanation | None = None
+    at_ms: int = 0
+    """Moment of the past that it is told of, that of the last record before; 0 for now."""
+    lives: list[LifeRow] = []
+    """All jobs that had the name up to then, the last one last, where the past was looked at."""
+
+
+async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
+    """What there is to tell of a job."""
+    found = await _explanation(bus, clock, status)
+    lines = _lines(status, found)
+    return Told(
+        namespace=status.namespace,
+        name=status.name,
+        uid=status.uid,
+        phase=status.phase,
+        since_ms=status.since_ms,
+        attempt=status.attempt,
+        sentences=lines,
+        explanation=found,
+    )
+
+
+def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> Told:
+    """What there is to tell of a job as it stood.
+
+    Args:
+        namespace: Its namespace.
+        name: Its name.
+        trail: What there was of the name.
+        life: The job.
+        look: How it stood.
+    """
+    status, found = look
+    lives = [LifeRow(one.uid, one.since_ms, one.ended, one.ended_ms) for one in trail.lives.values()]
+    if status is None:  # the name is another's by then, or nobody's
+        since = life.ended_ms or life.since_ms
+        status = JobStatus(namespace, name, life.uid, life.ended or "cancelled", since, trail.last_ms)
+        if life.seen is not None and life.seen.refusal is not None:
+            status = msgspec.structs.replace(status, refusal=life.seen.refusal)
+    if found is None and status.phase == "rejected" and status.refusal is not None:
+        basis = Basis(facts_seq=life.facts_seq, at_ms=status.since_ms)
+        found = explain_rejection(namespace, name, life.uid, status.refusal, basis=basis)
+    lines = _lines(status, found)
+    others = [one for one in lives if one.uid != life.uid]
+    if others:
+        rows = ", ".join(f"{one.uid} (since {moment(one.since_ms)})" for one in others)
+        lines.append(f"Other jobs had this name: uid {rows}; --uid tells of one of them.")
+    attempt = status.attempt or (found.attempt if found is not None else 0)
+    return Told(
+        namespace,
+        name,
+        life.uid,
+        status.phase,
+        status.since_ms,
+        attempt,
+        lines,
+        found,
+        at_ms=trail.last_ms,
+        lives=lives,
+    )
+
+
+def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
+    """What there is to tell of a job before anybody asked for it.
+
+    Args:
+        namespace: Its namespace.
+        name: Its name.
+        at_ms: Moment that it is told of.
+        first_ms: When it was asked for.
+    """
+    line = f"It was first asked for at {moment(first_ms)}, later than that."
+    return Told(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
+
+
+def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
+    """Status and explanation in words."""
+    if found is not None:
+        lines = all_sentences(found, is_over=status.phase in OVER, clock=lambda at_ms: _near(at_ms, found.basis.at_ms))
+    elif status.ledger_seq:
+        lines = ["The decision and its history are no longer kept.", *([status.sentence] if status.sentence else [])]
+    else:
+        lines = [status.sentence or "Nothing was decided yet."]
+    beside = status.rejection
+    if beside is not None:
+        wrong = beside.refusal
+        lines.append(
+            f"Another request for this name was turned away at {moment(beside.at_ms)}:"
+            f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
+        )
+    return lines
+
+
+def _near(at_ms: int, other_ms: int) -> str:
+    """A moment in UTC; without its day where that is the day of another one."""
+    day, _, time = moment(at_ms).removesuffix(" UTC").partition(" ")
+    return f"{time.partition('.')[0]} UTC" if moment(other_ms).startswith(day) else moment(at_ms)
+
+
+async def _explanation(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
+    if status.phase == "rejected" and status.refusal is not None:
+        basis = Basis(facts_seq=status.facts_seq, at_ms=status.since_ms)
+        return explain_rejection(status.namespace, status.name, status.uid, status.refusal, basis=basis)
+    if not status.ledger_seq:
+        return None
+    kept = await _kept(bus, status)
+    if kept is not None:
+        then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
+        found = explain(then, kept.record, status.uid, ledger_seq=kept.sequence) if then is not None else None
+        if found is not None:
+            return found
+        verdict = kept.verdict
+    elif status.placement is None and status.refusal is None:
+        return None
+    else:
+        verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, status.placement, status.refusal)
+    now = await state_now(bus, clock)
+    return explain_now(now, verdict, ledger_seq=kept.sequence if kept is not None else status.ledger_seq)
+
+
+async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
+    """Record of the verdict that the job stands on: the placement if it ever had one and does not wait again."""
+    if status.phase != "waiting":
+        kept = await verdict_on(bus, status.uid, hint_seq=status.ledger_seq, placed=True)
+        if kept is not None:
+            return kept
+    return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
+
+
+def show(told: Told) -> None:
+    """Print an explanation."""
+    console = results()
+    name = f"{told.namespace}/{told.name}"
+    at = f" as of {moment(told.at_ms)}" if told.at_ms else ""
+    if told.phase == NOT_ASKED:
+        console.print(f"[bold]{escape(name)}[/] was not asked for yet{at}")
+        tell(f"  {told.sentences[0]}")
+        return
+    attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
+    since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
+    console.print(
+        f"[bold]{escape(name)}[/] {phase_words(told.phase)}{attempt}{since} {moment(told.since_ms)}"
+        f"{f'; told{at}' if at else ''}"
+    )
+    if told.explanation is not None:
+        tell(_basis_words(told.explanation.basis))
+    for line in told.sentences:
+        tell(f"  {line}")
+    if told.explanation is not None:
+        _show_candidates(told.explanation)
+
+
+def _show_candidates(told: Explanation) -> None:
+    """The best other nodes for the first pod of each task, as a table."""
+    first: dict[str, Choice] = {}
+    for choice in told.choices:
+        first.setdefault(choice.task, choice)
+    for choice in list(first.values())[:_TABLES_MAX]:
+        if not choice.candidates:
+            continue
+        tell(f"  The best nodes for rank {choice.rank} ({choice.task}):")
+        table = new_table("", "NODE", "SCORE", "FREE", "CLASS", "WHY NOT")
+        table.add_row(" ", escape(choice.node), str(choice.score), str(choice.free), str(choice.affinity), "it won")
+        later = {other.node: other.rank for other in reversed(told.choices) if other.rank > choice.rank}
+        for other in choice.candidates:
+            then = f"; rank {later[other.node]} takes it" if other.node in later else ""
+            why = escape(f"{other.words(choice.score)}{then}")
+            table.add_row("  ", escape(other.node), str(other.score), str(other.free), str(other.affinity), why)
+        results().print(table)
+
+
+def _basis_words(basis: Basis) -> str:
+    settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
+    if basis.nodes:
+        held = f"{counted(basis.jobs_held, 'job')} held something" if basis.jobs_held else "nobody held anything"
+        policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
+        settings = (
+            f"{counted(basis.nodes, 'node')} with {counted(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
+            f" {held}; {settings}{policy}"
+        )
+    if not basis.ledger_seq:
+        return f"Judged at {moment(basis.at_ms)}, when the request came in."
+    if basis.is_current:
+        return (
+            f"Decided by record {basis.ledger_seq} of the ledger; told from the state at facts {basis.facts_seq},"
+            f" {moment(basis.at_ms)}, epoch {basis.epoch}; {settings}."
+        )
+    return (
+        f"Decided at {moment(basis.at_ms)} by record {basis.ledger_seq} of the ledger (round {basis.round} of epoch"
+        f" {basis.epoch}), knowing facts up to {basis.facts_seq}; {settings}."
+    )

@@ -1,0 +1,1 @@
+"""Commands that run a whole cell on this machine: ``berth demo`` and ``berth up``."""

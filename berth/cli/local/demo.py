@@ -1,0 +1,220 @@
+"""``berth demo``: a whole cell on this machine, some fifty jobs, and where they went."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from berth.cli.cell import run
+from berth.cli.cluster.nodes import NodeRow, show_map
+from berth.cli.jobs.explain_text import Told, show
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet
+from berth.cli.local.kube_fleet import KubeFleet
+from berth.cli.local.kube_stage import KubeStage
+from berth.cli.local.scenario import Play
+from berth.cli.local.stage import CellStage, Sight
+from berth.cli.local.story import Story, Tale
+from berth.cli.local.up import Shards, asked_to_stop, ready_bus, unless, watched
+from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
+from berth.cli.recordings.record import may_write, write_recording
+from berth.core.explain.switch_text import ranges
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock, SystemClock
+
+CELL: Final = "demo"
+_SECOND_MS: Final = 1000
+_RANKS_SHOWN: Final = 4
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Result of ``berth demo --json``."""
+
+    jobs: list[Tale]
+    fullest: list[NodeRow]
+    """The cluster when most chips were in use."""
+    placed: Told | None
+    waited: Told | None
+    double_allocations: int
+    overcommits: int
+    took_s: float
+    swapped: int = 0
+    """Pods that got the chips of another."""
+    admission_errors: int = 0
+    """Pods for which their node found no chips named."""
+    kubernetes: Sight | None = None
+    """What the Kubernetes cluster showed at the end."""
+
+
+class _Progress:
+    """Progress: bars on a terminal, lines elsewhere."""
+
+    def __init__(self, bars: Progress | None) -> None:
+        self._bars = bars
+        self._tasks = {name: bars.add_task(name, total=None, news="") for name in ("decided", "ended")} if bars else {}
+
+    def show(self, story: Story) -> None:
+        """Show where the story is."""
+        news, story.news = story.news, []
+        if self._bars is None:
+            for line in news:
+                say(line)
+            return
+        tales = story.tales
+        done = {
+            "decided": sum(bool(tale.ranks) or tale.is_done for tale in tales),
+            "ended": sum(tale.is_done for tale in tales),
+        }
+        for name, task in self._tasks.items():
+            self._bars.update(task, completed=done[name], total=len(tales))
+        for line in news[-1:]:
+            self._bars.update(self._tasks["decided"], news=escape(line[:70]))
+
+
+@contextmanager
+def _progress() -> Iterator[_Progress]:
+    console = talk()
+    if not console.is_terminal:
+        yield _Progress(None)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f} jobs"))
+    with Progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[news]}"), console=console) as bars:
+        yield _Progress(bars)
+
+
+def demo(
+    *,
+    kubernetes: Annotated[bool, Parameter(negative=())] = False,
+    shards: Shards = 2,
+    record: Path | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Start a cell with a simulated cluster, run some fifty jobs on it, show where they went, stop everything.
+
+    Nothing is left behind but the recording, if one is asked for. What happens does not depend on chance, apart from what Kubernetes does at the same time.
+
+    Args:
+        kubernetes: Do it on a Kubernetes API server of our own, with all services; only the nodes are simulated.
+        shards: Number of scorers; 0 lets the dispatcher score in its own process.
+        record: File to which the history of the cell is written, for: berth log, replay, explain, what-if.
+        json: Print JSON instead of text.
+    """
+
+    async def work() -> int:
+        clock = SystemClock()
+        began_s = clock.monotonic_s()
+        if record is not None:
+            may_write(record)
+        plays: list[Play] = []
+        with ExitStack() as stack:
+            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-demo-")))
+            fleet = _fleet(root, shards=shards, kubernetes=kubernetes)
+            async with asked_to_stop() as stop, watched(fleet):
+
+                async def play() -> None:
+                    async with await ready_bus(fleet) as bus, _staged(fleet, bus, clock) as staged:
+                        plays.append(staged)
+                        say(f"ready after {clock.monotonic_s() - began_s:.1f} s; sending jobs")
+                        with _progress() as progress:
+                            await staged.run(progress.show)
+                        if record is not None:
+                            recorded = await write_recording(bus, record)
+                            say(f"{record}: {recorded.end.facts} facts and {recorded.end.records} records")
+
+                if not await unless(stop, play):
+                    raise CommandError("stopped before the end")
+        report = _report(plays[0], clock.monotonic_s() - began_s)
+        if json:
+            emit(report)
+        else:
+            _show(report)
+        return OK if _is_well(report) else FAILED
+
+    return run(work)
+
+
+def _fleet(root: Path, *, shards: int, kubernetes: bool) -> Fleet:
+    if kubernetes:
+        fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say)
+        say(f"starting a Kubernetes API server, NATS, a simulated cluster, {shards} scorers and all services")
+        return fleet
+    say(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
+    return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say, is_alone=True)
+
+
+@asynccontextmanager
+async def _staged(fleet: Fleet, bus: Bus, clock: Clock) -> AsyncIterator[Play]:
+    """The scenario on the stage that the fleet is."""
+    story = Story()
+    if not isinstance(fleet, KubeFleet):
+        yield Play(bus, clock, CellStage(bus, clock, story), story)
+        return
+    async with await fleet.connect() as api, asyncio.TaskGroup() as group:
+        stage = KubeStage(api, clock, story)
+        await stage.open()
+        watching = group.create_task(stage.watch(), name="watch PodGroups")
+        try:
+            yield Play(bus, clock, stage, story)
+        finally:
+            watching.cancel()
+
+
+def _report(play: Play, took_s: float) -> Report:
+    return Report(
+        jobs=play.story.tales,
+        fullest=play.fullest,
+        placed=play.placed,
+        waited=play.waited,
+        double_allocations=play.counts.double_allocations,
+        overcommits=play.counts.overcommits,
+        took_s=round(took_s, 1),
+        swapped=play.counts.swapped,
+        admission_errors=play.counts.admission_errors,
+        kubernetes=play.sight,
+    )
+
+
+def _is_well(report: Report) -> bool:
+    faults = report.double_allocations + report.overcommits + report.swapped + report.admission_errors
+    return all(tale.is_well for tale in report.jobs) and not faults
+
+
+def _show(report: Report) -> None:
+    table = new_table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
+    for tale in report.jobs:
+        waited = f"{(tale.placed_ms - tale.sent_ms) / _SECOND_MS:.1f} s" if tale.placed_ms else ""
+        where = ", ".join(f"{rank.node}({ranges(rank.chips)})" for rank in tale.ranks[:_RANKS_SHOWN])
+        where += f" and {len(tale.ranks) - _RANKS_SHOWN} more pods" if len(tale.ranks) > _RANKS_SHOWN else ""
+        table.add_row(escape(tale.name), tale.asks, tale.fate, waited, escape(where or tale.reason))
+    console = results()
+    console.print(table)
+    console.print("\n[bold]The cluster when most chips were in use[/]")
+    show_map(report.fullest)
+    for told in (report.placed, report.waited):
+        if told is not None:
+            console.print("\n[bold]Why[/]", end=" ")
+            show(told)
+    ran = sum(tale.fate == "succeeded" for tale in report.jobs)
+    queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
+    away = sum(tale.fate in {"turned away", "too large"} for tale in report.jobs)
+    tell("")
+    tell(
+        f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {away} were"
+        f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
+    )
+    tell(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
+    sight = report.kubernetes
+    if sight is None:
+        return
+    phases = ", ".join(f"{count} {phase}" for phase, count in sight.podgroups.items()) or "none"
+    tell(f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}.")
+    tell(
+        f"Kubernetes {sight.version}: {sight.pods_bound} pods bound, {sight.pods_waiting} not; {sight.summaries} job"
+        f" summaries; PodGroups: {phases}."
+    )

@@ -1,0 +1,175 @@
+"""All processes of a cell with a Kubernetes API server of its own: nothing is simulated but the nodes and their agents.
+
+Services run with the rights that ``k8s/base/rights`` grants them. The simulated cluster, which plays kubelets and
+controllers, may do everything.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from berth.cli.cluster.nodes import judged_nodes
+from berth.cli.local.fleet import EXAMPLES, Fleet, read_topology
+from berth.cli.output import CommandError
+from berth.cli.processes import GivenUpError
+from berth.formats.manifests.gang_request import ManifestError
+from berth.formats.yaml_tree import read_documents
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import SystemClock
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
+from berth.runtime.local.kube_server import ADMIN, KubeServer
+
+RIGHTS: Final = Path(__file__).parents[3] / "k8s" / "base" / "rights"
+"""Who may do what, service by service; not there when Berth was installed without its tree."""
+CRDS: Final = EXAMPLES / "crds"
+NAMESPACES: Final = ("mindx-dl",)
+"""Namespaces that a cluster with MindCluster has."""
+_USER: Final = "system:serviceaccount:berth-system:{}"
+_READERS: Final = ("summary", "health", "inventory")
+_WITH_RIGHTS: Final = (*_READERS, "binder")
+_COLLECTIONS: Final = {
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+}
+_QUICK: Final[dict[str, dict[str, Any]]] = {
+    "inventory": {"gangs": {"vanished_s": 2.0, "group_status_s": 1.0}},
+    "nodesim": {
+        "terminating_s": 0.2,
+        "agents": {"controllers": ["volcano", "ascend"], "report_s": 0.5, "start_s": 0.2},
+    },
+}
+"""Settings for a cluster that lives for a minute."""
+PARTS: Final = (ETCD, API_SERVER, CONTROLLER_MANAGER)
+_TAIL_LINES: Final = 5
+_SERVED_S: Final = 30.0
+_LOOK_S: Final = 0.1
+
+
+class KubeFleet(Fleet):
+    """The processes of a cell on Kubernetes, and of its API server.
+
+    Args:
+        root: Folder for data, settings and logs; made if missing, never removed.
+        topology: File that describes the simulated cluster.
+        shards: Number of scorers; 0 lets the dispatcher score.
+        cell: Name of the cell.
+        say: Takes a line about what happens.
+
+    Raises:
+        CommandError: The programs of Kubernetes are not at hand.
+    """
+
+    def __init__(self, root: Path, *, topology: Path, shards: int, cell: str, say: Callable[[str], None]) -> None:
+        super().__init__(root, topology=topology, shards=shards, cell=cell, say=say, is_alone=True)
+        self._has_rights = RIGHTS.is_dir()
+        users = {_USER.format(name): _groups() for name in _WITH_RIGHTS} if self._has_rights else {}
+        try:
+            self.kube = KubeServer(root / "kube", users=users)
+        except FatalError as error:
+            raise CommandError(str(error)) from error
+
+    async def start(self) -> None:
+        """Start the API server, teach it what a cluster with Volcano and MindCluster knows, then start all the others.
+
+        Raises:
+            CommandError: As of the base, or the API server does not start.
+        """
+        read_topology(self._topology)
+        try:
+            await self.kube.start()
+        except FatalError as error:
+            raise CommandError(*str(error).splitlines()) from error
+        self._say(f"kube-apiserver {self.kube.version} is ready")
+        if not self._has_rights:
+            self._say(f"{RIGHTS} is not there: all services run as {ADMIN}")
+        async with await self.connect() as api:
+            await self._prepare(api)
+        await super().start()
+
+    async def stop(self) -> None:
+        """Stop the services in order, then both servers."""
+        try:
+            await super().stop()
+        finally:
+            await self.kube.stop()
+
+    async def connect(self) -> KubeApi:
+        """A connection to the API server, as its admin."""
+        kubeconfig = self.kube.write_kubeconfig(self.root / "kubeconfig" / ADMIN)
+        config = KubeConfig(kubeconfig=kubeconfig)
+        return await KubeApi.connect(config, clock=SystemClock(), user_agent="berth-demo")
+
+    async def _prepare(self, api: KubeApi) -> None:
+        for namespace in NAMESPACES:
+            await api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        crds = _objects(CRDS)
+        for body in [*crds, *(_objects(RIGHTS) if self._has_rights else [])]:
+            namespace = body["metadata"].get("namespace", "")
+            await api.create(_COLLECTIONS[body["kind"]].format(namespace=namespace), body)
+        try:
+            async with asyncio.timeout(_SERVED_S):
+                for crd in crds:
+                    spec = crd["spec"]
+                    version = f"{spec['group']}/{spec['versions'][0]['name']}"
+                    while not await _is_served(api, version, spec["names"]["plural"]):  # noqa: ASYNC110  # asked, not told
+                        await asyncio.sleep(_LOOK_S)
+        except TimeoutError as error:
+            raise CommandError(f"the API server does not serve its custom resources after {_SERVED_S:g} s") from error
+
+    def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
+        # Whoever writes to the cluster for the cell is stopped first, then who decides, then who reads it, then the cluster.
+        found = [("binder", "binder", self._settings("binder")), *self._scorers()]
+        found.append(("dispatcher", "dispatcher", {"shards": self._shards, "decisions": {"needs_health": True}}))
+        found += [(name, name, self._settings(name)) for name in _READERS]
+        nodesim = self._settings("nodesim", ADMIN) | {"topology_file": self._topology.resolve()}
+        return [*found, ("nodesim", "nodesim", nodesim)]
+
+    def _settings(self, service: str, user: str = "") -> dict[str, Any]:
+        name = user or (_USER.format(service) if self._has_rights else ADMIN)
+        kubeconfig = self.kube.write_kubeconfig(self.root / "kubeconfig" / service, user=name)
+        return {"kube": {"kubeconfig": kubeconfig.resolve()}, **_QUICK.get(service, {})}
+
+    async def _is_ready(self, bus: Bus) -> bool:
+        """Besides the base: every node has told its health."""
+        if not await super()._is_ready(bus):
+            return False
+        try:
+            told = await judged_nodes(bus)
+        except TransientError:
+            return False
+        return sum(judged.condition.updated_ms > 0 for judged in told.values()) >= self.nodes
+
+    async def _look_at_server(self) -> None:
+        await super()._look_at_server()
+        for name in PARTS:
+            if name not in self.kube.pids:
+                lines = self.kube.log_path(name).read_text("utf-8", errors="replace").splitlines()
+                raise GivenUpError("\n".join([f"{name} ended; the end of its log:", *lines[-_TAIL_LINES:]]))
+
+
+def _groups() -> Sequence[str]:
+    return ("system:serviceaccounts", "system:serviceaccounts:berth-system")
+
+
+def _objects(folder: Path) -> list[dict[str, Any]]:
+    """Objects in the files of a folder, in order of their names."""
+    return [
+        tree.mapping()
+        for file in sorted(folder.glob("*.yaml"))
+        for tree in read_documents(file.read_text("utf-8"), ManifestError)
+    ]
+
+
+async def _is_served(api: Api, group_version: str, plural: str) -> bool:
+    try:
+        return await api.serves(group_version, plural)
+    except (TransientError, RefusedError):
+        return False

@@ -1,0 +1,144 @@
+"""The scenario of the demo: all jobs at once, one cancelled, one with a name in use, one with a name that is free again."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from berth.cli.cluster.nodes import NodeRow, rows_of
+from berth.cli.jobs.explain_text import Told, told_of
+from berth.cli.local.stage import Sight, Stage, job_name, jobs_of
+from berth.cli.local.story import OVER, Story, Tale
+from berth.cli.output import CommandError
+from berth.core.state.cell import State
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.feeds import Feeds
+from berth.schemas.envelope import decode
+from berth.schemas.simulation import SimCounts
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+
+_REST_S: Final = 0.5
+_ASK_S: Final = 5.0
+_MUST: Final = frozenset({"cancel", "taken", "again"})
+"""Steps of the scenario without which it is not over."""
+_CANCELLED: Final = "night-batch"
+_TAKEN: Final = "ring-4"
+_AGAIN: Final = "ring-1"
+_EXPLAINED: Final = "a2-2x8"
+
+
+class Play:
+    """The scenario, played on a stage.
+
+    Args:
+        bus: The cell.
+        clock: Source of time.
+        stage: Where the jobs are sent.
+        story: What becomes of them; the stage tells it, too.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, stage: Stage, story: Story) -> None:
+        self.story = story
+        self.fullest: list[NodeRow] = []
+        self.placed: Told | None = None
+        self.waited: Told | None = None
+        self.counts = SimCounts(nodes=0)
+        self.sight: Sight | None = None
+        self._bus = bus
+        self._clock = clock
+        self._stage = stage
+        self._state = State()
+        self._feeds = Feeds(bus, clock, self._state)
+        self._most = -1
+        self._to_do = set(_MUST)
+
+    async def run(self, show: Callable[[Story], None]) -> None:
+        """Play to the end.
+
+        Args:
+            show: Called with the story whenever something may have happened.
+
+        Raises:
+            CommandError: The jobs do not end in time.
+        """
+        limit_s = self._stage.limit_s
+        await self._feeds.start()
+        self._state.changed.clear()
+        self._state.moved.clear()
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._stage.send(jobs_of("demo-jobs.yaml"))
+                while True:
+                    self._feeds.arrived.clear()
+                    self._learn()
+                    show(self.story)
+                    await self._act()
+                    if self.story.is_done and not self._to_do & _MUST:
+                        break
+                    await self._rest()
+                if self.placed is None:  # it ran too short to be caught at it
+                    self.placed = await self._told(self._explained("succeeded"), "succeeded")
+        except TimeoutError as error:
+            open_ = [f"{tale.name} is {tale.fate}: {tale.reason}" for tale in self.story.tales if not tale.is_done]
+            open_ += [f"step {step} of the scenario was never due" for step in sorted(self._to_do)]
+            raise CommandError(f"not everything has ended after {limit_s:g} s", *open_) from error
+        finally:
+            await self._feeds.stop()
+        answer = await self._bus.request(self._bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
+        self.counts = decode(answer, SimCounts)
+        self.sight = await self._stage.sight()
+
+    async def _rest(self) -> None:
+        """Wait for something to come, but not for long."""
+        try:
+            async with asyncio.timeout(_REST_S):
+                await self._feeds.arrived.wait()
+        except TimeoutError:
+            return
+
+    def _learn(self) -> None:
+        self._feeds.apply_facts()
+        for _, folded in self._feeds.apply_records():
+            self.story.take_record(folded)
+            used = sum(pod.mask.bit_count() for key in self._state.fold.holdings for pod in self._state.owned(key))
+            if used > self._most:
+                self._most = used
+                self.fullest = rows_of(self._state)
+        self.story.take_facts(self._state)
+
+    async def _act(self) -> None:
+        """Do what it is time for. A step whose moment was missed is taken late: then it shows less, and all ends well."""
+        fate_of = self.story.fate_of
+        if self.waited is None:
+            self.waited = await self._told(self._waiting(), "waiting")
+        if self.placed is None:
+            self.placed = await self._told(self._explained("running"), "running")
+        if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running", *OVER}):
+            await self._stage.send(jobs_of("demo-taken.yaml"))
+        if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running", *OVER}):
+            await self._stage.cancel(_CANCELLED)
+        if self._is_due("again", fate_of(_AGAIN) in OVER):
+            await self._stage.send_again(jobs_of("demo-again.yaml"))
+
+    def _is_due(self, step: str, due: bool) -> bool:  # noqa: FBT001  # a condition
+        if not due or step not in self._to_do:
+            return False
+        self._to_do.discard(step)
+        return True
+
+    def _waiting(self) -> Tale | None:
+        """A job that waits, and that the cell knows."""
+        return next((t for t in self.story.tales if t.fate == "waiting" and t.uid and t.name != _CANCELLED), None)
+
+    def _explained(self, fate: str) -> Tale | None:
+        return next((t for t in self.story.tales if t.fate == fate and t.name == _EXPLAINED), None)
+
+    async def _told(self, tale: Tale | None, phase: str) -> Told | None:
+        """Explanation of a job in a phase; None while its status does not say so yet."""
+        if tale is None:
+            return None
+        subject = self._bus.subjects.status(self._stage.namespace, job_name(tale))
+        stored = await self._bus.last(StreamName.STATUS, subject)
+        status = decode(stored.data, JobStatus) if stored is not None else None
+        return await told_of(self._bus, self._clock, status) if status is not None and status.phase == phase else None

@@ -1,0 +1,190 @@
+"""What becomes of a set of jobs, learned from facts and ledger as they come; the demo's memory."""
+
+from typing import Final
+
+import msgspec
+
+from berth.cli.jobs.listing import RankRow, ranks_of
+from berth.core.explain.refusal_text import sentence
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
+from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.intake import JobRequest
+from berth.schemas.refusal import Refusal
+
+OVER: Final = frozenset({"succeeded", "failed", "cancelled", "vanished"})
+"""Fates of requests that were accepted, and have ended."""
+
+
+class Tale(msgspec.Struct):
+    """What became of one request. Times are milliseconds since 1970, 0 for not yet."""
+
+    name: str
+    uid: str
+    asks: str
+    sent_ms: int
+    fate: str = "sent"
+    """sent, waiting, placed, running, succeeded, failed, cancelled, vanished, turned away or too large."""
+    reason: str = ""
+    waited_for: str = ""
+    """Why it had to wait at first."""
+    placed_ms: int = 0
+    over_ms: int = 0
+    ranks: list[RankRow] = []
+    job: str = ""
+    """Name under which the cell knows it; empty where that is its name, or where nobody has asked the cell for it."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.fate in OVER or self.fate in {"turned away", "too large"}
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it ended as it should: it has run, was cancelled, or was refused with a reason."""
+        return self.fate in {"succeeded", "cancelled"} or (
+            self.fate in {"turned away", "too large"} and self.reason != ""
+        )
+
+
+class Story:
+    """The tales of all requests that were told of with :meth:`sent`, in that order.
+
+    A request that somebody else makes, from pods, is known by its name until its uid is heard of.
+    """
+
+    def __init__(self) -> None:
+        self.tales: list[Tale] = []
+        self.news: list[str] = []
+        """Lines about what has changed, until somebody takes them."""
+        self._by_uid: dict[str, Tale] = {}
+        self._by_job: dict[str, Tale] = {}
+        """Newest tale of each name, of requests that somebody else makes."""
+        self._taken_back: list[Tale] = []
+
+    def sent(self, request: JobRequest, *, at_ms: int, job: str = "") -> Tale:
+        """A request goes out.
+
+        Args:
+            request: The request.
+            at_ms: Now.
+            job: Name under which somebody else will make it; its uid is heard of later.
+        """
+        chips = {f"{task.replicas} x {task.chips}" for task in request.tasks}
+        tale = Tale(request.name, request.uid, ", ".join(sorted(chips)), at_ms, job=job)
+        self.tales.append(tale)
+        if job:
+            self._by_job[job] = tale
+        else:
+            self._by_uid[request.uid] = tale
+        return tale
+
+    def refused(self, request: JobRequest, reason: str, *, at_ms: int) -> None:
+        """A request was turned away before the cell heard of it."""
+        chips = {f"{task.replicas} x {task.chips}" for task in request.tasks}
+        tale = Tale(request.name, request.uid, ", ".join(sorted(chips)), at_ms, reason=reason)
+        self.tales.append(tale)
+        self._turn(tale, "turned away", tail=f": {reason}")
+
+    def held(self, job: str, reason: str) -> None:
+        """A request is not made yet, for a reason."""
+        tale = self._by_job.get(job)
+        if tale is not None and not tale.uid and tale.fate in {"sent", "waiting"}:
+            self._wait(tale, "waiting", reason)
+
+    def taken_back(self, name: str) -> Tale | None:
+        """The first request of a name is taken back; however it ends from now on, it is cancelled.
+
+        Returns:
+            Its tale; None when there is none, or it is over.
+        """
+        tale = next((tale for tale in self.tales if tale.name == name and not tale.is_done), None)
+        if tale is not None:
+            self._taken_back.append(tale)
+        return tale
+
+    def never_made(self, job: str) -> None:
+        """Nobody can make a request of a name any more: what was taken back, and not made yet, is cancelled."""
+        tale = self._by_job.get(job)
+        if tale is not None and not tale.uid and self._is_taken_back(tale):
+            self._turn(tale, "cancelled")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more will happen."""
+        return all(tale.is_done for tale in self.tales)
+
+    def fate_of(self, name: str) -> str:
+        """Fate of the first request of a name; empty when there was none."""
+        return next((tale.fate for tale in self.tales if tale.name == name), "")
+
+    def take_facts(self, state: State) -> None:
+        """Learn from the facts that have changed."""
+        for key in state.changed:
+            job = state.jobs.get(key)
+            if job is not None:
+                self._take_job(job)
+        state.changed.clear()
+        for key in state.moved:
+            seen = state.pods.get(key)
+            tale = self._tale(seen.uid, key[1]) if seen is not None else None
+            if seen is not None and tale is not None and PodPhase.RUNNING in seen.phase:
+                self._turn(tale, "running", before=("placed",))
+        state.moved.clear()
+
+    def take_record(self, folded: Folded) -> None:
+        """Learn from a record."""
+        for gang in folded.gangs:
+            tale = self._tale(gang.uid, gang.name)
+            if tale is None:
+                continue
+            if gang.phase == "waiting" and gang.refusal is not None:
+                too_large = gang.refusal.code == "larger-than-cluster"
+                self._wait(tale, "too large" if too_large else "waiting", sentence(gang.refusal))
+            elif gang.is_over:
+                tale.over_ms = gang.at_ms
+                self._turn(tale, "cancelled" if self._is_taken_back(tale) else gang.phase)
+        for holding in folded.taken:
+            tale = self._tale(holding.uid, holding.name)
+            if tale is not None:
+                tale.ranks = ranks_of(holding.placement)
+                tale.placed_ms = holding.at_ms
+                self._turn(tale, "placed", tail=" on " + ", ".join(dict.fromkeys(holding.placement.names())))
+
+    def _tale(self, uid: str, name: str) -> Tale | None:
+        """Tale of a request; one of a name that is expected gets the uid that is heard of first."""
+        tale = self._by_uid.get(uid)
+        if tale is None and uid and (tale := self._by_job.get(name)) is not None:
+            tale.uid = uid
+            self._by_uid[uid] = tale
+        return tale
+
+    def _is_taken_back(self, tale: Tale) -> bool:
+        return any(tale is other for other in self._taken_back)
+
+    def _take_job(self, job: JobSeen) -> None:
+        if job.rejection is not None:
+            self._turn_away(self._tale(job.rejection.uid, job.name), job.rejection.refusal)
+        tale = self._tale(job.uid, job.name)
+        if job.state == "rejected" and job.refusal is not None:
+            self._turn_away(tale, job.refusal)
+        elif job.state == "cancelled" and tale is not None:
+            self._turn(tale, "cancelled", before=("sent", "waiting"), tail=f": {job.reason}")
+
+    def _turn_away(self, tale: Tale | None, refusal: Refusal) -> None:
+        if tale is not None and not tale.is_done:
+            tale.reason = sentence(refusal)
+            self._turn(tale, "turned away", tail=f": {tale.reason}")
+
+    def _wait(self, tale: Tale, fate: str, reason: str) -> None:
+        tale.reason = reason
+        tale.waited_for = tale.waited_for or reason
+        self._turn(tale, fate, tail=f": {reason}")
+
+    def _turn(self, tale: Tale, fate: str, *, before: tuple[str, ...] = (), tail: str = "") -> None:
+        if tale.fate == fate or (before and tale.fate not in before):
+            return
+        tale.fate = fate
+        if fate not in {"waiting", "turned away", "too large"}:
+            tale.reason = ""
+        self.news.append(f"{tale.name} {fate}{tail}")

@@ -1,0 +1,140 @@
+"""``berth up``: everything on this machine, until it is asked to stop."""
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from berth.cli.cell import run
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology
+from berth.cli.output import emit, say, tell
+from berth.runtime.bus.client import NatsBus
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+Shards = Annotated[int, Parameter(validator=Number(gte=0, lte=256))]
+Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
+
+
+class Running(msgspec.Struct, frozen=True):
+    """What ``berth up --json`` prints once everything is ready."""
+
+    url: str
+    cell: str
+    nodes: int
+    shards: int
+    folder: str
+    pids: dict[str, int]
+
+
+@asynccontextmanager
+async def asked_to_stop() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGTERM and SIGINT set, from now on for the rest of the process."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    yield stop
+
+
+@asynccontextmanager
+async def watched(fleet: Fleet) -> AsyncIterator[None]:
+    """The fleet, running and watched; an error of the watch ends the block."""
+    async with fleet, asyncio.TaskGroup() as group:
+        watching = group.create_task(fleet.watch(), name="watch the processes")
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+
+async def ready_bus(fleet: Fleet) -> NatsBus:
+    """A connection to the fleet, made once everything is ready."""
+    bus = await NatsBus.connect(fleet.server.url, fleet.cell, name="berth")
+    try:
+        await fleet.ready(bus)
+    except BaseException:
+        await bus.close()
+        raise
+    return bus
+
+
+def folder_of(store: Path | None, stack: ExitStack) -> Path:
+    """The folder that was named, or one that goes with ``stack``."""
+    if store is not None:
+        return store
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-")))
+
+
+def up(
+    *,
+    topology: Path = DEMO_CLUSTER,
+    shards: Shards = 2,
+    store: Path | None = None,
+    port: Port = 4222,
+    sync: Literal["interval", "always"] = "interval",
+    cell: str = "default",
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Start NATS, all services and a simulated cluster, and keep them running until Ctrl-C or SIGTERM.
+
+    Args:
+        topology: File that describes the simulated cluster; default: the cluster of the demo.
+        shards: Number of scorers; 0 lets the dispatcher score in its own process.
+        store: Folder for store, settings and logs, used again at the next start; default: one that is removed at the end.
+        port: Port of NATS; 0 takes a free one.
+        sync: When NATS writes through to the disk: always, or in intervals.
+        cell: Name of the cell.
+        json: Print JSON instead of text.
+    """
+
+    async def work() -> None:
+        nodes = read_topology(topology)
+        with ExitStack() as stack:
+            root = folder_of(store, stack)
+            fleet = Fleet(root, topology=topology, shards=shards, cell=cell, port=port, sync=sync, say=say)
+            async with asked_to_stop() as stop, watched(fleet):
+                say(f"starting {nodes} simulated nodes, {shards} scorers, dispatcher and binder")
+                if await unless(stop, lambda: _announce(fleet, nodes, shards, json=json)):
+                    await stop.wait()
+                say("stopping binder, scorers, dispatcher, simulated cluster and server")
+
+    return run(work)
+
+
+async def unless(stop: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    """Do ``work`` to its end, or until ``stop`` is set; returns whether it came to its end."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(work(), name="work")
+        asked = group.create_task(_wait(stop), name="wait for stop")
+        await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        asked.cancel()
+    return not working.cancelled()
+
+
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> None:
+    bus = await ready_bus(fleet)
+    await bus.close()
+    pids = {child.name: child.pid for child in fleet.children if child.pid is not None}
+    if fleet.server.pid is not None:
+        pids["nats-server"] = fleet.server.pid
+    if json:
+        emit(Running(fleet.server.url, fleet.cell, nodes, shards, str(fleet.root), pids))
+        return
+    url = fleet.server.url
+    option = "" if fleet.server.port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
+    tell(f"ready: {url}, cell {fleet.cell}, {nodes} nodes, {shards} scorers; files in {fleet.root}")
+    for words in ("submit FILE", "jobs", "explain JOB", "nodes"):
+        tell(f"  berth {words}{option}")
+    tell("Ctrl-C stops everything.")

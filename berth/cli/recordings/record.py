@@ -1,0 +1,311 @@
+"""``berth record`` and ``berth log``: the history of a cell as a file, and a file or a live cell as lines."""
+
+import asyncio
+import math
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+
+from berth.cli.cell import Common, connected, run
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
+from berth.cli.recordings.errors import complaints_of
+from berth.cli.recordings.log_lines import Lines, tree_of
+from berth.core.explain.switch_text import counted
+from berth.runtime.bus.port import Bus, Gap, Stored
+from berth.runtime.clock import SystemClock
+from berth.runtime.recording import Recorded, When, read_file, record, when_of
+from berth.schemas.envelope import DecodeError
+from berth.schemas.ledger import facts_known
+from berth.schemas.recording import Entry
+from berth.schemas.subjects import StreamName
+
+_LINES: Final = 512
+"""Lines that are printed at once."""
+
+
+class RecordTold(msgspec.Struct, frozen=True):
+    """Result of ``berth record --json``."""
+
+    file: str
+    bytes: int
+    cell: str
+    facts: int
+    facts_from: int
+    facts_to: int
+    records: int
+    records_from: int
+    records_to: int
+    from_ms: int
+    """When the first entry was stored; 0 without entries."""
+    to_ms: int
+
+
+def record_cell(
+    file: Path,
+    *,
+    since: Annotated[str, Parameter(name="--from", show_default=False)] = "",
+    until: Annotated[str, Parameter(name="--to", show_default=False)] = "",
+    anonymise: Annotated[bool, Parameter(negative=())] = False,
+    force: Annotated[bool, Parameter(negative=())] = False,
+    common: Common | None = None,
+) -> int:
+    """Write the history of a cell to a file: what it knew, and what it decided.
+
+    Args:
+        file: The file to write.
+        since: Begin at the newest snapshot before this time (2026-11-21T10:00:00Z, or milliseconds since 1970) or record of
+            the ledger (ledger:123). Default: the oldest history that is kept.
+        until: End at this time, or with this record. Default: now.
+        anonymise: Replace all names; their order stays, and so do all decisions.
+        force: Write over a file that is there.
+        common: Cell and form of the output.
+    """
+    options = common or Common()
+
+    async def work() -> None:
+        begin, end = _point("--from", since), _point("--to", until)
+        if begin is not None and begin.at_ms > SystemClock().now_ms():
+            raise CommandError(f"--from is {begin}, which has not come yet", code=WRONG_USE)
+        may_write(file, force=force)
+        async with connected(options) as bus:
+            recorded = await write_recording(bus, file, since=begin, until=end, anonymise=anonymise)
+        told = _told(recorded, options.cell)
+        if options.json:
+            emit(told)
+        else:
+            _tell(told)
+
+    return run(work)
+
+
+async def write_recording(
+    bus: Bus, file: Path, *, since: When | None = None, until: When | None = None, anonymise: bool = False
+) -> Recorded:
+    """As :func:`berth.runtime.recording.record`, with a file that cannot be written told as errors of commands are.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    try:
+        return await record(bus, SystemClock(), file, since=since, until=until, anonymise=anonymise)
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written: {error.strerror or error}") from error
+
+
+def _point(option: str, text: str) -> When | None:
+    if not text:
+        return None
+    try:
+        return when_of(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", code=WRONG_USE) from error
+
+
+def may_write(file: Path, *, force: bool | None = None) -> None:
+    """See that a recording can be written before work is done for it.
+
+    Args:
+        file: The file.
+        force: A file that is there may be written over; None where there is no such option.
+
+    Raises:
+        CommandError: It cannot, or there is a file that is not to be written over.
+    """
+    if file.is_dir() or not file.parent.is_dir():
+        why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+        raise CommandError(f"{file} cannot be written: {why}", code=WRONG_USE)
+    if file.exists() and not force:
+        hint = "" if force is None else ", or write over it with --force"
+        raise CommandError(f"{file} is there already; name another file{hint}", code=WRONG_USE)
+
+
+def _told(recorded: Recorded, cell: str) -> RecordTold:
+    start, end = recorded.start, recorded.end
+    return RecordTold(
+        file=recorded.path,
+        bytes=recorded.bytes_total,
+        cell=cell,
+        facts=end.facts,
+        facts_from=start.facts_seq + 1,
+        facts_to=end.facts_seq,
+        records=end.records,
+        records_from=start.ledger_seq + 1,
+        records_to=end.ledger_seq,
+        from_ms=recorded.first_ms,
+        to_ms=recorded.last_ms,
+    )
+
+
+def _tell(told: RecordTold) -> None:
+    tell(f"{told.file}: {math.ceil(told.bytes / 1024)} KiB, the history of cell {told.cell!r}")
+    tell(f"  {_span('fact', told.facts, told.facts_from, told.facts_to)}")
+    tell(f"  {_span('record', told.records, told.records_from, told.records_to)}")
+    before = "the beginning" if told.records_from == told.facts_from == 1 else "a snapshot"
+    when = f", then from {moment(told.from_ms)} to {moment(told.to_ms)}" if told.from_ms else ""
+    tell(f"  from {before}{when}")
+
+
+def _span(what: str, count: int, first: int, last: int) -> str:
+    return f"{counted(count, what)}: {first} to {last}" if count else f"no {what}s"
+
+
+def log(
+    file: Path | None = None,
+    *,
+    follow: Annotated[bool, Parameter(negative=())] = False,
+    salvage: Annotated[bool, Parameter(negative=())] = False,
+    common: Common | None = None,
+) -> int:
+    """Print the facts and decisions of a recording, or of a live cell as they come.
+
+    Args:
+        file: A recording, made by: berth record.
+        follow: Print what comes in at a live cell, until Ctrl-C; takes no file.
+        salvage: Print what comes before a damage of the file.
+        common: Cell and form of the output.
+    """
+    options = common or Common()
+    show = _json_line if options.json else Lines().line_of
+
+    async def work() -> int:
+        if follow == (file is not None):
+            raise CommandError("name either the file of a recording, or --follow for a live cell", code=WRONG_USE)
+        try:
+            if file is not None:
+                return _print_file(file, show, salvage=salvage)
+            async with connected(options) as bus:
+                await Live(bus, show).run()
+            return OK
+        except BrokenPipeError:  # whoever read has enough; what the interpreter still holds goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+
+    return run(work)
+
+
+def _json_line(entry: Entry) -> str:
+    return msgspec.json.encode(tree_of(entry)).decode()
+
+
+def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> int:
+    hint = "" if salvage else "reads up to there"
+    with complaints_of(file, hint=hint), read_file(file, salvage=salvage) as reading:
+        _print(reading, show)
+        if reading.damage is None:
+            return OK
+        told = reading.order.end()
+        complain(
+            [
+                f"{file}: {reading.damage}; before it come {counted(told.facts, 'fact')} up to {told.facts_seq} and"
+                f" {counted(told.records, 'record')} up to {told.ledger_seq}"
+            ]
+        )
+        return FAILED
+
+
+def _print(entries: Iterable[Entry], show: Callable[[Entry], str]) -> None:
+    """Print lines, many at once; also those that come before an error."""
+    lines: list[str] = []
+    try:
+        for entry in entries:
+            lines.append(show(entry))
+            if len(lines) >= _LINES:
+                _write(lines)
+    finally:
+        _write(lines)
+
+
+def _write(lines: list[str]) -> None:
+    if lines:
+        text = "\n".join(lines) + "\n"
+        lines.clear()
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+class Live:
+    """What comes in at a cell, printed: a record after the facts that it knew.
+
+    Attributes:
+        began: Set once everything from then on is printed.
+    """
+
+    def __init__(self, bus: Bus, show: Callable[[Entry], str]) -> None:
+        self._bus = bus
+        self._show = show
+        self._facts: deque[Stored] = deque()
+        self._records: deque[Stored] = deque()
+        self._facts_seq = 0
+        self._gaps: list[Gap] = []
+        self._moved = asyncio.Event()
+        self.began = asyncio.Event()
+
+    async def run(self) -> None:
+        """Print until it is cancelled.
+
+        Raises:
+            CommandError: The history broke.
+        """
+        bus = self._bus
+        ledger = await bus.state(StreamName.LEDGER)
+        facts = await bus.state(StreamName.FACTS)
+        self._facts_seq = facts.last_seq
+        self.began.set()
+        followers = [
+            bus.follow(stream, on_message=take, on_gap=self._on_gap, start_seq=head.last_seq + 1, created=head.created)
+            for stream, head, take in (
+                (StreamName.FACTS, facts, self._on_fact),
+                (StreamName.LEDGER, ledger, self._on_record),
+            )
+        ]
+        try:
+            while not self._gaps:
+                self._moved.clear()
+                _print(self._ready(), self._show)
+                await self._moved.wait()
+        finally:
+            for follower in followers:
+                await follower.stop()
+        raise CommandError(f"{self._gaps[0].stream}: {self._gaps[0].reason.value}")
+
+    def _ready(self) -> Iterable[Entry]:
+        """What can be printed: records whose facts have come, each after those, then all other facts."""
+        while self._records:
+            known = _known(self._records[0])
+            yield from self._facts_up_to(known)
+            if known > self._facts_seq:
+                return
+            record = self._records.popleft()
+            yield Entry(record.sequence, record.data)
+        yield from self._facts_up_to(None)
+
+    def _facts_up_to(self, sequence: int | None) -> Iterable[Entry]:
+        while self._facts and (sequence is None or self._facts[0].sequence <= sequence):
+            fact = self._facts.popleft()
+            self._facts_seq = fact.sequence
+            yield Entry(fact.sequence, fact.data, fact.subject)
+
+    def _on_fact(self, stored: Stored) -> None:
+        self._facts.append(stored)
+        self._moved.set()
+
+    def _on_record(self, stored: Stored) -> None:
+        self._records.append(stored)
+        self._moved.set()
+
+    def _on_gap(self, gap: Gap) -> None:
+        self._gaps.append(gap)
+        self._moved.set()
+
+
+def _known(record: Stored) -> int:
+    try:
+        return facts_known(record.data)
+    except DecodeError:
+        return 0  # its line says so

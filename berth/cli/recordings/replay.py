@@ -1,0 +1,290 @@
+"""``berth replay``: the decisions of a recording, made again and compared."""
+
+import importlib.metadata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from cyclopts import Parameter
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from berth.cli.cell import Form, run
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
+from berth.cli.recordings.errors import complaints_of
+from berth.cli.recordings.log_lines import line_of, tree_of
+from berth.core.explain.switch_text import ranges
+from berth.core.replay.divergence import Difference, NodeTold
+from berth.core.replay.replay import Replay, Replayed, ReplayError
+from berth.formats.recordings.recording import Reading
+from berth.runtime.clock import Clock, SystemClock
+from berth.runtime.recording import read_file
+from berth.schemas.recording import Entry
+
+_SHOW_EVERY: Final = 4096
+"""Entries between two looks at how far it is."""
+_DIGEST_SHOWN: Final = 16
+_JOBS_SHOWN: Final = 6
+
+
+class ReplayTold(msgspec.Struct, frozen=True):
+    """Result of ``berth replay --json``."""
+
+    file: str
+    release: str
+    """Release that wrote the recording."""
+    identical: bool
+    """No decision differs, the file is whole, and nothing in it is impossible."""
+    took_s: float
+    replayed: dict[str, Any]
+    """See :class:`berth.core.replay.replay.Replayed`; without the differences."""
+    differences: list[dict[str, Any]]
+    """See :class:`berth.core.replay.divergence.Difference`."""
+    damage: str = ""
+    impossible: str = ""
+
+
+class Outcome(msgspec.Struct):
+    """What became of a recording that was replayed."""
+
+    file: str
+    release: str
+    replayed: Replayed
+    took_s: float
+    damage: str = ""
+    """What ended the reading early; only with ``salvage``."""
+    impossible: str = ""
+    """Why a record cannot be history."""
+    stopped: bool = False
+    """It was not replayed behind the first difference."""
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether the file is whole, and every decision in it came out again."""
+        return self.replayed.is_identical and not self.damage and not self.impossible
+
+    @property
+    def lines(self) -> list[str]:
+        """The outcome for people."""
+        wrong = [line for line in (self.damage, self.impossible) if line]
+        return [*words_of(self), *(f"{self.file}: {line}" for line in wrong)]
+
+
+def replay_file(
+    file: Path, clock: Clock, *, salvage: bool = False, shards: int = 0, to_end: bool = False, watches: bool = False
+) -> Outcome:
+    """Decide again what a file recorded.
+
+    Args:
+        file: The recording.
+        clock: To measure how long it takes.
+        salvage: Replay what comes before a damage.
+        shards: Number of shards, where records do not say it.
+        to_end: Go on behind differences.
+        watches: Show how far it is on a terminal.
+
+    Raises:
+        RecordingError: The file is damaged, or no recording.
+        OSError: It cannot be read.
+    """
+    began_s = clock.monotonic_s()
+    with read_file(file, salvage=salvage) as reading:
+        impossible, stopped = "", False
+        again = None
+        try:
+            again = Replay(reading.head.start, shards=shards)
+            with _watched(file, reading, is_shown=watches) as entries:
+                stopped = _fed(again, entries, to_end=to_end)
+        except ReplayError as error:
+            impossible = str(error)
+        return Outcome(
+            file=str(file),
+            release=reading.head.release,
+            replayed=again.result if again is not None else Replayed(),
+            took_s=clock.monotonic_s() - began_s,
+            damage=str(reading.damage) if reading.damage is not None else "",
+            impossible=impossible,
+            stopped=stopped,
+        )
+
+
+def _fed(again: Replay, entries: Iterable[Entry], *, to_end: bool) -> bool:
+    """Feed all entries; returns whether it stopped at a difference."""
+    feed = again.feed
+    return any(feed(entry) is not None and not to_end for entry in entries)
+
+
+@contextmanager
+def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterable[Entry]]:
+    """Entries of a recording; on a terminal with a bar that says how far they are."""
+    console = talk()
+    if not is_shown or not console.is_terminal:
+        yield reading
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(file.name, total=file.stat().st_size, told="")
+
+        def shown() -> Iterator[Entry]:
+            for number, entry in enumerate(reading):
+                if not number % _SHOW_EVERY:
+                    order = reading.order
+                    told = f"{order.facts + order.records:,} events"
+                    progress.update(task, completed=reading.position, told=told)
+                yield entry
+
+        yield shown()
+
+
+def replay(
+    file: Path,
+    *,
+    salvage: Annotated[bool, Parameter(negative=())] = False,
+    shards: int = 0,
+    all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
+    form: Form | None = None,
+) -> int:
+    """Decide again what a recording holds, from its facts, times and settings alone, and compare.
+
+    The exit code is 1 when a decision differs or the file is damaged.
+
+    Args:
+        file: A recording, made by: berth record.
+        salvage: Replay what comes before a damage of the file.
+        shards: Number of scorers, for recordings of releases before 0.4 in which some did not answer.
+        all_: Go on behind the first difference, and count all of them.
+        form: Form of the output.
+    """
+    options = form or Form()
+
+    async def work() -> int:
+        if shards < 0:
+            raise CommandError(f"--shards is {shards}, expected 0 or more", code=WRONG_USE)
+        with complaints_of(file, hint="" if salvage else "replays up to there"):
+            outcome = replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=all_, watches=True)
+        if options.json:
+            emit(told_of(outcome))
+        else:
+            _show(outcome)
+        return OK if outcome.is_identical else FAILED
+
+    return run(work)
+
+
+def told_of(outcome: Outcome) -> ReplayTold:
+    """An outcome for machines."""
+    plain = msgspec.to_builtins(msgspec.structs.replace(outcome.replayed, found=[]))
+    del plain["found"]
+    return ReplayTold(
+        file=outcome.file,
+        release=outcome.release,
+        identical=outcome.is_identical,
+        took_s=round(outcome.took_s, 6),
+        replayed=plain,
+        differences=[_tree(found) for found in outcome.replayed.found],
+        damage=outcome.damage,
+        impossible=outcome.impossible,
+    )
+
+
+def _tree(found: Difference) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(found, before=[]))
+    plain["settings"] = msgspec.structs.asdict(found.settings)
+    plain["before"] = [tree_of(entry) for entry in found.before]
+    return plain
+
+
+def _show(outcome: Outcome) -> None:
+    for line in words_of(outcome):
+        tell(line)
+    wrong = [line for line in (outcome.damage, outcome.impossible) if line]
+    complain(f"{outcome.file}: {line}" for line in wrong)
+    if outcome.stopped:
+        say("stopped at the first difference; --all goes on behind it")
+
+
+def words_of(outcome: Outcome) -> list[str]:
+    """An outcome for people, a line each."""
+    found = outcome.replayed
+    lines = [line for difference in found.found for line in [*lines_of(difference), ""]]
+    events, decisions = found.events, found.decisions
+    took_s = max(outcome.took_s, 1e-9)
+    speed = f"{events / took_s:,.0f} events/s, {decisions / took_s:,.0f} decisions/s"
+    head = (
+        f"replayed {counted_large(events, 'event')} and {counted_large(decisions, 'decision')} of"
+        f" {counted_large(found.rounds, 'round')} ({speed})"
+    )
+    if found.differences:
+        told = f"{counted_large(found.differences, 'round')} {'differs' if found.differences == 1 else 'differ'}"
+        sums = f"ledger sha256 {found.digest[:_DIGEST_SHOWN]} here, {found.recorded_digest[:_DIGEST_SHOWN]} recorded"
+        lines.append(f"{head}: {told}; {sums}")
+    elif found.rounds:
+        lines.append(f"{head}: every decision is the recorded one; ledger sha256 {found.digest[:_DIGEST_SHOWN]}")
+    else:
+        lines.append(f"{head}: nothing was compared")
+    return [*lines, *_beside(outcome)]
+
+
+def _beside(outcome: Outcome) -> list[str]:
+    """What else is to be known."""
+    found, here = outcome.replayed, importlib.metadata.version("berth")
+    lines = []
+    if outcome.release != here and not outcome.is_identical:
+        lines.append(f"release {outcome.release} wrote the recording, this is release {here}")
+    if found.not_compared:
+        lines.append(f"{counted_large(found.not_compared, 'round')} not compared: {found.because}")
+    if found.void:
+        lines.append(
+            f"{counted_large(found.void, 'record')} void: of a writer that no longer reigned, or of another kind"
+        )
+    if found.undecodable:
+        lines.append(f"{counted_large(found.undecodable, 'fact')} that no reader can apply")
+    return lines
+
+
+def counted_large(count: int, noun: str) -> str:
+    """A number with its noun; digits in groups of three."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def lines_of(found: Difference) -> list[str]:
+    """A difference for people, a line each."""
+    lines = [
+        f"difference at record {found.sequence}: round {found.round} of epoch {found.epoch}, {moment(found.at_ms)},"
+        f" knowing facts up to {found.facts_seq}",
+        f"  {found.subject}",
+        f"    recorded: {found.recorded}",
+        f"    replayed: {found.replayed}",
+    ]
+    if found.facts_given != found.facts_seq:
+        lines.append(
+            f"  the recording gives facts up to {found.facts_given} before it, the record knew {found.facts_seq}"
+        )
+    lines += [f"  node {_node_words(node)}" for node in found.nodes]
+    if found.queue:
+        lines.append(f"  taken by the round, in order: {', '.join(found.queue)}; {found.queue_length} waited in all")
+    if found.asleep:
+        lines.append(f"  slept on: {listed(found.asleep, _JOBS_SHOWN)}")
+    if found.missing:
+        lines.append(f"  scorers that did not answer: {', '.join(map(str, found.missing))}")
+    settings = ", ".join(f"{name}={value!r}" for name, value in _set(found))
+    lines.append(f"  settings: {settings or 'the defaults'}")
+    lines.append("  before it:")
+    lines += [f"    {line_of(entry)}" for entry in found.before]
+    return lines
+
+
+def _set(found: Difference) -> Iterator[tuple[str, object]]:
+    """Settings that are not the defaults."""
+    defaults = type(found.settings)()
+    for name, value in msgspec.structs.asdict(found.settings).items():
+        if value != getattr(defaults, name):
+            yield name, value
+
+
+def _node_words(node: NodeTold) -> str:
+    free = f"chips {ranges(node.free)} free" if node.free else "no chip free"
+    fit = f"score {node.score}" if node.score is not None else node.unfit
+    held = f"held by {listed(node.held_by, _JOBS_SHOWN)}" if node.held_by else ""
+    return "; ".join(part for part in (f"{node.node}: {free}", node.health, held, fit) if part)

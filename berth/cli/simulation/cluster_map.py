@@ -1,0 +1,149 @@
+"""Map of a cluster at a moment: a row a leaf switch, a cell a node, coloured by its chips in use.
+
+Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its own. Import it as :mod:`berth.cli.simulation.drawing`.
+"""
+
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.artist import Artist
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from berth.cli.simulation.drawing import rendered, styled, title_of
+from berth.core.simulation.statistics import OUT
+from berth.core.simulation.timeline import Timeline
+
+_WIDE: Final = 32
+"""Most nodes in a row; those of a larger leaf, or of none, go on in the next."""
+_TALL: Final = 24
+"""Rows of a block; blocks stand side by side."""
+_NARROW: Final = 16
+"""Cells for which there is room at least; the scale below them needs it."""
+_GAP: Final = 0.1
+"""Between cells; in cells."""
+_CELL_IN: Final = 0.2
+_WIDTH_IN: Final = 12.0
+"""Most; cells shrink to it."""
+_NAMED_BLOCKS: Final = 3
+"""With more blocks, rows have no names."""
+_NAME_CELLS: Final = 6
+"""Room for the name of a row."""
+_NAME_LETTERS: Final = 14
+_OUT_COLOUR: Final = "#8c8c8c"
+
+
+class Cells(NamedTuple):
+    """Where the nodes of a map are.
+
+    Attributes:
+        row: Row of each node, in the order of the course.
+        column: Column of each.
+        names: Row, first column and name of each leaf.
+    """
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    names: list[tuple[int, int, str]]
+
+
+def cells_of(leaves: list[str], nodes: int) -> Cells:
+    """Where nodes are put, which come by leaf switch; ``leaves`` is the leaf of each, or empty."""
+    lines: list[tuple[str, int]] = []
+    for name, members in groupby(leaves or [""] * nodes):
+        count = len(list(members))
+        lines += [(name if not start else "", min(_WIDE, count - start)) for start in range(0, count, _WIDE)]
+    blocks = -(-len(lines) // _TALL)
+    tall = -(-len(lines) // max(1, blocks))
+    margin = _NAME_CELLS if blocks <= _NAMED_BLOCKS and any(leaves) else 1
+    wide = max((count for _, count in lines), default=1) + margin
+    rows: list[int] = []
+    columns: list[int] = []
+    names: list[tuple[int, int, str]] = []
+    for number, (name, count) in enumerate(lines):
+        row, first = number % tall, number // tall * wide + margin
+        rows += [row] * count
+        columns += range(first, first + count)
+        if name and margin > 1:
+            names.append((row, first, name if len(name) <= _NAME_LETTERS else f"..{name[2 - _NAME_LETTERS :]}"))
+    return Cells(np.array(rows, np.int64), np.array(columns, np.int64), names)
+
+
+class ClusterMap:
+    """The map of a course, one frame at a time; the course has nodes and frames."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._course = timeline
+        self._cells = cells_of(timeline.leaves, len(timeline.nodes))
+        self._most = max(1, *timeline.node_chips)
+        tall, wide = int(self._cells.row.max()) + 1, max(_NARROW, int(self._cells.column.max()) + 2)
+        cell_in = min(_CELL_IN, _WIDTH_IN / wide)
+        with styled():
+            self.figure = Figure(figsize=(max(4.5, cell_in * wide), 1.3 + cell_in * tall), layout="constrained")
+            axes = self.figure.subplots()
+            colours = colormaps["YlGnBu"].resampled(self._most + 1).with_extremes(over=_OUT_COLOUR)
+            self._squares = PolyCollection(
+                _squares(self._cells), cmap=colours, norm=Normalize(-0.5, self._most + 0.5), linewidth=0
+            )
+            axes.add_collection(self._squares)
+            axes.set(xlim=(0, wide), ylim=(tall, 0))
+            names = [
+                axes.text(first - 0.3, row + 0.5, name, ha="right", va="center", fontsize=7)
+                for row, first, name in self._cells.names
+            ]
+            axes.set_aspect("equal")
+            axes.set_axis_off()
+            self._title = axes.set_title(title_of(timeline), fontsize="medium", loc="left")
+            scale = self.figure.colorbar(
+                self._squares,
+                ax=axes,
+                location="bottom",
+                label="chips in use on a node",
+                ticks=range(0, self._most + 1, -(-self._most // 8)),
+                aspect=40,
+                fraction=0.05,
+                pad=0.02,
+            )
+            out = Patch(facecolor=_OUT_COLOUR)
+            key = self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
+            self._ground: list[Artist] = [*names, self._title, scale.ax, key]
+
+    def show(self, index: int, words: str) -> Figure:
+        """The whole map at a frame; ``words`` say when it was."""
+        self._colour(index)
+        self._title.set_text(f"{title_of(self._course)}, {words}")
+        return self.figure
+
+    def ground(self) -> bytes:
+        """All but the cells, as PNG: what is equal in all frames."""
+        self._squares.set_visible(False)
+        data = rendered(self.figure, "png")
+        self._squares.set_visible(True)
+        self.figure.set_layout_engine("none")  # nothing moves any more
+        return data
+
+    def cells(self, index: int) -> bytes:
+        """The cells alone at a frame, as PNG without background: to be laid over the ground, which is made before."""
+        self._colour(index)
+        for artist in self._ground:
+            artist.set_visible(False)
+        data = rendered(self.figure, "png", transparent=True)
+        for artist in self._ground:
+            artist.set_visible(True)
+        return data
+
+    def _colour(self, index: int) -> None:
+        """Colour the cells as in a frame."""
+        used = np.frombuffer(self._course.frames[index].used, np.uint8).astype(np.float64)
+        self._squares.set_array(np.where(used == OUT, self._most + 1, np.minimum(used, self._most)))
+
+
+def _squares(cells: Cells) -> list[NDArray[np.float64]]:
+    """Corners of each cell, with a gap between neighbours."""
+    corners = np.array([(_GAP, _GAP), (1, _GAP), (1, 1), (_GAP, 1)])
+    return [corners + place for place in np.stack([cells.column, cells.row], axis=1)]

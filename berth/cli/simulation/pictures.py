@@ -1,0 +1,172 @@
+"""Pictures of courses, drawn with matplotlib, which comes with the extra ``plots`` and is loaded when it is needed."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from berth.cli.output import WRONG_USE, CommandError
+from berth.core.simulation.statistics import OUT
+from berth.core.simulation.timeline import Frame, Timeline
+
+Format = Literal["svg", "png"]
+FORMATS: Final[tuple[Format, ...]] = ("svg", "png")
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+class Picture(NamedTuple):
+    """A picture in each format that was asked for.
+
+    Attributes:
+        name: Name of its file, without ending.
+        words: What it shows, in a sentence.
+        files: Content by format.
+    """
+
+    name: str
+    words: str
+    files: dict[Format, bytes]
+
+
+class Film(NamedTuple):
+    """Map of a cluster over time.
+
+    Attributes:
+        title: Of the course.
+        ground: All but the cells of the map, as PNG.
+        frames: When each was, in words, and its cells as PNG to be laid over the ground; ascending.
+    """
+
+    title: str
+    ground: bytes
+    frames: list[tuple[str, bytes]]
+
+
+def write_pictures(courses: Sequence[Timeline], folder: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
+    """Write the pictures of courses into a folder, which is made; returns the files.
+
+    Raises:
+        CommandError: A format is unknown, matplotlib is missing, or a file cannot be written.
+    """
+    unknown = [form for form in formats if form not in FORMATS]
+    if unknown:
+        raise CommandError(f"format is {unknown[0]!r}, expected one of {', '.join(FORMATS)}", code=WRONG_USE)
+    files = [
+        (folder / f"{picture.name}.{form}", content)
+        for picture in drawn(courses, formats)
+        for form, content in picture.files.items()
+    ]
+    for path, content in files:
+        write_file(path, content)
+    return [path for path, _ in files]
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, and make its folder.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from error
+
+
+def may_draw(folder: Path) -> None:
+    """See that pictures can be made and written into a folder before work is done for them.
+
+    Raises:
+        CommandError: Matplotlib is missing, or the folder is a file, or below one.
+    """
+    _check_matplotlib()
+    for path in (folder, *folder.parents):
+        if path.exists():
+            if not path.is_dir():
+                raise CommandError(
+                    f"--out: {path} is a file, expected a folder, or a name that is free", code=WRONG_USE
+                )
+            return
+
+
+def drawn(courses: Sequence[Timeline], formats: Sequence[Format] = FORMATS) -> list[Picture]:
+    """The pictures of courses, side by side; a map of each that knows its nodes, at the moment of most use.
+
+    Raises:
+        CommandError: Matplotlib is missing.
+    """
+    _check_matplotlib()
+    from berth.cli.simulation import drawing  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
+
+    plans = [
+        ("use", "Chips in use and there, and chips that waiting gangs ask for, over time.", drawing.use_over_time),
+        ("waiting", "Waiting time by size of the jobs: share of jobs placed within a time.", drawing.waiting_by_class),
+        ("span", "Leaf switches and SuperPoDs of jobs over the fewest possible.", drawing.span_over_least),
+        ("blocked", "Idle chips while a gang waits, by what keeps them from it.", drawing.blocked_by_cause),
+    ]
+    figures = [(name, words, draw(courses)) for name, words, draw in plans]
+    mapped = [timeline for timeline in courses if has_map(timeline)]
+    for number, timeline in enumerate(mapped, 1):
+        index = _fullest(timeline.frames)
+        name = "map" if len(mapped) == 1 else f"map-{number}"
+        after = after_words(timeline.frames[index].at_ms - timeline.begin_ms)
+        words = f"Chips in use on each node at the moment of most use: {timeline.title}, {after}."
+        figures.append((name, words, ClusterMap(timeline).show(index, after)))
+    return [
+        Picture(name, words, {form: drawing.rendered(figure, form) for form in formats})
+        for name, words, figure in figures
+    ]
+
+
+def filmed(timeline: Timeline, frames_max: int) -> Film:
+    """Map of a course over time, of so many frames at most; the course has one (:func:`has_map`).
+
+    Raises:
+        CommandError: Matplotlib is missing.
+    """
+    _check_matplotlib()
+    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
+
+    count = len(timeline.frames)
+    kept = min(count, frames_max)
+    places = [place * (count - 1) // max(1, kept - 1) for place in range(kept)]
+    cluster = ClusterMap(timeline)
+    ground = cluster.ground()
+    frames = [(after_words(timeline.frames[place].at_ms - timeline.begin_ms), cluster.cells(place)) for place in places]
+    return Film(timeline.title, ground, frames)
+
+
+def has_map(timeline: Timeline) -> bool:
+    """Whether the nodes of a course and their use are known."""
+    return bool(timeline.nodes and timeline.frames)
+
+
+def after_words(elapsed_ms: int) -> str:
+    """Such as ``after 2 d 3 h``: the two largest units of a time."""
+    parts = []
+    rest_ms = max(0, elapsed_ms)
+    for size_ms, unit in _UNITS:
+        count, rest_ms = divmod(rest_ms, size_ms)
+        parts.append((count, unit))
+    first = next((place for place, (count, _) in enumerate(parts) if count), None)
+    if first is None:
+        return "at the start"
+    return "after " + " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
+
+
+def _fullest(frames: Sequence[Frame]) -> int:
+    """Index of the first frame with most chips in use."""
+    used = [sum(frame.used) - OUT * frame.used.count(OUT) for frame in frames]
+    return used.index(max(used))
+
+
+def _check_matplotlib() -> None:
+    """See that matplotlib is there.
+
+    Raises:
+        CommandError: It is not.
+    """
+    if find_spec("matplotlib") is None:
+        raise CommandError("pictures need matplotlib: pip install 'berth[plots]'")

@@ -1,0 +1,144 @@
+"""What ``berth simulate`` and ``berth what-if`` give out: one table, one JSON, or a folder of report, pictures and figures."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.markup import escape
+
+from berth.cli.output import emit, listed, new_table, results, say, tell
+from berth.cli.simulation.pictures import write_file, write_pictures
+from berth.cli.simulation.report_page import write_page
+from berth.core.explain.switch_text import counted
+from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
+from berth.core.simulation.simulator import TurnedAway
+from berth.core.simulation.statistics import Figures, figures_of
+from berth.core.simulation.timeline import Timeline
+
+_TOLD_MAX: Final = 20
+"""Jobs that were turned away which are told one by one."""
+_WITHOUT: Final = "waiting time of jobs by chips"
+"""Sections that the terminal shows by their mean and p99 alone."""
+_SHORT: Final = ("mean", "p99")
+
+
+class Results(msgspec.Struct, frozen=True):
+    """Everything that a command found."""
+
+    source: str
+    """File of the trace or the recording."""
+    cluster: str
+    notes: list[str]
+    """What was rounded, left out or assumed."""
+    settings: dict[str, dict[str, str]]
+    """Settings by title of the course."""
+    turned_away: list[TurnedAway]
+    """Jobs that can never be placed, of the first simulated course."""
+    figures: list[Figures]
+    rows: list[Row]
+    """The figures side by side."""
+
+
+def results_of(
+    courses: Sequence[Timeline], *, source: str, cluster: str, notes: Sequence[str], turned_away: Sequence[TurnedAway]
+) -> Results:
+    """Figures of courses, side by side."""
+    figures = [figures_of(timeline) for timeline in courses]
+    return Results(
+        source=source,
+        cluster=cluster,
+        notes=list(notes),
+        settings={timeline.title: timeline.settings for timeline in courses},
+        turned_away=list(turned_away),
+        figures=figures,
+        rows=compared(*figures).rows,
+    )
+
+
+def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as_json: bool) -> None:
+    """Print results, for people or as JSON, and write them into a folder if one is named.
+
+    Raises:
+        CommandError: See :func:`write_folder`.
+    """
+    if as_json:
+        emit(found)
+    else:
+        show(found)
+    if folder is not None:
+        write_folder(found, courses, folder)
+
+
+def show(found: Results) -> None:
+    """Print results for people."""
+    for note in found.notes:
+        tell(f"note: {note}")
+    for line in settings_lines(found):
+        tell(line)
+    for line in turned_away_lines(found.turned_away):
+        tell(line)
+    titles = [figures.title for figures in found.figures]
+    table = new_table("", "unit", *titles, last_folds=False)
+    for section, rows in groupby(found.rows, lambda row: row.section):
+        is_short = section.startswith(_WITHOUT)
+        kept = [row for row in rows if not is_short or row.metric in _SHORT]
+        if kept:
+            table.add_row(f"[bold]{escape(section)}[/]")
+        for row in kept:
+            table.add_row(f"  {escape(row.metric)}", row.unit, *map(escape, row.texts))
+    results().print(table)
+
+
+def settings_lines(found: Results) -> list[str]:
+    """Settings, those that all courses share first."""
+    told = list(found.settings.items())
+    first = told[0][1]
+    shared = {key: value for key, value in first.items() if all(words.get(key) == value for _, words in told)}
+    lines = [f"{key}: {value}" for key, value in shared.items()]
+    for title, words in told:
+        own = [f"{key}={value}" for key, value in words.items() if key not in shared]
+        if own:
+            lines.append(f"{title}: {', '.join(own)}")
+    return lines
+
+
+def turned_away_lines(jobs: Sequence[TurnedAway]) -> list[str]:
+    """A sentence for each job that can never be placed."""
+    lines = [
+        f"turned away: {job.namespace}/{job.name} ({counted(job.chips, 'chip')} in {counted(job.pods, 'pod')}): {job.code}"
+        + (f", {job.field} is {job.value}" if job.field else "")
+        + (f", {job.expected}" if job.expected else "")
+        for job in jobs[:_TOLD_MAX]
+    ]
+    if len(jobs) > _TOLD_MAX:
+        lines.append(f"turned away: {len(jobs) - _TOLD_MAX} more; --json tells all of them")
+    return lines
+
+
+def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
+    """Results as Markdown; ``pictures`` are files and what they show."""
+    titles = [figures.title for figures in found.figures]
+    comparison = Comparison(titles, found.rows)
+    parts = [f"# {found.source} on {found.cluster}", ""]
+    parts += [f"- {line}" for line in settings_lines(found)]
+    parts += [f"- note: {note}" for note in found.notes]
+    parts += [f"- {line}" for line in turned_away_lines(found.turned_away)]
+    parts += ["", "Differences in brackets are to the first column.", "", markdown_of(comparison)]
+    parts += [f"![{words}]({name})" for name, words in pictures]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> None:
+    """Write ``report.html``, pictures, ``results.json`` and ``results.md``, and say where.
+
+    Raises:
+        CommandError: Matplotlib is missing, or a file cannot be written.
+    """
+    write_file(folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    write_file(folder / "results.md", markdown(found).encode())
+    pictures = write_pictures(courses, folder)
+    write_page(courses, found.rows, folder / "report.html")
+    names = ["report.html", "results.json", "results.md", *(path.name for path in pictures)]
+    say(f"{folder}: {listed(names, len(names))}")

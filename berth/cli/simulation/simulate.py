@@ -1,0 +1,387 @@
+"""``berth simulate``: a trace of jobs on a cluster that does not exist yet, under one queue policy or several."""
+
+import gzip
+import importlib.metadata
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from cyclopts import Parameter
+from rich.progress import Progress
+
+from berth.cli.cell import run
+from berth.cli.output import WRONG_USE, CommandError, talk
+from berth.cli.recordings.record import may_write
+from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.log_workload import is_recording, workload_of
+from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.results import Results, give, results_of
+from berth.core.cluster.node_packing import RepeatedNodeError
+from berth.core.explain.switch_text import counted
+from berth.core.requests.job_validation import ValidJob, validate
+from berth.core.simulation.baselines import RIVALS, Baseline
+from berth.core.simulation.planned_cluster import facts_of
+from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
+from berth.core.simulation.timeline import Timeline
+from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.formats.clusters.cluster_text import (
+    PRODUCT,
+    ClusterWordsError,
+    default_cluster,
+    offered_load,
+    read_cluster,
+)
+from berth.formats.clusters.topology_file import TopologyError
+from berth.formats.recordings.recording import Frames
+from berth.formats.traces.jobs import Affinity
+from berth.formats.traces.reader import TraceError, read_trace
+from berth.runtime.recording import replacing
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import BEGINNING, Entry, RecordingHead
+from berth.schemas.subjects import Subjects
+from berth.schemas.workload import ClusterPlan, Workload
+from berth.services.dispatcher.config import DecisionConfig
+
+Policy = Literal["fifo", "skip", "easy", "conservative"]
+CELL: Final = "simulation"
+_PROGRESS_JOBS: Final = 200
+"""Progress is shown after so many jobs."""
+_SEED_MAX: Final = (1 << 63) - 1
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wanted:
+    """What to simulate.
+
+    Attributes:
+        policy: Queue policy; several give a column each. Default: that of --set, else skip.
+        rivals: Also place on random nodes, by first fit, and on the emptiest nodes, under the first policy.
+        compress: Divide arrival times by this.
+        declare: What users say of the run time: exact, none, or a factor such as 1.5.
+        affinity: Jobs that ask for switch affinity of themselves: all, those of two pods and more (gangs), none.
+        set: A setting of decisions, such as reserve_chips=32; may be given several times.
+        seed: Of what is drawn: the random nodes of --rivals.
+    """
+
+    policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
+    rivals: Annotated[bool, Parameter(negative=())] = False
+    compress: float = 1.0
+    declare: str = "none"
+    affinity: Affinity = "all"
+    set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
+    seed: int = 0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Given:
+    """Where results go.
+
+    Attributes:
+        out: Folder for report.html, pictures, results.json and results.md.
+        record: File for the history of the first column as a recording, for: berth replay.
+        json: Print JSON instead of text.
+    """
+
+    out: Annotated[Path | None, Parameter(show_default=False)] = None
+    record: Annotated[Path | None, Parameter(show_default=False)] = None
+    json: Annotated[bool, Parameter(negative=())] = False
+
+
+def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, given: Given | None = None) -> int:
+    """Simulate a trace of jobs on a cluster, with the core that decides in a real cell.
+
+    Args:
+        trace: CSV file of jobs, plain or gzipped, or a recording of Berth.
+        cluster: Topology file, or words such as nodes=302,leaf=16,product=module910bx8. Default: one that fits the trace.
+        wanted: What to simulate.
+        given: Where results go.
+    """
+    wishes, places = wanted or Wanted(), given or Given()
+
+    async def work() -> None:
+        if places.record is not None:
+            may_write(places.record)
+        if places.out is not None:
+            may_draw(places.out)
+        setup = prepare(trace, cluster, wishes)
+        found, courses = simulated(setup, wishes, record=places.record)
+        give(found, courses, places.out, as_json=places.json)
+
+    return run(work)
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What all columns share."""
+
+    source: str
+    workload: Workload
+    plan: ClusterPlan
+    facts: list[TimedFact]
+    settings: Settings
+    words: dict[str, str]
+
+
+def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
+    """Read the trace and the cluster.
+
+    Raises:
+        CommandError: One of them is wrong, or a setting is.
+    """
+    settings = settings_with(DecisionConfig().to_settings(), wanted.set)
+    if not 0 <= wanted.seed <= _SEED_MAX:
+        raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
+    if not 0 < wanted.compress < math.inf:
+        raise CommandError(f"--compress is {wanted.compress:g}, expected a number above 0 such as 12", code=WRONG_USE)
+    declare = _declared(wanted.declare)
+    is_log = is_recording(trace)
+    if is_log:
+        _see_no_trace_options(trace, wanted)
+    plan = _cluster(cluster) if cluster else None
+    product = _product_of(plan) if plan is not None else PRODUCT
+    workload = workload_of(trace).workload if is_log else _read_trace(trace, wanted, product, declare)
+    why = "as asked"
+    if plan is None:
+        try:
+            plan = read_cluster(default_cluster(workload))
+        except ClusterWordsError as error:
+            raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
+        why = "fits the trace; --cluster names another"
+    facts = _facts(plan)
+    chips = sum(node.whole_chips for node in plan.nodes)
+    words = {"recording" if is_log else "trace": f"{trace.name}, {counted(len(workload.jobs), 'job')}"}
+    if not is_log:
+        words |= {
+            "arrivals divided by": f"{wanted.compress:g}",
+            "declared run times": wanted.declare,
+            "switch affinity": wanted.affinity,
+        }
+    words |= {
+        "cluster": f"{plan.name} ({why})",
+        "nodes": f"{len(plan.nodes)}, {chips} chips",
+        "offered load": f"{offered_load(workload, plan.nodes):.1%}".replace("%", " %"),
+    }
+    return Setup(trace.name, workload, plan, facts, settings, words)
+
+
+def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tuple[Results, list[Timeline]]:
+    """Run all columns, one after another.
+
+    Raises:
+        CommandError: The recording cannot be written.
+    """
+    policies = wanted.policy or (setup.settings.queue_policy,)
+    columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
+    if wanted.rivals:
+        columns += [(policies[0], baseline) for baseline in RIVALS]
+    courses: list[Timeline] = []
+    turned_away: list[TurnedAway] = []
+    for number, (policy, baseline) in enumerate(columns):
+        settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
+        words = {**setup.words, **told_settings(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
+        if baseline is not None:
+            words["seed"] = str(wanted.seed)
+        plan = SimulationPlan(
+            workload=setup.workload,
+            facts=setup.facts,
+            settings=settings,
+            words=words,
+            cell=CELL,
+            baseline=baseline,
+            seed=wanted.seed,
+        )
+        simulation, timeline = run_plan(plan, record=record if not number else None)
+        courses.append(timeline)
+        if not number:
+            turned_away = simulation.turned_away
+    notes = [*setup.workload.notes, *setup.plan.notes]
+    found = results_of(courses, source=setup.source, cluster=setup.plan.name, notes=notes, turned_away=turned_away)
+    return found, courses
+
+
+def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simulation, Timeline]:
+    """Run one simulation, with progress on a terminal; its history goes to a file if one is named.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    with _progress(plan) as advance:
+        if record is None:
+            simulation = Simulation(plan)
+            return simulation, simulation.run(advance)
+        try:
+            with replacing(record) as file:
+                frames = Frames(head_of(plan))
+                file.write(frames.begin())
+
+                def write(entry: Entry) -> None:
+                    file.write(frames.add(entry))
+
+                simulation = Simulation(plan, on_entry=write)
+                timeline = simulation.run(advance)
+                file.write(frames.end())
+        except OSError as error:
+            raise CommandError(f"{record} cannot be written: {error.strerror or error}") from error
+        return simulation, timeline
+
+
+def head_of(plan: SimulationPlan) -> RecordingHead:
+    """Head of the recording of a simulation, which begins with an empty cell."""
+    return RecordingHead(
+        release=importlib.metadata.version("berth"),
+        cell=plan.cell,
+        made_at_ms=0,
+        settings=plan.settings,
+        start=BEGINNING,
+    )
+
+
+@contextmanager
+def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
+    console = talk()
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(plan.title or plan.settings.queue_policy, total=len(plan.workload.jobs))
+        shown = 0
+
+        def advance(done: int) -> None:
+            nonlocal shown
+            if done >= shown + _PROGRESS_JOBS:
+                shown = done
+                progress.update(task, completed=done)
+
+        yield advance
+
+
+def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
+    """A recording says itself when its jobs came, and what they asked for.
+
+    Raises:
+        CommandError: An option asks for something else.
+    """
+    for name in ("compress", "declare", "affinity"):
+        value = getattr(wanted, name)
+        if value != getattr(Wanted, name):
+            raise CommandError(
+                f"--{name} is {value}: expected a trace for it, and {recording} is a recording, whose jobs are taken as they"
+                " were",
+                code=WRONG_USE,
+            )
+
+
+def _declared(word: str) -> float | None:
+    if word in {"exact", "none"}:
+        return 1.0 if word == "exact" else None
+    try:
+        factor = float(word)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise CommandError(
+            f"--declare is {word!r}, expected exact, none, or a factor above 0 such as 1.5", code=WRONG_USE
+        )
+    return factor
+
+
+def _cluster(words: str) -> ClusterPlan:
+    """Cluster of a file or of words.
+
+    Raises:
+        CommandError: It cannot be read.
+    """
+    path = Path(words)
+    try:
+        if "=" in words and not path.is_file():
+            return read_cluster(words)
+        return read_cluster(path.read_text("utf-8"), name=path.name)
+    except OSError as error:
+        raise CommandError(
+            f"--cluster: {words} cannot be read ({error.strerror}), expected a topology file, or words such as"
+            " nodes=302,leaf=16",
+            code=WRONG_USE,
+        ) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"--cluster: {words} is no text in UTF-8 ({error})", code=WRONG_USE) from error
+    except ClusterWordsError as error:
+        raise CommandError(f"--{error}", code=WRONG_USE) from error
+    except TopologyError as error:
+        raise CommandError(*(f"{words}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error
+
+
+def _facts(plan: ClusterPlan) -> list[TimedFact]:
+    try:
+        facts = facts_of(plan, subjects=Subjects(CELL), at_ms=0)
+    except RepeatedNodeError as error:
+        raise CommandError(f"cluster {plan.name}: {error}", code=WRONG_USE) from error
+    return [TimedFact(0, subject, encode(message)) for subject, message in facts]
+
+
+def _product_of(plan: ClusterPlan) -> str:
+    """Product form that most nodes have, ties by name."""
+    counts = Counter(node.product for node in plan.nodes if node.product in NODE_PRODUCTS)
+    return min(counts, key=lambda product: (-counts[product], product), default=PRODUCT)
+
+
+def _read_trace(trace: Path, wanted: Wanted, product: str, declare: float | None) -> Workload:
+    try:
+        with gzip.open(trace, "rt", encoding="utf-8") if _is_gzip(trace) else trace.open(encoding="utf-8") as file:
+            return read_trace(
+                _without_mark(file),
+                product=product,
+                sizes=_sizes(product),
+                compress=wanted.compress,
+                declare=declare,
+                affinity=wanted.affinity,
+                strict=True,
+            )
+    except TraceError as error:
+        raise CommandError(*(f"{trace}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CommandError(f"--trace: {trace} cannot be read: {reason}", code=WRONG_USE) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"--trace: {trace} is no text in UTF-8: {error.reason}", code=WRONG_USE) from error
+
+
+def _without_mark(lines: Iterable[str]) -> Iterator[str]:
+    """Lines without the byte order mark that some programs write first."""
+    for number, line in enumerate(lines):
+        yield line.removeprefix("\ufeff") if not number else line
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _sizes(product: str) -> list[int]:
+    """Numbers of chips that a pod of a form may ask."""
+    form = NODE_PRODUCTS[product]
+
+    def asks(chips: int) -> JobRequest:
+        return JobRequest(
+            namespace="default",
+            name="a",
+            uid="",
+            resource=form.resource,
+            tasks=[Task("worker", 1, chips)],
+            labels=dict(form.job_labels),
+            annotations={ANNOTATION_POLICY: form.policy} if form.policy else {},
+            node_selector=dict(form.selector),
+        )
+
+    return [chips for chips in range(1, form.chips + 1) if isinstance(validate(asks(chips), Settings()), ValidJob)]
+
+
+__all__ = ["Given", "Setup", "Wanted", "prepare", "run_plan", "simulate", "simulated"]

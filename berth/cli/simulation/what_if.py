@@ -1,0 +1,164 @@
+"""``berth what-if``: what would have become of the jobs of a recording with other settings, or other numbers of nodes."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from cyclopts import Parameter
+
+from berth.cli.cell import run
+from berth.cli.output import WRONG_USE, CommandError, listed, near_names
+from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.log_workload import recorded_course, workload_of
+from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.results import give, results_of
+from berth.cli.simulation.simulate import run_plan
+from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
+from berth.core.simulation.recorded_workload import LoggedWorkload
+from berth.core.simulation.simulator import SimulationPlan, TimedFact
+from berth.core.simulation.statistics import percentile
+from berth.core.simulation.timeline import Timeline
+
+CONTROL: Final = "simulated as it was"
+_ADDED_MAX: Final = 100_000
+_COUNT: Final = re.compile(r"([+-])(\d{1,18})", re.ASCII)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Change:
+    """What is to be other than it was.
+
+    Attributes:
+        set: A setting of decisions, such as queue_policy=easy; may be given several times.
+        nodes: +16 adds nodes like most there are, -8 takes the last eight by name away; or names of nodes to take away, with
+            commas between.
+    """
+
+    set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
+    nodes: Annotated[str, Parameter(show_default=False, allow_leading_hyphen=True)] = ""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Given:
+    """Where results go.
+
+    Attributes:
+        out: Folder for report.html, pictures, results.json and results.md.
+        json: Print JSON instead of text.
+    """
+
+    out: Annotated[Path | None, Parameter(show_default=False)] = None
+    json: Annotated[bool, Parameter(negative=())] = False
+
+
+def what_if(file: Path, *, change: Change | None = None, given: Given | None = None) -> int:
+    """Compare what was recorded with what would have been: as recorded, simulated as it was, and simulated with the change.
+
+    Args:
+        file: A recording, made by: berth record.
+        change: What is to be other than it was.
+        given: Where results go.
+    """
+    wishes, places = change or Change(), given or Given()
+
+    async def work() -> None:
+        if not wishes.set and not wishes.nodes:
+            raise CommandError(
+                "name a change: --set key=value, --nodes +16, --nodes -8 or --nodes NAMES", code=WRONG_USE
+            )
+        if places.out is not None:
+            may_draw(places.out)
+        logged = workload_of(file)
+        settings = settings_with(logged.settings, wishes.set)
+        facts = _changed(logged, wishes.nodes)
+        told = told_settings(logged.settings)
+        words = {"recording": file.name, "jobs": str(len(logged.workload.jobs)), "nodes": _counted(logged.facts)}
+        control = SimulationPlan(
+            workload=logged.workload,
+            facts=logged.facts,
+            settings=logged.settings,
+            title=CONTROL,
+            words=words | told,
+            cell=logged.cell,
+        )
+        changed = msgspec.structs.replace(
+            control,
+            facts=facts,
+            settings=settings,
+            title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else [])]),
+            words=words | {"nodes": _counted(facts)} | told_settings(settings),
+        )
+        recorded = recorded_course(file, words | told)
+        courses = [recorded, run_plan(control)[1]]
+        simulation, timeline = run_plan(changed)
+        courses.append(timeline)
+        found = results_of(
+            courses,
+            source=file.name,
+            cluster=f"cell {logged.cell}",
+            notes=[*logged.workload.notes, trust(courses[0], courses[1])],
+            turned_away=simulation.turned_away,
+        )
+        give(found, courses, places.out, as_json=places.json)
+
+    return run(work)
+
+
+def trust(recorded: Timeline, control: Timeline) -> str:
+    """How far a simulation of what was is from what was recorded, in a sentence."""
+    placed = {
+        (job.namespace, job.name): job.placed_ms - recorded.begin_ms for job in recorded.jobs if job.placed_ms >= 0
+    }
+    apart = sorted(
+        abs(job.placed_ms - control.begin_ms - placed[job.namespace, job.name])
+        for job in control.jobs
+        if job.placed_ms >= 0 and (job.namespace, job.name) in placed
+    )
+    if not apart:
+        return f"no job was placed both in the record and where it was {CONTROL}: differences say nothing"
+    return (
+        f"{CONTROL}, {len(apart)} jobs were placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
+        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences say nothing"
+    )
+
+
+def _counted(facts: list[TimedFact]) -> str:
+    nodes = nodes_of(facts)
+    return f"{len(nodes)}, {sum(node.whole_chips for node in nodes)} chips"
+
+
+def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
+    """Facts with other numbers of nodes.
+
+    Raises:
+        CommandError: The words say no such change, or a node is unknown.
+    """
+    if not nodes:
+        return logged.facts
+    match = _COUNT.fullmatch(nodes)
+    count = int(match[2]) if match is not None else 0
+    known = [node.name for node in nodes_of(logged.facts)]
+    if match is None:
+        return _without(logged, [name.strip() for name in nodes.split(",") if name.strip()], known)
+    if not 0 < count <= (_ADDED_MAX if match[1] == "+" else len(known) - 1):
+        most = _ADDED_MAX if match[1] == "+" else f"{len(known) - 1}: the recording has {len(known)} nodes"
+        raise CommandError(f"--nodes is {nodes}, expected a number from 1 to {most}", code=WRONG_USE)
+    if match[1] == "+":
+        return with_nodes(logged.facts, count, cell=logged.cell)
+    return without_nodes(logged.facts, last_names(logged.facts, count))
+
+
+def _without(logged: LoggedWorkload, names: list[str], known: list[str]) -> list[TimedFact]:
+    if not set(known) - set(names):
+        raise CommandError(
+            f"--nodes takes all {len(known)} nodes of the recording away, expected at least one to stay", code=WRONG_USE
+        )
+    try:
+        return without_nodes(logged.facts, names)
+    except UnknownNodeError as error:
+        near = listed(near_names(error.node, known) or known)
+        raise CommandError(f"--nodes: {error}, expected +16, -8, or names such as {near}", code=WRONG_USE) from error

@@ -1,0 +1,1 @@
+"""Gangs: pods that belong together, and the job requests made from them."""

@@ -1,0 +1,60 @@
+"""What is told of the pods that stand for the ranks of a request."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from berth.schemas.columns import pack
+from berth.schemas.facts import MembersSeen, Owner
+from berth.services.inventory.gangs.model import Member, Part
+
+
+def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> MembersSeen:
+    """Pods of a request. A pod that got its node stands there until the request is over, even when it is gone."""
+    rows = [(rank, slot) for rank, slot in enumerate(part.slots) if slot.uid and (slot.is_there or slot.was_bound)]
+    return MembersSeen(
+        namespace=part.gang.namespace,
+        job=part.name,
+        uid=part.uid,
+        rank=pack((rank for rank, _ in rows), 4),
+        pods=[slot.pod for _, slot in rows],
+        pod_uids=[slot.uid for _, slot in rows],
+        rank_index=["" if slot.tells_rank else str(slot.index) for _, slot in rows],
+        hold=part.hold,
+        owner=owner,
+        podgroup=podgroup,
+        distributed=part.gang_pods > 1,
+        writes_real=any(slot.by_operator for _, slot in rows),
+        at_ms=at_ms,
+        stale=[rank for rank, slot in rows if slot.is_stale],
+    )
+
+
+def held(
+    namespace: str, job: str, members: Sequence[Member], hold: str, *, owner: Owner, podgroup: str, at_ms: int
+) -> MembersSeen:
+    """Pods for which nothing is requested, and why. Ranks are their places in the order of the gang."""
+    return MembersSeen(
+        namespace=namespace,
+        job=job,
+        uid="",
+        rank=pack(range(len(members)), 4),
+        pods=[member.name for member in members],
+        pod_uids=[member.uid for member in members],
+        rank_index=[""] * len(members),
+        hold=hold,
+        owner=owner,
+        podgroup=podgroup,
+        distributed=sum(1 for member in members if member.ask.chips) > 1,
+        at_ms=at_ms,
+    )
+
+
+def tombstone(namespace: str, job: str, uid: str, *, at_ms: int) -> MembersSeen:
+    """No pods are left under this name."""
+    return MembersSeen(namespace=namespace, job=job, uid=uid, at_ms=at_ms)
+
+
+def is_same(one: MembersSeen, other: MembersSeen) -> bool:
+    """Whether two messages say the same, whenever they were made."""
+    return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

@@ -1,0 +1,223 @@
+"""Job requests made from pods.
+
+Labels and annotations are merged as for manifests: the PodGroup's own first, then those of the owner, then those of the
+first pod of each task. Preferred neighbours are those of the first pod that has some.
+
+Source: docs/reference/kubernetes.md, "Labels of jobs".
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Final
+
+from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.formats.kubernetes.pods import PodAsk, near_of
+from berth.formats.kubernetes.workloads import (
+    COMPLETION_INDEX,
+    JOBSET_JOB_INDEX,
+    LWS_WORKER_INDEX,
+    POD_INDEX,
+    REPLICA_INDEX,
+    TASK_INDEX,
+    GangKey,
+)
+from berth.formats.manifests.batch_job import QUEUE_NAME
+from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector
+from berth.formats.quantities import QuantityError, duration_ms
+from berth.formats.yaml_tree import merged
+from berth.schemas.intake import JobRequest, Task
+from berth.services.inventory.gangs.model import Member
+
+GANG_PODS: Final = "berth/gang-pods"
+"""Annotation of a request: how many pods with chips its whole gang has."""
+ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
+DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
+_VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
+_NOT_COPIED: Final = frozenset(
+    {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS}
+)
+"""Annotations of a PodGroup that change, or are long, and say nothing about placement."""
+_OF_ONE_POD: Final = frozenset(
+    {
+        COMPLETION_INDEX,
+        JOBSET_JOB_INDEX,
+        LWS_WORKER_INDEX,
+        POD_INDEX,
+        REPLICA_INDEX,
+        TASK_INDEX,
+        "apps.kubernetes.io/revision",
+        "batch.kubernetes.io/controller-uid",
+        "controller-revision-hash",
+        "controller-uid",
+        "jobset.sigs.k8s.io/job-global-index",
+        "jobset.sigs.k8s.io/job-key",
+        "leaderworkerset.sigs.k8s.io/subgroup-index",
+        "leaderworkerset.sigs.k8s.io/subgroup-key",
+        "pod-template-hash",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+"""Labels that tell one pod, or one making of an object, from another."""
+
+
+def request_of(
+    key: GangKey,
+    members: Sequence[Member],
+    *,
+    name: str,
+    uid: str,
+    group: PodGroup | None,
+    facts: OwnerFacts | None,
+    gang_pods: int,
+) -> JobRequest:
+    """Job request for some pods of a gang.
+
+    Args:
+        key: The gang.
+        members: The pods in order of rank; at least one; their chips are of one kind.
+        name: Name of the request.
+        uid: Its uid.
+        group: Volcano PodGroup of the gang, if there is one.
+        facts: What its owner says, if it was looked up.
+        gang_pods: Pods with chips of the whole gang.
+    """
+    firsts = _firsts(members)
+    selector = common_selector([member.ask.node_selector for member in members])
+    own = group.metadata if group is not None else None
+    annotations = merged(
+        {k: v for k, v in ((own.annotations if own is not None else None) or {}).items() if k not in _NOT_COPIED},
+        _lifted(facts.annotations) if facts is not None else {},
+        *(_lifted(member.pod.metadata.annotations or {}) for member in firsts),
+    )
+    annotations[GANG_PODS] = str(gang_pods)
+    return JobRequest(
+        namespace=key.namespace,
+        name=name,
+        uid=uid,
+        resource=next((member.ask.resource for member in members if member.ask.chips), ""),
+        tasks=_tasks(members, selector),
+        labels=gang_labels(members, group, facts),
+        annotations=annotations,
+        node_selector=selector,
+        queue=_queue(group, facts, firsts[0]),
+        priority=max(member.pod.spec.priority or 0 for member in members),
+        min_available=len(members),
+        run_ms=duration_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
+        origin="pods",
+        created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
+        near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
+    )
+
+
+def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerFacts | None) -> dict[str, str]:
+    """Labels of a request for some pods: those nearest to the job count.
+
+    Args:
+        members: The pods in order of rank.
+        group: Volcano PodGroup of the gang, if there is one.
+        facts: What its owner says, if it was looked up.
+    """
+    return merged(
+        (group.metadata.labels if group is not None else None) or {},
+        facts.labels if facts is not None else {},
+        _joined([member.pod.metadata.labels or {} for member in _firsts(members)]),
+    )
+
+
+def wrong_annotation(layers: Sequence[Mapping[str, str] | None]) -> str:
+    """Why a request cannot be made from annotations: a sentence; empty when it can."""
+    texts = {layer[RUN_FOR]: None for layer in layers if layer and RUN_FOR in layer}
+    for text in texts:
+        try:
+            duration_ms(text)
+        except QuantityError as error:
+            return f"annotation {RUN_FOR} is {text!r}: expected {error.expected}"
+    return ""
+
+
+def unix_ms(written: str | None) -> int:
+    """Milliseconds since 1970 of an RFC 3339 time; 0 where none, or no such time, is written."""
+    if not written:
+        return 0
+    try:
+        at = datetime.fromisoformat(written)
+    except ValueError:
+        return 0
+    return max(round(at.timestamp() * 1000), 0) if at.tzinfo is not None else 0
+
+
+def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:
+    """What a pod of a request's task asked for."""
+    return PodAsk(
+        resource=request.resource if task.chips else "",
+        chips=task.chips,
+        cpu_milli=task.cpu_milli,
+        memory_mib=task.memory_mib,
+        node_selector=request.node_selector | task.node_selector,
+        affinity=tuple(task.affinity),
+        tolerations=tuple(task.tolerations),
+    )
+
+
+def _lifted(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: annotations[key] for key in LIFTED if key in annotations}
+
+
+def _firsts(members: Sequence[Member]) -> list[Member]:
+    """First pod of each task."""
+    found: dict[str, Member] = {}
+    for member in members:
+        found.setdefault(member.place.task, member)
+    return list(found.values())
+
+
+def _joined(layers: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Labels of all tasks; differing values of a key are joined with ``|``."""
+    values: dict[str, list[str]] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            listed = values.setdefault(key, [])
+            if value not in listed:
+                listed.append(value)
+    return {key: "|".join(listed) for key, listed in values.items() if key not in _OF_ONE_POD}
+
+
+def _queue(group: PodGroup | None, facts: OwnerFacts | None, first: Member) -> str:
+    if group is not None and group.spec.queue:
+        return group.spec.queue
+    layers = [facts.annotations] if facts is not None else []
+    layers.append(first.pod.metadata.annotations or {})
+    told = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
+    return next((name for name in told if name), "") or (facts.queue if facts is not None else "") or "default"
+
+
+def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:
+    """Equal pods that follow one another; a task of unequal pods is several, told apart by a number."""
+    tasks: list[Task] = []
+    used: dict[str, int] = {}
+    taken = {member.place.task for member in members}
+    for (name, ask), run in groupby(members, key=lambda member: (member.place.task, member.ask)):
+        tasks.append(
+            Task(
+                name=_unused(name, used, taken),
+                replicas=sum(1 for _ in run),
+                chips=ask.chips,
+                cpu_milli=ask.cpu_milli,
+                memory_mib=ask.memory_mib,
+                node_selector={key: value for key, value in ask.node_selector.items() if key not in shared},
+                affinity=list(ask.affinity),
+                tolerations=list(ask.tolerations),
+            )
+        )
+    return tasks
+
+
+def _unused(name: str, used: dict[str, int], taken: set[str]) -> str:
+    """Name of a task that no other has: ``name``, ``name-2``, ..."""
+    while True:
+        used[name] = used.get(name, 0) + 1
+        found = name if used[name] == 1 else f"{name}-{used[name]}"
+        if found == name or found not in taken:
+            return found

@@ -1,0 +1,83 @@
+"""Requests as they were told before a restart."""
+
+from berth.formats.whole_numbers import whole_number
+from berth.schemas.columns import unpack
+from berth.schemas.facts import JobSeen, MembersSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.services.inventory.gangs.model import Gang, Part, Slot, tells_rank
+from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
+
+
+def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:
+    """Request whose pods were told.
+
+    Args:
+        seen: Its pods.
+        job: Verdict on its name, if there is one.
+        gang: The gang of the pods.
+        is_first: The request has the gang's own name.
+    """
+    request = job.request if job is not None and job.uid == seen.uid else None
+    rows = dict(zip(unpack(seen.rank, 4), range(len(seen.pods)), strict=True))
+    tasks = [task for task in request.tasks for _ in range(task.replicas)] if request is not None else []
+    count = max(len(tasks), max(rows, default=-1) + 1)
+    slots = [
+        _slot(seen, gang, rank, rows.get(rank), request, tasks[rank] if rank < len(tasks) else None)
+        for rank in range(count)
+    ]
+    part = Part(
+        gang=gang.key,
+        name=seen.job,
+        uid=seen.uid,
+        slots=slots,
+        is_first=is_first or count > 1,
+        gang_pods=_gang_pods(seen, request),
+        request=request,
+        hold=seen.hold,
+    )
+    if any(slot.was_bound for slot in slots):
+        part.phase = "placed"  # until its status is read
+    if job is not None:
+        part.note_job(job)
+    if seen.hold:
+        part.state, part.phase, part.published = "closed", "cancelled", True
+    return part
+
+
+def _gang_pods(seen: MembersSeen, request: JobRequest | None) -> int:
+    text = request.annotations.get(GANG_PODS, "") if request is not None else ""
+    told = whole_number(text)
+    if told is not None:
+        return told
+    return 2 if seen.distributed else 1
+
+
+def _slot(
+    seen: MembersSeen, gang: Gang, rank: int, row: int | None, request: JobRequest | None, task: Task | None
+) -> Slot:
+    told = seen.rank_index[row] if row is not None and row < len(seen.rank_index) else ""
+    member = gang.members.get(seen.pod_uids[row]) if row is not None else None
+    if member is not None:
+        place = member.place
+        index = int(told) if told.isdigit() else place.rank if place.rank is not None else rank
+        slot = Slot(
+            task=place.task,
+            ask=member.ask,
+            source=place.source,
+            index=index,
+            pod=member.name,
+            uid=member.uid,
+            tells_rank=tells_rank(member) if not member.is_bound else not told,
+        )
+        slot.see(member)
+        return slot
+    return Slot(
+        task=task.name if task is not None else "",
+        ask=as_pod_ask(request, task) if request is not None and task is not None else None,
+        source=None,
+        index=int(told) if told.isdigit() else rank,
+        pod=seen.pods[row] if row is not None else "",
+        uid=seen.pod_uids[row] if row is not None else "",
+        tells_rank=not told,
+        is_there=False,
+    )

@@ -1,0 +1,393 @@
+"""Nodes as facts: what the cluster shows, place by place, less what others use of cpu and memory. Pure.
+
+Descriptions are compared, so that a node which only says that it lives changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from berth.core.cluster.domains import domains, leaving
+from berth.core.cluster.node_packing import pack_nodes, unpack_nodes
+from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
+from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
+from berth.formats.ascend.tor_config import Slot
+from berth.formats.kubernetes.nodes import NodeReading, read_node
+from berth.formats.kubernetes.objects import Node
+from berth.schemas.columns import unpack_names
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.units import UnixMs
+from berth.services.inventory.nodes.conditions import Conditions
+from berth.services.inventory.nodes.device_places import DevicePlaces
+from berth.services.inventory.nodes.free_chips import free_chips
+from berth.services.inventory.nodes.moves import Moves
+
+_NOTHING: Final = (0, 0, 0)
+_Amounts: TypeAlias = tuple[int, int, int]
+
+
+class Use(NamedTuple):
+    """What a pod uses on a node.
+
+    Attributes:
+        counted: Its cpu and memory are counted elsewhere: by the ledger, or by the fact of a foreign pod.
+    """
+
+    node: str
+    chips: int
+    cpu_milli: int
+    memory_mib: int
+    counted: bool
+
+
+class Named(NamedTuple):
+    """Chips that an annotation names.
+
+    Attributes:
+        chips: Mask of those that the node has, by physical id.
+        unknown: Mask of the ids, as they stand there, that are none of the node's.
+    """
+
+    chips: int
+    unknown: int
+
+
+class Free(NamedTuple):
+    """What nodes have that take work and are ready, less what pods there use."""
+
+    chips: dict[str, int]
+    cpu_milli: int
+    memory_mib: int
+
+
+class Due(NamedTuple):
+    """Facts that are to be said: all of ``leaving`` before any of ``rest``, for a node may stand in one domain only."""
+
+    leaving: list[NodesSeen]
+    rest: list[NodesSeen]
+
+
+class Nodes:
+    """Nodes of the cluster, and what was said of them.
+
+    ``reasons`` holds what is wrong with each node's object, by name.
+    """
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, tuple[str, ...]] = {}
+        self._plain: dict[str, NodeDescription] = {}
+        self._ids: dict[str, dict[int, int]] = {}
+        """Physical ids by ids of devices, of nodes where these differ. A node that goes leaves its own behind: its pods may
+        still be there."""
+        self._devices = DevicePlaces()
+        self._conditions = Conditions()
+        self._used: dict[str, _Amounts] = {}
+        self._load: dict[str, _Amounts] = {}
+        self._placing = 0
+        self._slots: dict[str, Slot] = {}
+        """Places below leaf switches by InternalIP."""
+        self._placed: dict[str, NodeDescription] = {}
+        self._domains: dict[str, list[str]] = {}
+        self._domain_of: dict[str, str] = {}
+        self._dirty: set[str] = set()
+        self._stale: set[str] = set()
+        self._said: dict[str, NodesSeen] = {}
+        self._said_names: dict[str, list[str]] = {}
+        self._address_reasons: dict[str, str] = {}
+        self._moves = Moves()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something has changed since the last :meth:`due`."""
+        return bool(self._dirty)
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return len(self._plain)
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether the reports of device plug-ins are needed: only they tell where some node stands."""
+        return self._devices.is_needed
+
+    def hear_device(self, name: str, text: str | None) -> None:
+        """Take the report of a node's device plug-in, also before the node itself; None: it was deleted."""
+        if text is None:
+            self._devices.drop(name)
+        elif (reading := self._devices.hear(name, text)) is not None:
+            self._take(name, reading)
+
+    def mask(self, name: str) -> int | None:
+        """Chips of a node; None when the node is not known."""
+        node = self._plain.get(name)
+        return None if node is None else node.chips
+
+    def named(self, name: str, ids: int, *, physical: bool) -> Named:
+        """What a mask of ids names on a node; on one that is not known each id stands for a chip.
+
+        Args:
+            name: The node.
+            ids: The ids.
+            physical: They are physical ids also where the device plug-in has others.
+        """
+        mapped = None if physical else self._ids.get(name)
+        found = ids if mapped is None else _translated(ids, mapped)
+        mask = self.mask(name)
+        known = found if mask is None else found & mask
+        if mapped is None:
+            return Named(known, found & ~known)
+        return Named(known, ids & ~sum(1 << told for told, chip in mapped.items() if known >> chip & 1))
+
+    def note_health(self, seen: HealthSeen) -> bool:
+        """Take how nodes are; whether something differs from before.
+
+        Raises:
+            ValueError: The fact is damaged.
+            IndexError: Likewise.
+        """
+        return self._conditions.note(seen)
+
+    def address_reasons(self) -> dict[str, str]:
+        """Nodes that share an InternalIP with another, and the sentence that says so."""
+        return self._address_reasons
+
+    def replace(self, nodes: Iterable[Node]) -> set[str]:
+        """Take a whole list; nodes that are not in it are gone. Returns the names of nodes whose chips differ from before."""
+        listed = list(nodes)
+        names = {node.metadata.name for node in listed}
+        self._devices.keep(names)
+        changed = {name for name in sorted(self._plain.keys() - names) if self.remove(name)}
+        return changed | {node.metadata.name for node in listed if self.put(node)}
+
+    def put(self, node: Node) -> bool:
+        """Take a node as it is now; whether its chips differ from before."""
+        reading = self._devices.complete(read_node(node))
+        is_renumbered = self._renumber(node, reading.node)
+        return self._take(node.metadata.name, reading) or is_renumbered
+
+    def _renumber(self, node: Node, plain: NodeDescription) -> bool:
+        """Note by which ids annotations name the chips of a node; whether they differ from before."""
+        meta = node.metadata
+        card = NodeCard(
+            meta.name,
+            base_device_infos=meta.annotation(BASE_DEVICE_INFOS),
+            chip_name=meta.label(LABEL_CHIP_NAME),
+        )
+        before = self._ids.pop(meta.name, None)
+        if card.has_device_ids:
+            ids = physical_ids(card, plain.resource, plain.chips)
+            if len(ids) < plain.chips.bit_count() or any(told != chip for told, chip in ids.items()):
+                self._ids[meta.name] = ids
+        if self._ids.get(meta.name) == before:
+            return False
+        self._dirty.add(meta.name)
+        return True
+
+    def _take(self, name: str, reading: NodeReading) -> bool:
+        before = self._plain.get(name)
+        if self.reasons.get(name, ()) != reading.reasons:
+            self._dirty.add(name)
+            self.reasons.pop(name, None)
+            if reading.reasons:
+                self.reasons[name] = reading.reasons
+        if before == reading.node:
+            return False
+        self._plain[name] = reading.node
+        self._dirty.add(name)
+        return before is None or (before.chips, before.resource) != (reading.node.chips, reading.node.resource)
+
+    def remove(self, name: str) -> bool:
+        """Forget a node; whether it was known."""
+        self.reasons.pop(name, None)
+        self._devices.leave(name)
+        self._dirty.add(name)
+        return self._plain.pop(name, None) is not None
+
+    def use(self, before: Use | None, after: Use | None) -> None:
+        """Note that a pod uses something else than before; None for nothing at all."""
+        if before == after:
+            return
+        for use, sign in ((before, -1), (after, 1)):
+            if use is None:
+                continue
+            amounts = (sign * use.chips, sign * use.cpu_milli, sign * use.memory_mib)
+            _add(self._load, use.node, amounts)
+            if not use.counted:
+                _add(self._used, use.node, amounts)
+                self._dirty.add(use.node)
+
+    def free(self, held: Callable[[str], int] = lambda _: 0) -> Free:
+        """What is free now for new work, pods of all schedulers counted; nodes and chips that are not well give nothing.
+
+        Args:
+            held: Mask of the chips of a node that its pods hold.
+        """
+        self._settle()
+        chips: dict[str, int] = {}
+        cpu = memory = 0
+        for node in self._plain.values():
+            condition = self._conditions.of(self._domain_of.get(node.name, ""), node.name)
+            is_barred = condition is not None and condition.level >= NodeHealth.NO_NEW_WORK
+            if node.ready and not node.cordoned and not is_barred:
+                load = self._load.get(node.name, _NOTHING)
+                if node.resource:
+                    count = free_chips(node, condition, load[0], held)
+                    chips[node.resource] = chips.get(node.resource, 0) + count
+                cpu += max(node.cpu_milli - load[1], 0)
+                memory += max(node.memory_mib - load[2], 0)
+        return Free(chips, cpu, memory)
+
+    def place(self, slots: dict[str, Slot]) -> None:
+        """Take the places below leaf switches, by InternalIP, as they are now."""
+        if slots != self._slots:
+            self._slots = slots
+            self._dirty.update(self._plain)
+
+    @property
+    def placing(self) -> int:
+        """How often some node has got another place below the leaf switches, or came or went."""
+        self._settle()
+        return self._placing
+
+    def placed(self) -> dict[str, str]:
+        """Nodes that have a place below a leaf switch, by InternalIP."""
+        self._settle()
+        return {node.address: name for name, node in self._placed.items() if node.leaf}
+
+    def busy(self) -> list[tuple[str, str]]:
+        """Nodes on which pods with chips run, of any scheduler, with their InternalIPs; sorted."""
+        return sorted(
+            (name, self._plain[name].address)
+            for name, (chips, _, _) in self._load.items()
+            if chips > 0 and name in self._plain
+        )
+
+    def moves(self) -> dict[str, str]:
+        """Nodes that have got another SuperPoD or rack while pods with chips ran there that still do, and a sentence on each."""
+        self._settle()
+        return self._moves.sentences(lambda name: self._load.get(name, _NOTHING)[0] > 0)
+
+    def restore(self, said: Iterable[NodesSeen]) -> None:
+        """Take up what earlier runs said last."""
+        for fact in said:
+            self.say(fact)
+            nodes = unpack_nodes(fact) if fact.superpods else []
+            self._devices.restore(nodes)
+            self._moves.restore(nodes)
+
+    def due(self, at_ms: UnixMs) -> Due:
+        """Facts that differ from what was said."""
+        self._settle()
+        parts = leaving(self._said_names, self._domains)
+        first: dict[str, NodesSeen] = {}
+        for domain, names in parts.items():
+            stay = set(names)
+            rows = [node for node in unpack_nodes(self._said[domain]) if node.name in stay]
+            first[domain] = pack_nodes(domain, rows, at_ms=at_ms)
+        rest: list[NodesSeen] = []
+        for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
+            fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
+            if fact.names and not _is_same(first.get(domain) or self._said.get(domain), fact):
+                rest.append(fact)
+            elif domain not in first:
+                self._stale.discard(domain)
+        return Due(list(first.values()), rest)
+
+    def say(self, fact: NodesSeen) -> None:
+        """Note that a fact was said."""
+        if fact.names:
+            self._said[fact.domain] = fact
+            self._said_names[fact.domain] = unpack_names(fact.names)
+        else:
+            self._said.pop(fact.domain, None)
+            self._said_names.pop(fact.domain, None)
+
+    def _settle(self) -> None:
+        """Place what has changed below its leaf and less what is used, and sort it into domains."""
+        if not self._dirty:
+            return
+        shared = self._shared_addresses()
+        self._dirty.update(shared.keys() ^ self._address_reasons.keys())
+        self._address_reasons = shared
+        moved = False
+        for name in sorted(self._dirty):
+            plain = self._plain.get(name)
+            before = self._placed.get(name)
+            if plain is None:
+                moved = self._placed.pop(name, None) is not None or moved
+                self._placing += before is not None
+                continue
+            after = self._placed[name] = self._in_place(plain)
+            moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
+            self._placing += before is None or _place(before) != _place(after)
+            is_busy = self._load.get(name, _NOTHING)[0] > 0
+            if before is None:
+                self._moves.begin(after, is_busy=is_busy)
+            elif is_busy:
+                self._moves.note(before, after)
+        if moved:
+            self._sort()
+        self._stale.update(self._domain_of[name] for name in self._dirty if name in self._domain_of)
+        self._dirty.clear()
+
+    def _sort(self) -> None:
+        before = self._domains
+        self._domains = domains(self._placed.values())
+        self._domain_of = {name: domain for domain, names in self._domains.items() for name in names}
+        self._stale.update(domain for domain, names in self._domains.items() if before.get(domain) != names)
+
+    def _in_place(self, plain: NodeDescription) -> NodeDescription:
+        slot = None if plain.name in self._address_reasons else self._slots.get(plain.address)
+        _, cpu, memory = self._used.get(plain.name, _NOTHING)
+        return msgspec.structs.replace(
+            plain,
+            leaf=slot.leaf if slot is not None else "",
+            position=slot.position if slot is not None else plain.position,
+            cpu_milli=max(plain.cpu_milli - cpu, 0),
+            memory_mib=max(plain.memory_mib - memory, 0),
+        )
+
+    def _shared_addresses(self) -> dict[str, str]:
+        by_address: dict[str, list[str]] = {}
+        for node in self._plain.values():
+            if node.address:
+                by_address.setdefault(node.address, []).append(node.name)
+        return {
+            name: (
+                f"node {name}: status.addresses InternalIP is {address!r}, as on {_others(names, name)}: expected an address "
+                "of its own; without one its place below a switch is not known"
+            )
+            for address, names in by_address.items()
+            if len(names) > 1
+            for name in names
+        }
+
+
+def _translated(ids: int, mapped: Mapping[int, int]) -> int:
+    """Mask of what a mask of ids stands for; ids that stand for nothing are left out."""
+    return sum(1 << chip for told, chip in mapped.items() if ids >> told & 1)
+
+
+def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:
+    """Add to the sums of a node; those of nothing are not kept."""
+    chips, cpu, memory = sums.get(node, _NOTHING)
+    after = (chips + amounts[0], cpu + amounts[1], memory + amounts[2])
+    if after == _NOTHING:
+        sums.pop(node, None)
+    else:
+        sums[node] = after
+
+
+def _place(node: NodeDescription) -> tuple[str, int, str]:
+    return (node.leaf, node.position, node.address)
+
+
+def _others(names: list[str], name: str) -> str:
+    return ", ".join(sorted(other for other in names if other != name))
+
+
+def _is_same(said: NodesSeen | None, fact: NodesSeen) -> bool:
+    return said is not None and msgspec.structs.replace(said, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)

@@ -1,0 +1,100 @@
+"""Reports of device plug-ins, read for the places of nodes in SuperPoDs, and only once some node needs them.
+
+Most clusters never need them, and in a large one they are many.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from berth.formats.ascend.device_info import NAME_PREFIX, NAMESPACE
+from berth.formats.kubernetes.node_place import DeviceMap
+from berth.formats.kubernetes.objects import Lean
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.kube.port import Api, Change
+from berth.runtime.logs import logger
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.nodes.collection import Nodes
+
+_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
+
+
+class _Answer(Lean, frozen=True):
+    """That there is an answer; nothing of it is looked at."""
+
+
+class DeviceReports:
+    """Handler of the reports.
+
+    Args:
+        nodes: The nodes.
+        config: Settings.
+        on_change: Called when something is new.
+    """
+
+    def __init__(self, nodes: Nodes, config: InventoryConfig, on_change: Callable[[], None]) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._on_change = on_change
+        self._needed = asyncio.Event()
+
+    def look(self) -> None:
+        """See whether some node needs its report, after nodes have changed."""
+        if self._nodes.needs_devices:
+            self._needed.set()
+
+    def replace(self, objects: list[DeviceMap]) -> None:
+        """Take all reports; of those that are missing, what they said counts."""
+        self.change([("MODIFIED", one) for one in objects])
+
+    def change(self, changes: list[tuple[Change, DeviceMap]]) -> None:
+        """Take changes of reports."""
+        for change, one in changes:
+            name = one.metadata.name.removeprefix(NAME_PREFIX)
+            if name != one.metadata.name:
+                self._nodes.hear_device(name, None if change == "DELETED" else one.text)
+        if self._nodes.is_changed:
+            self._on_change()
+
+    async def reflect(self, api: Api, nodes_listed: asyncio.Event, known: asyncio.Event) -> None:
+        """Reflect reports from when some node needs them, for ever.
+
+        Args:
+            api: The API server.
+            nodes_listed: Set once all nodes are known.
+            known: Is set once all reports are that those nodes need, or the server refuses them for long.
+        """
+        await nodes_listed.wait()
+        if not self._needed.is_set():
+            known.set()
+            await self._needed.wait()
+        await self._until_allowed(api, known)
+        reflection = api.reflect(_PATH, DeviceMap, self, params=_LABEL)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflection.run(), name="reflect")
+            await reflection.synced.wait()
+            known.set()
+
+    async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
+        """Wait until the server lets reports be read; nodes that tell their places themselves do not wait for ever."""
+        config = self._config
+        pause_s = config.retry_wait_s
+        left_s = config.reports_wait_s
+        while True:
+            least_s = 0.0
+            try:
+                await api.get(_PATH, _Answer, params={**_LABEL, "limit": "1"})
+            except TransientError as error:
+                least_s = error.retry_after_s
+            except PoisonError as error:
+                if left_s <= 0 and not known.is_set():
+                    logger().warning(
+                        "reports refused: nodes that are silent stay in the SuperPoD last said", reason=error.reason
+                    )
+                    known.set()
+                left_s -= pause_s
+            else:
+                return
+            await asyncio.sleep(max(pause_s, least_s))
+            pause_s = min(2 * pause_s, config.retry_wait_max_s)

@@ -1,0 +1,206 @@
+"""Leaf switches from their ConfigMap: which value of it counts, and what is said of it. Pure.
+
+A new value does not count while it is wrong, nor while it takes a leaf from under pods with chips that run there: then the
+last good one holds, also across a restart, and the fact says why.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from berth.core.cluster.node_packing import SWITCHES, unpack_nodes
+from berth.formats.ascend.tor_config import (
+    CONFIG_MAP,
+    DOUBLE_LAYER,
+    NAMESPACE,
+    TOR_INFO,
+    Server,
+    Slot,
+    TorConfig,
+    TorConfigError,
+    TorLeaf,
+    read_tor_config,
+)
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.schemas.facts import Leaf, NodesSeen, TopologySeen
+from berth.schemas.units import UnixMs
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pods.rows import Row
+
+PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+SELECTOR: Final = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
+_NAMED_MAX: Final = 3
+
+
+class Switches:
+    """The leaf switches that count, what keeps the newest value of the ConfigMap from counting, and what was said.
+
+    ``reason`` says why the newest value does not count, empty when it does; ``uid`` is that of the ConfigMap.
+
+    Args:
+        nodes: Nodes that stand below the switches.
+        pods_on: Pods that are bound to a node.
+    """
+
+    def __init__(self, nodes: Nodes, pods_on: Callable[[str], Iterable[Row]]) -> None:
+        self._nodes = nodes
+        self._pods_on = pods_on
+        self.reason = ""
+        self.uid = ""
+        self._config = TorConfig()
+        self._slots: dict[str, Slot] = {}
+        self._newest: TorConfig | None = None
+        """A value that is good in itself and does not count yet."""
+        self._newest_slots: dict[str, Slot] = {}
+        self._wrong = ""
+        self._changes = 0
+        self._said: TopologySeen | None = None
+        self._said_basis: tuple[int, int, str] | None = None
+        """Of what the last fact, or its absence, was made."""
+
+    def restore(self, said: TopologySeen | None, nodes: Iterable[NodesSeen]) -> None:
+        """Take up what an earlier run said last; its leaf switches hold until others count.
+
+        Args:
+            said: Its fact; one without addresses has those of the nodes.
+            nodes: Its facts about nodes.
+        """
+        self._said = said
+        if said is not None and said.leaves:
+            self._count(_config_of(said, nodes))
+
+    def take(self, found: ConfigMap | None) -> None:
+        """Take the ConfigMap as it is now, None once it is gone; :meth:`settle` decides whether that counts."""
+        self._wrong = ""
+        self._newest = TorConfig()
+        if found is not None:
+            self.uid = found.metadata.uid
+            try:
+                self._newest = read_tor_config(found.data or {})
+            except TorConfigError as error:
+                self._newest = None
+                self._wrong = str(error)
+        self._newest_slots = self._newest.slots() if self._newest is not None else {}
+
+    def settle(self) -> None:
+        """Let the newest value count unless something is against it; to be called once nodes and pods are known."""
+        reason = self._wrong or self._against()
+        if reason:
+            holds = "the last value that could be used holds" if self._config.leaves else "no switch is known"
+            self.reason = f"{reason}; {holds}"
+            return
+        self.reason = ""
+        if self._newest is not None:
+            self._count(self._newest)
+            self._newest = None
+
+    def due(self, at_ms: UnixMs) -> TopologySeen | None:
+        """Fact about the leaf switches; None when it was said."""
+        basis = (self._nodes.placing, self._changes, self.reason)
+        if basis == self._said_basis:
+            return None
+        fact = self._fact(at_ms)
+        said = self._said
+        is_said = not (fact.leaves or fact.reason) if said is None else said == _at(fact, said.at_ms)
+        if is_said:
+            self._said_basis = basis
+            return None
+        return fact
+
+    def say(self, fact: TopologySeen) -> None:
+        """Note that a fact was said."""
+        self._said = fact
+
+    def _count(self, config: TorConfig) -> None:
+        if config != self._config:
+            self._config = config
+            self._slots = config.slots()
+            self._changes += 1
+            self._nodes.place(self._slots)
+
+    def _fact(self, at_ms: UnixMs) -> TopologySeen:
+        node_at = self._nodes.placed()
+        leaves = [
+            Leaf(
+                name=leaf.address,
+                address=leaf.address,
+                nodes=[node_at.get(server.address, "") for server in leaf.servers],
+                positions=[server.position for server in leaf.servers],
+                addresses=[server.address for server in leaf.servers],
+            )
+            for leaf in self._config.leaves
+        ]
+        return TopologySeen(
+            kind=SWITCHES,
+            leaves=leaves,
+            level=self._config.level if leaves else "",
+            at_ms=at_ms,
+            places=self._config.places,
+            reason=self.reason,
+        )
+
+    def _against(self) -> str:
+        """What the newest value would take from under pods that run, and which; empty when nothing."""
+        new, after = self._newest, self._newest_slots
+        if new is None or new == self._config:
+            return ""
+        lost: dict[str, list[tuple[str, str]]] = {}
+        for name, address in self._nodes.busy():
+            slot = self._slots.get(address)
+            if slot is not None and (address not in after or after[address].leaf != slot.leaf):
+                lost.setdefault(slot.leaf, []).append((name, address))
+        if not lost:
+            return ""
+        leaf = next(one.address for one in self._config.leaves if one.address in lost)
+        others = [one.address for one in self._config.leaves if one.address in lost and one.address != leaf]
+        rest = f"; leaf {others[0]!r}{' and others' if others[1:] else ''} likewise" if others else ""
+        address = lost[leaf][0][1]
+        return (
+            f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {_loss(new, after.get(address), leaf, address)}: "
+            f"expected as before while pods with chips run there, {self._pods(name for name, _ in lost[leaf])}{rest}"
+        )
+
+    def _pods(self, nodes: Iterable[str]) -> str:
+        """Some of the pods with chips on nodes, with the jobs that are known."""
+        found = sorted(
+            (row.namespace, row.name, row.claim.job if row.claim is not None else "", row.node)
+            for node in nodes
+            for row in self._pods_on(node)
+            if row.is_live and row.asked
+        )
+        words = [
+            f"{namespace}/{name} {f'of job {job} ' if job else ''}on node {node}"
+            for namespace, name, job, node in found[:_NAMED_MAX]
+        ]
+        return ", ".join(words) + (" and others" if len(found) > _NAMED_MAX else "")
+
+
+def _loss(new: TorConfig, slot: Slot | None, leaf: str, address: str) -> str:
+    """What a new value has instead of a server below a leaf; ``slot`` is where it has the server, if it has."""
+    if not new.leaves:
+        return f"it is gone, with leaf {leaf!r}"
+    if all(one.address != leaf for one in new.leaves):
+        return f"{TOR_INFO} server_list is without leaf {leaf!r}"
+    if slot is None:
+        return f"{TOR_INFO} server_list is without server {address!r} below leaf {leaf!r}"
+    return f"{TOR_INFO} server_list has server {address!r} below leaf {slot.leaf!r} instead of leaf {leaf!r}"
+
+
+def _config_of(said: TopologySeen, nodes: Iterable[NodesSeen]) -> TorConfig:
+    """Leaf switches of a fact; a place whose address is not known is left out."""
+    address_of: Mapping[str, str] = {}
+    if not all(leaf.addresses or not leaf.nodes for leaf in said.leaves):
+        address_of = {node.name: node.address for fact in nodes for node in unpack_nodes(fact)}
+    leaves: list[TorLeaf] = []
+    for leaf in said.leaves:
+        addresses = leaf.addresses or [address_of.get(name, "") for name in leaf.nodes]
+        positions = leaf.positions or range(len(addresses))
+        servers = (Server(address, position) for address, position in zip(addresses, positions, strict=True) if address)
+        leaves.append(TorLeaf(leaf.name, tuple(servers)))
+    least = max((server.position + 1 for leaf in leaves for server in leaf.servers), default=1)
+    return TorConfig(tuple(leaves), max(said.places, least), said.level or DOUBLE_LAYER)
+
+
+def _at(fact: TopologySeen, at_ms: UnixMs) -> TopologySeen:
+    return msgspec.structs.replace(fact, at_ms=at_ms)

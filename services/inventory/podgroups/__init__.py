@@ -1,0 +1,1 @@
+"""Volcano PodGroups: admission and status."""

@@ -1,0 +1,68 @@
+"""What the gangs know of a PodGroup's pods."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from berth.schemas.facts import MembersSeen
+from berth.services.inventory.gangs.model import Gang
+from berth.services.inventory.podgroups.status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPods:
+    """What the gangs know of a PodGroup.
+
+    Attributes:
+        is_ours: Whether its pods are Berth's to place; None while that is being looked up.
+        counts: Its pods.
+        priority: Highest priority of its pods.
+        is_placed: A request for its pods has chips, or had them.
+        why: Why its pods wait.
+    """
+
+    is_ours: bool | None
+    counts: PodCounts = NO_PODS
+    priority: int = 0
+    is_placed: bool = False
+    why: Why = NO_REASON
+
+
+def group_pods(gang: Gang, told: Mapping[tuple[str, str], MembersSeen]) -> GroupPods:
+    """What is known of the pods of a PodGroup that Berth places."""
+    phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
+    scheduled = unscheduled = 0
+    for member in gang.members.values():
+        phase = member.pod.status.phase
+        if phase in phases:
+            phases[phase] += 1
+        if member.is_live:
+            scheduled += member.is_bound
+            unscheduled += not member.is_bound
+    counts = PodCounts(
+        total=len(gang.members),
+        running=phases["Running"],
+        succeeded=phases["Succeeded"],
+        failed=phases["Failed"],
+        scheduled=scheduled + phases["Succeeded"],
+        unscheduled=unscheduled,
+    )
+    return GroupPods(
+        is_ours=True,
+        counts=counts,
+        priority=max(member.pod.spec.priority or 0 for member in gang.members.values()),
+        is_placed=any(part.is_placed for part in gang.parts.values()),
+        why=_why(gang, told) if unscheduled else NO_REASON,
+    )
+
+
+def _why(gang: Gang, told: Mapping[tuple[str, str], MembersSeen]) -> Why:
+    """Why pods wait: what the first request waits for, else why the first of them are held."""
+    for name in sorted(gang.parts):
+        part = gang.parts[name]
+        if part.sentence and part.phase in {"waiting", "rejected"}:
+            return Why(reason_of(part.code), part.sentence)
+    for name in sorted(gang.told):
+        seen = told.get((gang.key.namespace, name))
+        if seen is not None and seen.hold:
+            return Why(VALIDATE_FAILED, seen.hold)
+    return NO_REASON

@@ -1,0 +1,216 @@
+"""Status of a Volcano PodGroup as it follows from its pods, and the patch that brings the object there.
+
+Source: docs/reference/kubernetes.md, "Labels of jobs" and "Volcano PodGroups".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
+from berth.formats.kubernetes.objects import PodGroup, PodGroupCondition
+from berth.formats.kubernetes.pods import amount_of
+from berth.formats.kubernetes.workloads import digest
+from berth.formats.quantities import QuantityError
+from berth.formats.whole_numbers import whole_number
+from berth.services.inventory.gangs.requests import DEQUEUE_FREQUENCY, ENQUEUE_TIME
+
+READY: Final = "tasks in gang are ready to be scheduled"
+"""Reason of the condition Scheduled. Source: Volcano, PodGroupReady."""
+CPU: Final = "thousandths of a CPU"
+MEMORY: Final = "MiB of memory"
+ENQUEUE_FAILED: Final = "JobEnqueueFailed"
+VALIDATE_FAILED: Final = "JobValidateFailed"
+INTERNAL_ERROR: Final = "InternalError"
+NOT_ENOUGH: Final = "NotEnoughResources"
+_OURS: Final = frozenset({"Scheduled", "Unschedulable"})
+_ROOM_CODES: Final = frozenset({"", "no-room", "bind-failed"})
+_DIGITS_OF_ID: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounts:
+    """Pods of a PodGroup.
+
+    Attributes:
+        total: All that there are.
+        running: In phase Running.
+        succeeded: In phase Succeeded.
+        failed: In phase Failed.
+        scheduled: With a node and not ended or being deleted, and those that succeeded.
+        unscheduled: Live pods without a node.
+    """
+
+    total: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    scheduled: int = 0
+    unscheduled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why pods of a PodGroup are not scheduled: reason and sentence; empty when none waits."""
+
+    reason: str = ""
+    message: str = ""
+
+
+NO_PODS: Final = PodCounts()
+NO_REASON: Final = Why()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a PodGroup should say.
+
+    Attributes:
+        phase: Its phase.
+        counts: Its pods.
+        why: Why it is not scheduled.
+        enqueued_ms: When it was let in; 0 for no such annotation.
+        dequeues: How often it was sent back.
+    """
+
+    phase: str
+    counts: PodCounts
+    why: Why
+    enqueued_ms: int
+    dequeues: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a PodGroup's ``minResources`` ask for.
+
+    Attributes:
+        amounts: Chips by resource name, :data:`CPU` and :data:`MEMORY`; zeros are left out.
+        wrong: What cannot be read; empty when all can.
+    """
+
+    amounts: Mapping[str, int]
+    wrong: str = ""
+
+
+def claim_of(group: PodGroup) -> Claim:
+    """What a PodGroup asks for all together."""
+    amounts: dict[str, int] = {}
+    for key, value in sorted((group.spec.min_resources or {}).items()):
+        name = {"cpu": CPU, "memory": MEMORY}.get(key, key)
+        if name == key and not key.startswith(RESOURCE_PREFIX):
+            continue
+        try:
+            amount = amount_of(key, value)
+        except QuantityError as error:
+            return Claim({}, wrong=f"spec.minResources.{key} is {value!r}: expected {error.expected}")
+        if amount:
+            amounts[name] = amount
+    return Claim(amounts)
+
+
+def reason_of(code: str) -> str:
+    """Reason word for the code of a refusal."""
+    if code == "internal":
+        return INTERNAL_ERROR
+    return NOT_ENOUGH if code in _ROOM_CODES else VALIDATE_FAILED
+
+
+def phase_after(group: PodGroup, counts: PodCounts) -> str:
+    """Phase of a PodGroup that was let in, as its pods are now."""
+    phase = group.status.phase
+    least = max(group.spec.min_member or 0, 1)
+    if counts.total and counts.succeeded == counts.total and counts.succeeded >= least:
+        return "Completed"
+    if counts.scheduled >= least:
+        return "Running"
+    return "Unknown" if phase == "Running" else phase
+
+
+def enqueued_ms(group: PodGroup) -> int:
+    """When a PodGroup was let in, as it says; 0 when it does not."""
+    return _number(group.metadata.annotation(ENQUEUE_TIME))
+
+
+def dequeues(group: PodGroup) -> int:
+    """How often a PodGroup was sent back."""
+    return _number(group.metadata.annotation(DEQUEUE_FREQUENCY))
+
+
+def _number(text: str) -> int:
+    return whole_number(text) or 0
+
+
+def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, object]:
+    """Part of the status that differs from what the object says."""
+    status = group.status
+    patch: dict[str, object] = {} if status.phase == wanted.phase else {"phase": wanted.phase}
+    if wanted.counts.total or wanted.phase != "Completed":
+        counts = wanted.counts
+        now = {"running": counts.running, "succeeded": counts.succeeded, "failed": counts.failed}
+        then = {"running": status.running, "succeeded": status.succeeded, "failed": status.failed}
+        patch |= {key: number for key, number in now.items() if number != then[key]}
+    conditions = _conditions(group, wanted, now_ms)
+    if conditions is not None:
+        patch["conditions"] = conditions
+    return patch
+
+
+def annotations_patch(group: PodGroup, wanted: Wanted) -> dict[str, str | None]:
+    """Annotations that differ from what the object says; None removes one."""
+    patch: dict[str, str | None] = {}
+    annotations = group.metadata.annotations or {}
+    for key, number in ((ENQUEUE_TIME, wanted.enqueued_ms), (DEQUEUE_FREQUENCY, wanted.dequeues)):
+        text = str(number) if number else None
+        if annotations.get(key) != text:
+            patch[key] = text
+    return patch
+
+
+def _conditions(group: PodGroup, wanted: Wanted, now_ms: int) -> list[dict[str, str]] | None:
+    """All conditions, when one of ours differs; None when they stay as they are. Others' conditions are kept."""
+    found = group.status.conditions or []
+    ours = [item for item in found if item.type in _OURS]
+    told = _condition(wanted)
+    now = [] if told is None else [told]
+    if [(item.type, item.status, item.reason, item.message) for item in ours] == now:
+        return None
+    kept = [_as_written(item) for item in found if item.type not in _OURS]
+    if told is None:
+        return kept if ours else None
+    kind, status, reason, message = told
+    identity = digest([group.metadata.uid, kind, reason, message, str(now_ms)], _DIGITS_OF_ID)
+    moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [
+        *kept,
+        {
+            "type": kind,
+            "status": status,
+            "transitionID": identity,
+            "lastTransitionTime": moment,
+            "reason": reason,
+            "message": message,
+        },
+    ]
+
+
+def _condition(wanted: Wanted) -> tuple[str, str, str, str] | None:
+    """Type, status, reason and message of the one condition that a PodGroup should have."""
+    if wanted.phase in {"Running", "Completed"}:
+        return ("Scheduled", "True", READY, "")
+    if wanted.why.reason:
+        return ("Unschedulable", "True", wanted.why.reason, wanted.why.message)
+    return None
+
+
+def _as_written(item: PodGroupCondition) -> dict[str, str]:
+    fields = {
+        "type": item.type,
+        "status": item.status,
+        "transitionID": item.transition_id,
+        "lastTransitionTime": item.last_transition_time or "",
+        "reason": item.reason,
+        "message": item.message,
+    }
+    return {key: value for key, value in fields.items() if value}

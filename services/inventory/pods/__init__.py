@@ -1,0 +1,1 @@
+"""Bound pods as facts."""

@@ -1,0 +1,1 @@
+"""Output of the inventory: messages, writes to the API server, Events, warnings."""

@@ -1,0 +1,1 @@
+"""Simulated agents of a node: kubelet, device plug-in, NodeD, ClusterD."""

@@ -1,0 +1,101 @@
+"""What the agents of a simulated node want done, how they behave, and what they count. Pure."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from berth.services.nodesim.agents.pods import AgentPod
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Write annotations on a pod."""
+
+    pod: AgentPod
+    annotations: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """Write a pod's status."""
+
+    pod: AgentPod
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Let a pod go that was asked to end."""
+
+    pod: AgentPod
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Write a ConfigMap of the node's agents; without data there is to be none."""
+
+    namespace: str
+    name: str
+    data: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetNode:
+    """Write the node's status."""
+
+    node: str
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Say that somebody placed what does not fit."""
+
+    pod: AgentPod
+    reason: str
+
+
+Effect: TypeAlias = Annotate | SetStatus | Confirm | Report | SetNode | Alarm
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRules:
+    """How the agents behave.
+
+    Attributes:
+        admit_ms: From the binding to kubelet's look at the pod.
+        start_ms: From the look to running containers.
+        terminating_ms: From the wish that a pod end to its end.
+        run_default_ms: How long pods run that do not say; None for ever.
+        unchanged_ms: How often the device plug-in repeats a report that says the same.
+        shuffle: Kubelet looks at pods that came together in any order; otherwise in the order of their binding.
+        preset_virtual_devices: See :class:`DevicePlugin`.
+        reversed_ids: See :func:`base_device_infos`.
+    """
+
+    admit_ms: int = 100
+    start_ms: int = 500
+    terminating_ms: int = 500
+    run_default_ms: int | None = 30_000
+    unchanged_ms: int = 300_000
+    shuffle: bool = True
+    preset_virtual_devices: bool = True
+    reversed_ids: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the agents of all nodes have seen.
+
+    Attributes:
+        bound: Pods that got what they asked for.
+        failed: Pods that were not taken.
+        ended: Pods that have ended or are gone, of those that were taken.
+        swapped: Pods that got other chips than those of their own annotation.
+        admission_errors: Pods for which the device plug-in found no annotation.
+    """
+
+    bound: int = 0
+    failed: int = 0
+    ended: int = 0
+    swapped: int = 0
+    admission_errors: int = 0

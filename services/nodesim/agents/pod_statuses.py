@@ -1,0 +1,99 @@
+"""Statuses that a kubelet writes on pods. Pure."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.agents.pods import AgentPod
+from berth.services.nodesim.stamps import stamp
+
+UNEXPECTED_ADMISSION: Final = "UnexpectedAdmissionError"
+"""Reason of a pod for which the device plug-in found no chips."""
+_FIRST: Final = 10 << 24 | 1 << 23
+_LAST: Final = (11 << 24) - 1
+
+
+class PodAddresses:
+    """Addresses of pods, 10.128.0.1 and following; one that is taken is not given again."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST + 1
+        self._taken: dict[str, str] = {}
+        """Uid by address."""
+        self._held: dict[str, str] = {}
+
+    def note(self, uid: str, address: str) -> None:
+        """Remember that a pod has an address."""
+        self._taken[address] = uid
+        self._held[uid] = address
+
+    def take(self, uid: str) -> str:
+        """Address of a pod, the same each time."""
+        while uid not in self._held:
+            number = self._next
+            self._next = number + 1 if number < _LAST else _FIRST + 1
+            address = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
+            if address not in self._taken:
+                self.note(uid, address)
+        return self._held[uid]
+
+    def give_back(self, uid: str) -> None:
+        """Let others have the address of a pod that is gone."""
+        address = self._held.pop(uid, None)
+        if address is not None:
+            del self._taken[address]
+
+
+def running(pod: AgentPod, *, address: str, host: str, now_ms: UnixMs) -> dict[str, Any]:
+    """Status of a pod whose containers run."""
+    at = stamp(now_ms)
+    return {
+        "phase": "Running",
+        "startTime": at,
+        "podIP": address,
+        "hostIP": host,
+        "conditions": _conditions(("Initialized", "Ready", "ContainersReady"), "True", at),
+        "containerStatuses": [
+            _container(pod, index, {"running": {"startedAt": at}}, is_ready=True)
+            for index in range(len(pod.spec.containers or ()))
+        ],
+    }
+
+
+def succeeded(pod: AgentPod, *, started_ms: UnixMs, now_ms: UnixMs) -> dict[str, Any]:
+    """Status of a pod whose containers have ended well."""
+    at = stamp(now_ms)
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": stamp(started_ms), "finishedAt": at}
+    return {
+        "phase": "Succeeded",
+        "conditions": _conditions(("Ready", "ContainersReady"), "False", at, "PodCompleted"),
+        "containerStatuses": [
+            _container(pod, index, {"terminated": ended}, is_ready=False)
+            for index in range(len(pod.spec.containers or ()))
+        ],
+    }
+
+
+def refused(reason: str, message: str, now_ms: UnixMs) -> dict[str, Any]:
+    """Status of a pod that its kubelet does not take."""
+    return {"phase": "Failed", "reason": reason, "message": message, "startTime": stamp(now_ms)}
+
+
+def _conditions(kinds: Iterable[str], status: str, at: str, reason: str = "") -> list[dict[str, str]]:
+    found = [{"type": kind, "status": status, "lastTransitionTime": at} for kind in kinds]
+    return [{**item, "reason": reason} for item in found] if reason else found
+
+
+def _container(pod: AgentPod, index: int, state: dict[str, Any], *, is_ready: bool) -> dict[str, Any]:
+    containers = pod.spec.containers or ()
+    identity = f"{pod.metadata.uid.replace('-', '')}{index:04x}"
+    return {
+        "name": containers[index].name,
+        "image": "sim",
+        "imageID": "",
+        "containerID": f"containerd://{identity}",
+        "ready": is_ready,
+        "started": is_ready,
+        "restartCount": 0,
+        "state": state,
+    }

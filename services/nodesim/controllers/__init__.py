@@ -1,0 +1,1 @@
+"""Simulated job controllers: Ascend operator, Volcano, PodGroups."""

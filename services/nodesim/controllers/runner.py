@@ -1,0 +1,291 @@
+"""Controllers of jobs at work on an API server: objects in, PodGroups and pods out.
+
+What is to be done for a job is thought out anew each time something about it changes, from what there is; so a write that
+was done twice, or in vain, does no harm.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+
+from berth.formats.kubernetes.objects import Meta, Pod, PodGroup
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.kube.port import Api, Change, RefusedError
+from berth.runtime.logs import logger
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.controllers.ascend_operator import AscendRules
+from berth.services.nodesim.controllers.gang_children import (
+    GROUP_VERSION,
+    GROUPS,
+    Action,
+    Children,
+    DeleteGroup,
+    DeletePods,
+    MakeGroup,
+    MakePods,
+    SetJobStatus,
+)
+from berth.services.nodesim.controllers.podgroups import PodGroupController
+from berth.services.nodesim.controllers.volcano import VolcanoRules
+from berth.services.nodesim.kube.writes import KubeWrites, make_object
+
+_FORBIDDEN: Final = 403
+_PODS_AT_ONCE: Final = 16
+
+
+class Job(Protocol):
+    """An object that a controller makes pods for."""
+
+    @property
+    def metadata(self) -> Meta:
+        """Its metadata."""
+
+
+J = TypeVar("J", bound=Job)
+T = TypeVar("T")
+
+
+class Rules(Protocol[J]):
+    """What a controller does."""
+
+    @property
+    def group_version(self) -> str:
+        """Group and version of its jobs."""
+
+    @property
+    def plural(self) -> str:
+        """Their plural."""
+
+    @property
+    def kind(self) -> type[J]:
+        """Their struct."""
+
+    @property
+    def kind_name(self) -> str:
+        """Their kind, as references name it."""
+
+    @property
+    def pod_label(self) -> str:
+        """Label of their pods, whose value is the job's name."""
+
+    def group_name(self, job: J) -> str:
+        """Name of a job's PodGroup."""
+
+    def reconcile(self, job: J | None, children: Children, now_ms: UnixMs) -> list[Action]:
+        """What is to be done for a job; without one all its children go."""
+
+
+class Working(Protocol):
+    """A controller."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+
+
+async def controllers_of(api: Api, clock: Clock, config: NodesimConfig, writes: KubeWrites) -> list[Working]:
+    """Controllers that the settings name, without those whose kinds the server does not have."""
+    found: list[Working] = []
+    if not config.agents.controllers:
+        return found
+    if not await api.serves(GROUP_VERSION, GROUPS):
+        logger().warning("no controllers: the server does not have the kind", kind=f"{GROUPS}.{GROUP_VERSION}")
+        return found
+    for name in dict.fromkeys(config.agents.controllers):
+        if name == "podgroup":
+            found.append(PodGroupController(api, config.agents.scheduler_names, writes))
+            continue
+        if name == "volcano":
+            found += await _gangs(api, clock, VolcanoRules(), writes)
+        else:
+            found += await _gangs(api, clock, AscendRules(), writes)
+    return found
+
+
+async def _gangs(api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites) -> list[Working]:
+    """Controller with some rules, unless the server does not have the kind."""
+    if await api.serves(rules.group_version, rules.plural):
+        return [GangController(api, clock, rules, writes)]
+    kind = f"{rules.plural}.{rules.group_version}"
+    logger().warning("no controller: the server does not have the kind", kind=kind)
+    return []
+
+
+class _Store(Generic[T]):
+    """Objects of a kind as a reflection shows them; tells who they belong to when they change."""
+
+    def __init__(self, meta_of: Callable[[T], Meta], touch: Callable[[T], None]) -> None:
+        self.items: dict[tuple[str, str], T] = {}
+        self._meta_of = meta_of
+        self._touch = touch
+
+    def replace(self, objects: list[T]) -> None:
+        old, self.items = self.items, {self._key(item): item for item in objects}
+        for key, item in old.items():
+            if key not in self.items:
+                self._touch(item)
+        for item in objects:
+            self._touch(item)
+
+    def change(self, changes: list[tuple[Change, T]]) -> None:
+        for kind, item in changes:
+            if kind == "DELETED":
+                item = self.items.pop(self._key(item), item)  # noqa: PLW2901 - the last full state says whose it was
+            else:
+                self.items[self._key(item)] = item
+            self._touch(item)
+
+    def _key(self, item: T) -> tuple[str, str]:
+        meta = self._meta_of(item)
+        return (meta.namespace, meta.name)
+
+
+class GangController(Generic[J]):
+    """Controller of jobs of one kind.
+
+    Args:
+        api: The API server.
+        clock: Source of time.
+        rules: What it does.
+        writes: Where its writes are done.
+    """
+
+    def __init__(self, api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites) -> None:
+        self._api = api
+        self._clock = clock
+        self._rules = rules
+        self._writes = writes
+        self._jobs: _Store[J] = _Store(lambda job: job.metadata, self._touch_job)
+        self._groups: _Store[PodGroup] = _Store(lambda group: group.metadata, self._touch_group)
+        self._pods: _Store[Pod] = _Store(lambda pod: pod.metadata, self._touch_pod)
+        self._pods_of: dict[tuple[str, str], dict[str, None]] = {}
+        self._group_of: dict[tuple[str, str], dict[str, None]] = {}
+        self._is_synced = False
+        self._log = logger()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        jobs = f"/apis/{self._rules.group_version}/{self._rules.plural}"
+        reflections = [
+            self._api.reflect(jobs, self._rules.kind, self._jobs),
+            self._api.reflect(f"/apis/{GROUP_VERSION}/{GROUPS}", PodGroup, self._groups),
+            self._api.reflect("/api/v1/pods", Pod, self._pods, params={"labelSelector": self._rules.pod_label}),
+        ]
+        async with asyncio.TaskGroup() as group:
+            for reflection in reflections:
+                group.create_task(reflection.run())
+            for reflection in reflections:
+                await reflection.synced.wait()
+            self._is_synced = True
+            for key in dict.fromkeys([*self._jobs.items, *self._pods_of, *self._group_of]):
+                self._touch(key)
+
+    def _touch_job(self, job: J) -> None:
+        self._touch((job.metadata.namespace, job.metadata.name))
+
+    def _touch_group(self, group: PodGroup) -> None:
+        owner = group.metadata.controller
+        if owner is not None and (owner.api_version, owner.kind) == (self._rules.group_version, self._rules.kind_name):
+            key = (group.metadata.namespace, owner.name)
+            self._group_of.setdefault(key, {})[group.metadata.name] = None
+            self._touch(key)
+
+    def _touch_pod(self, pod: Pod) -> None:
+        key = (pod.metadata.namespace, pod.metadata.label(self._rules.pod_label))
+        self._pods_of.setdefault(key, {})[pod.metadata.name] = None
+        self._touch(key)
+
+    def _touch(self, key: tuple[str, str]) -> None:
+        if self._is_synced:
+            name = f"{self._rules.plural} {key[0]}/{key[1]}"
+            self._writes.put(name, partial(self._work, key), is_newest=True)
+
+    async def _work(self, key: tuple[str, str]) -> None:
+        """Do what is to be done for a job.
+
+        Raises:
+            TransientError: The server did not answer; what is left is thought out anew.
+            RefusedError: The server forbids some of it; it may only not know the roles yet.
+        """
+        forbidden: RefusedError | None = None
+        job = self._jobs.items.get(key)
+        children = self._children(key, job)
+        for action in self._rules.reconcile(job, children, self._clock.now_ms()):
+            try:
+                await self._do(action, key)
+            except RefusedError as error:
+                if error.status == _FORBIDDEN:
+                    forbidden = error
+                elif not (error.is_conflict or error.is_absent):
+                    self._log.error("write refused", object="/".join(key), status=error.status, reason=str(error))
+        if forbidden is not None:
+            raise forbidden
+
+    def _children(self, key: tuple[str, str], job: J | None) -> Children:
+        pods = {name: pod for name in self._pods_of.get(key, ()) if (pod := self._pods.items.get((key[0], name)))}
+        groups = {
+            name: group for name in self._group_of.get(key, ()) if (group := self._groups.items.get((key[0], name)))
+        }
+        self._pods_of[key] = dict.fromkeys(pods)
+        self._group_of[key] = dict.fromkeys(groups)
+        if job is None and not pods and not groups:
+            self._pods_of.pop(key)
+            self._group_of.pop(key)
+        own = groups.get(self._rules.group_name(job)) if job is not None else next(iter(groups.values()), None)
+        return Children(own, pods)
+
+    async def _do(self, action: Action, key: tuple[str, str]) -> None:
+        """Do one thing.
+
+        Raises:
+            RefusedError: The server says no.
+            TransientError: It did not answer.
+        """
+        namespace = key[0]
+        groups = f"/apis/{GROUP_VERSION}/namespaces/{namespace}/{GROUPS}"
+        match action:
+            case MakeGroup(body):
+                await make_object(self._api, groups, body)
+            case DeleteGroup(group):
+                await self._api.delete(f"{groups}/{group.metadata.name}", uid=group.metadata.uid)
+            case MakePods(bodies):
+                await self._each([partial(self._make_pod, namespace, body) for body in bodies])
+            case DeletePods(pods):
+                await self._each([partial(self._delete_pod, pod) for pod in pods])
+            case SetJobStatus(status):
+                jobs = f"/apis/{self._rules.group_version}/namespaces/{namespace}/{self._rules.plural}"
+                await self._api.patch(f"{jobs}/{key[1]}/status", {"status": status})
+            case _:
+                assert_never(action)
+
+    async def _each(self, works: list[Callable[[], Any]]) -> None:
+        """Do several things, some at the same time.
+
+        Raises:
+            RefusedError: The server says no to one of them; the others are done all the same.
+            TransientError: It did not answer one of them.
+        """
+        waiting = iter(works)
+        failures: list[Exception] = []
+
+        async def work() -> None:
+            for one in waiting:
+                try:
+                    await one()
+                except (RefusedError, TransientError) as error:
+                    failures.append(error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(_PODS_AT_ONCE, len(works))):
+                group.create_task(work())
+        for failure in sorted(failures, key=lambda error: isinstance(error, RefusedError)):
+            raise failure
+
+    async def _make_pod(self, namespace: str, body: dict[str, Any]) -> None:
+        await make_object(self._api, f"/api/v1/namespaces/{namespace}/pods", body)
+
+    async def _delete_pod(self, pod: Pod) -> None:
+        meta = pod.metadata
+        await self._api.delete(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", uid=meta.uid)

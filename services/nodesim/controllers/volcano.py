@@ -1,0 +1,287 @@
+"""Volcano's controller of Jobs, as far as schedulers see it: a PodGroup, and pods once the scheduler lets it in. Pure.
+
+Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; Volcano, ``batch.volcano.sh/v1alpha1``.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from berth.formats.kubernetes.objects import Lean, Meta, Pod
+from berth.formats.manifests.volcano_job import API_VERSION, KIND
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.controllers.gang_children import (
+    DEFAULT_QUEUE,
+    TASK_SPEC,
+    Action,
+    Children,
+    Counted,
+    DeletePods,
+    Doomed,
+    MakeGroup,
+    MakePods,
+    SaidStatuses,
+    Seat,
+    Template,
+    counted,
+    farewell,
+    group_body,
+    is_live,
+    min_resources,
+    missing,
+    owner_of,
+    pod_body,
+    strangers,
+)
+from berth.services.nodesim.stamps import stamp
+
+JOB_NAME: Final = "volcano.sh/job-name"
+MAX_RETRY_DEFAULT: Final = 3
+_FINAL: Final = {
+    "AbortJob": "Aborted",
+    "TerminateJob": "Terminated",
+    "CompleteJob": "Completed",
+}
+_RESTARTS: Final = frozenset({"RestartJob", "RestartTask", "RestartPod", "RestartPartition"})
+_OVER: Final = frozenset({"Aborted", "Terminated", "Completed", "Failed"})
+
+
+class Policy(Lean, frozen=True):
+    """What to do when something happens to a pod."""
+
+    event: str = ""
+    events: list[str] | None = None
+    action: str = ""
+
+
+class VolcanoTask(Lean, frozen=True):
+    """Equal pods of a job."""
+
+    name: str = ""
+    replicas: int = 1
+    min_available: int | None = None
+    template: dict[str, Any] = {}
+    policies: list[Policy] | None = None
+
+
+class VolcanoJobSpec(Lean, frozen=True):
+    """What a job asks for."""
+
+    scheduler_name: str = "volcano"
+    min_available: int | None = None
+    min_success: int | None = None
+    tasks: list[VolcanoTask] = []
+    policies: list[Policy] | None = None
+    queue: str = DEFAULT_QUEUE
+    priority_class_name: str = ""
+    max_retry: int = MAX_RETRY_DEFAULT
+
+
+class VolcanoJob(Lean, frozen=True):
+    """A Volcano Job."""
+
+    metadata: Meta = Meta()
+    spec: VolcanoJobSpec = VolcanoJobSpec()
+    status: dict[str, Any] = {}
+
+
+class _Trouble(NamedTuple):
+    """Something that happened to a pod, in Volcano's word."""
+
+    uid: str
+    task: str
+    event: str
+
+
+class VolcanoRules:
+    """The controller; remembers which troubles it has dealt with."""
+
+    group_version: Final = API_VERSION
+    plural: Final = "jobs"
+    kind: Final = VolcanoJob
+    kind_name: Final = KIND
+    pod_label: Final = JOB_NAME
+
+    def __init__(self) -> None:
+        self._said = SaidStatuses()
+        self._doomed = Doomed()
+        self._handled: set[str] = set()
+        """Pods whose failure was dealt with."""
+        self._seen: dict[str, dict[str, str]] = {}
+        """Task of each pod that has not ended well, by its uid, by job."""
+
+    def group_name(self, job: VolcanoJob) -> str:
+        """Name of a job's PodGroup."""
+        return f"{job.metadata.name}-{job.metadata.uid}"
+
+    def reconcile(self, job: VolcanoJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
+        """What is to be done for a job; without one all its children go."""
+        if job is None or job.metadata.deletion_timestamp is not None:
+            return farewell(children)
+        shown = job.status
+        job = msgspec.structs.replace(job, status=self._said.current(job.metadata.uid, shown))
+        actions: list[Action] = []
+        old = strangers(children, job.metadata)
+        if old:
+            actions.append(DeletePods(old))
+        phase, retries = _phase(job), int(job.status.get("retryCount", 0))
+        own = children.own(job.metadata)
+        if phase not in _OVER:
+            if children.group is None:
+                actions.append(MakeGroup(self._group(job)))
+            phase, retries = self._after_troubles(job, own, phase, retries)
+        actions += self._doomed.deletions(own)
+        counts = counted(own)
+        if phase not in _OVER:
+            phase = _next_phase(job, counts)
+            wanted = missing(seats_of(job), children.pods)
+            if phase not in _OVER and children.may_have_pods and wanted:
+                owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
+                group, scheduler = self.group_name(job), job.spec.scheduler_name
+                actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
+        status = job.status if _phase(job) in _OVER else _status(job, phase, counts, retries, now_ms)
+        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
+
+    def _after_troubles(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
+        """Phase and retries after what the policies say of pods that failed or vanished since the last look."""
+        for trouble in self._troubles(job, own):
+            action = _action(job, trouble)
+            if not action:
+                continue
+            live = [pod for pod in own if is_live(pod)]
+            if action in _FINAL or retries >= job.spec.max_retry:
+                self._doomed.add(live)
+                return _FINAL.get(action, "Failed"), retries
+            retries += 1
+            self._doomed.add(own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == trouble.uid])
+            if action == "RestartJob":
+                self._handled.update(pod.metadata.uid for pod in own)
+                break
+        return phase, retries
+
+    def _troubles(self, job: VolcanoJob, own: list[Pod]) -> list[_Trouble]:
+        """Pods that failed, or that somebody else took away before they ended; each once."""
+        seen = self._seen.setdefault(job.metadata.uid, {})
+        present = {pod.metadata.uid for pod in own}
+        found: list[_Trouble] = []
+        for uid in [uid for uid in seen if uid not in present]:
+            task = seen.pop(uid)
+            if not (self._doomed.has(uid) or uid in self._handled):
+                found.append(_Trouble(uid, task, "PodEvicted"))
+            self._doomed.forget(uid)
+            self._handled.discard(uid)
+        for pod in own:
+            uid, task = pod.metadata.uid, pod.metadata.annotation(TASK_SPEC)
+            if pod.status.phase == "Succeeded":
+                seen.pop(uid, None)
+                continue
+            seen[uid] = task
+            if pod.status.phase == "Failed" and uid not in self._handled:
+                self._handled.add(uid)
+                found.append(_Trouble(uid, task, "PodFailed"))
+        return found
+
+    def _group(self, job: VolcanoJob) -> dict[str, Any]:
+        least = min_available(job)
+        spec = {
+            "minMember": least,
+            "minTaskMember": {
+                task_name(job, index): task.replicas if task.min_available is None else task.min_available
+                for index, task in enumerate(job.spec.tasks)
+            },
+            "queue": job.spec.queue,
+            "priorityClassName": job.spec.priority_class_name,
+            "minResources": min_resources(templates_of(job), least),
+        }
+        owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
+        meta = job.metadata
+        return group_body(
+            self.group_name(job), meta.namespace, owner, spec, labels=meta.labels, annotations=meta.annotations
+        )
+
+
+def task_name(job: VolcanoJob, index: int) -> str:
+    """Name of a task; one without is ``default<index>``."""
+    return job.spec.tasks[index].name or f"default{index}"
+
+
+def min_available(job: VolcanoJob) -> int:
+    """Pods that must start together."""
+    found = job.spec.min_available
+    return sum(task.replicas for task in job.spec.tasks) if found is None else found
+
+
+def templates_of(job: VolcanoJob) -> list[tuple[Template, int]]:
+    """Template and number of pods of each task."""
+    return [(task.template, task.replicas) for task in job.spec.tasks]
+
+
+def seats_of(job: VolcanoJob) -> list[Seat]:
+    """All pods of a job, tasks in order."""
+    meta = job.metadata
+    seats = []
+    for position, task in enumerate(job.spec.tasks):
+        name = task_name(job, position)
+        for index in range(task.replicas):
+            common = {
+                JOB_NAME: meta.name,
+                "volcano.sh/queue-name": job.spec.queue,
+                TASK_SPEC: name,
+                "volcano.sh/task-index": str(index),
+            }
+            seats.append(
+                Seat(
+                    name=f"{meta.name}-{name}-{index}",
+                    task=name,
+                    index=index,
+                    template=task.template,
+                    labels={**common, "volcano.sh/job-namespace": meta.namespace},
+                    annotations={
+                        **common,
+                        "volcano.sh/job-version": "0",
+                        "volcano.sh/template-uid": f"{meta.name}-{name}",
+                    },
+                    env={"VC_TASK_INDEX": str(index), "VK_TASK_INDEX": str(index)},
+                )
+            )
+    return seats
+
+
+def _phase(job: VolcanoJob) -> str:
+    state = job.status.get("state")
+    return str(state.get("phase", "")) if isinstance(state, dict) else ""
+
+
+def _action(job: VolcanoJob, trouble: _Trouble) -> str:
+    """What the policies of the pod's task, then those of the job, say to do; empty for nothing."""
+    tasks = job.spec.tasks
+    own = next((item for index, item in enumerate(tasks) if task_name(job, index) == trouble.task), None)
+    for policy in [*((own.policies if own else None) or ()), *(job.spec.policies or ())]:
+        if {policy.event, *(policy.events or ())} & {trouble.event, "*"}:
+            return policy.action if policy.action in _FINAL or policy.action in _RESTARTS else ""
+    return ""
+
+
+def _next_phase(job: VolcanoJob, counts: Counted) -> str:
+    total = sum(task.replicas for task in job.spec.tasks)
+    least = min_available(job)
+    ended = counts.succeeded + counts.failed
+    if total and ended >= total:
+        enough = job.spec.min_success if job.spec.min_success is not None else least
+        return "Completed" if counts.succeeded >= enough else "Failed"
+    return "Running" if counts.running + ended >= least and counts.running else _phase(job) or "Pending"
+
+
+def _status(job: VolcanoJob, phase: str, counts: Counted, retries: int, now_ms: UnixMs) -> dict[str, Any]:
+    same = phase == _phase(job)
+    state = job.status["state"] if same else {"phase": phase, "lastTransitionTime": stamp(now_ms)}
+    found: dict[str, Any] = {**job.status, "state": state, "minAvailable": min_available(job)}
+    numbers = {
+        "pending": counts.pending,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "terminating": counts.terminating,
+        "retryCount": retries,
+    }
+    return {**found, **numbers}

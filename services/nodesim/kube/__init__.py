@@ -1,0 +1,1 @@
+"""The simulated cluster on a Kubernetes API server."""

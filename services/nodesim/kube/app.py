@@ -1,0 +1,218 @@
+"""Wiring of a cluster that is played on an API server: register its nodes, then let agents and controllers work."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from berth.formats.ascend import cluster_info
+from berth.formats.clusters.topology_file import Cluster
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.kube.port import Api, Change, RefusedError
+from berth.runtime.logs import logger
+from berth.runtime.probes import readiness
+from berth.services.nodesim.agents.clusterd import FOR_SCHEDULERS, ClusterD
+from berth.services.nodesim.agents.pods import AgentPod
+from berth.services.nodesim.agents.registration import (
+    LEASE_NAMESPACE,
+    config_map,
+    lease_body,
+    leaves_body,
+    leaves_data,
+    node_body,
+)
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.controllers.runner import controllers_of
+from berth.services.nodesim.kube.loop import KubeLoop
+from berth.services.nodesim.kube.writes import Write, insist, make_object, put_object
+from berth.services.nodesim.metrics import show
+
+CLUSTERD_APART_S: Final = 0.2
+"""ClusterD writes at most so often.
+
+Source: docs/reference/kubernetes.md, "ConfigMaps".
+"""
+_PODS: Final = "/api/v1/pods"
+_CONFIG_MAPS: Final = "/api/v1/configmaps"
+_SHOW_S: Final = 1.0
+
+
+async def play(api: Api, bus: Bus, clock: Clock, config: NodesimConfig, cluster: Cluster, stop: asyncio.Event) -> None:
+    """Be the agents of a cluster's nodes, and the controllers that the settings name, until ``stop`` is set.
+
+    Raises:
+        RefusedError: The server does not let nodes be registered.
+    """
+    readiness.wait("the nodes are registered")
+    player = _Player(api, clock, config, cluster)
+    await player.register()
+    loop = player.loop
+    pods = api.reflect(_PODS, AgentPod, loop, params={"fieldSelector": "spec.nodeName!="})
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(pods.run())]
+        await pods.synced.wait()
+        works: list[Coroutine[Any, Any, None]] = [loop.run(), player.show()]
+        if config.agents.lease_s:
+            works.append(player.renew())
+        if config.agents.clusterd:
+            works.append(player.be_clusterd())
+        works += [controller.run() for controller in await controllers_of(api, clock, config, loop.writes)]
+        tasks += [group.create_task(work) for work in works]
+        served = [
+            await bus.serve(bus.subjects.sim("counts"), loop.counts),
+            await bus.serve(bus.subjects.sim("break"), loop.break_node),
+        ]
+        logger().info("cluster stands", nodes=len(loop.agents), faults=len(cluster.faults))
+        readiness.ready()
+        try:
+            await stop.wait()
+        finally:
+            for handler in served:
+                await handler.stop()
+            for task in tasks:
+                task.cancel()
+
+
+class _Player:
+    """What is done besides the agents' loop."""
+
+    def __init__(self, api: Api, clock: Clock, config: NodesimConfig, cluster: Cluster) -> None:
+        self._api = api
+        self._clock = clock
+        self._config = config
+        self._cluster = cluster
+        self.loop = KubeLoop(api, clock, config, cluster)
+
+    async def register(self) -> None:
+        """Make what nodes and leaf switches lack; labels, annotations and status of nodes that exist are taken over.
+
+        Raises:
+            RefusedError: The server says no.
+        """
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster_info.NAMESPACE}}
+        await self._insist(partial(self._make, "/api/v1/namespaces", body))
+        async with asyncio.TaskGroup() as group:
+            waiting = iter(self.loop.agents)
+
+            async def work() -> None:
+                for name in waiting:
+                    await self._insist(partial(self._register, name))
+
+            for _ in range(self._config.agents.writes_at_once):
+                group.create_task(work())
+        data = leaves_data(self._cluster)
+        if data:
+            leaves = leaves_body(data)
+            collection = f"/api/v1/namespaces/{leaves['metadata']['namespace']}/configmaps"
+            await self._insist(partial(put_object, self._api, collection, leaves))
+
+    async def _make(self, collection: str, body: dict[str, Any]) -> None:
+        await make_object(self._api, collection, body)
+
+    async def _register(self, name: str) -> None:
+        agents = self.loop.agents[name]
+        body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
+        if await make_object(self._api, "/api/v1/nodes", body):
+            return
+        metadata = {key: body["metadata"][key] for key in ("labels", "annotations")}
+        await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": metadata})
+        await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": body["status"]}, how="strategic")
+
+    async def _insist(self, write: Write) -> None:
+        await insist(write, wait_s=self._config.retry_wait_s, wait_max_s=self._config.retry_wait_max_s)
+
+    async def show(self) -> None:
+        """Keep the metrics up to date until cancelled."""
+        while True:
+            show(self.loop.counted())
+            await asyncio.sleep(_SHOW_S)
+
+    async def renew(self) -> None:
+        """Renew the Leases of all nodes whose kubelet lives, spread over the period, until cancelled."""
+        names = list(self.loop.agents)
+        lease_s = self._config.agents.lease_s
+        while True:
+            began_s = self._clock.monotonic_s()
+            for name in names:
+                agents = self.loop.agents[name]
+                if agents.node.ready and not agents.breakages.at(self._clock.now_ms()).kubelet:
+                    self.loop.writes.put(f"lease {name}", partial(self._renew, name), is_newest=True)
+                if (rest_s := lease_s / len(names) - (self._clock.monotonic_s() - began_s)) > 0:
+                    await asyncio.sleep(rest_s)
+                began_s = self._clock.monotonic_s()
+
+    async def _renew(self, name: str) -> None:
+        collection = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+        body = lease_body(name, self._clock.now_ms())
+        try:
+            await self._api.patch(f"{collection}/{name}", {"spec": body["spec"]})
+        except RefusedError as error:
+            if not error.is_absent:
+                raise
+            await make_object(self._api, collection, body)
+
+    async def be_clusterd(self) -> None:
+        """Be ClusterD until cancelled."""
+        rng = Random(f"{self._config.agents.seed} clusterd")  # noqa: S311 - a simulation, repeatable
+        known = _Reports(ClusterD(self._is_used, rng), self._clock)
+        reflection = self._api.reflect(_CONFIG_MAPS, ConfigMap, known, params={"labelSelector": "mx-consumer-cim=true"})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflection.run())
+            await reflection.synced.wait()
+            while True:
+                known.changed.clear()
+                for name, text in known.clusterd.written().items():
+                    self._write_chunk(name, text)
+                await asyncio.sleep(CLUSTERD_APART_S)
+                try:
+                    async with asyncio.timeout(self._config.agents.clusterd_s - CLUSTERD_APART_S):
+                        await known.changed.wait()
+                except TimeoutError:
+                    continue
+
+    def _is_used(self, node: str) -> bool:
+        agents = self.loop.agents.get(node)
+        return agents is not None and bool(agents.used)
+
+    def _write_chunk(self, name: str, text: str) -> None:
+        collection = f"/api/v1/namespaces/{cluster_info.NAMESPACE}/configmaps"
+        body = config_map(cluster_info.NAMESPACE, name, {name: text}, FOR_SCHEDULERS)
+
+        async def write() -> None:
+            await put_object(self._api, collection, body)
+
+        self.loop.writes.put(f"{collection}/{name}", write, is_newest=True)
+
+
+class _Reports:
+    """Hands the reports of the nodes to ClusterD."""
+
+    def __init__(self, clusterd: ClusterD, clock: Clock) -> None:
+        self.clusterd = clusterd
+        self.changed = asyncio.Event()
+        self._clock = clock
+
+    def replace(self, objects: list[ConfigMap]) -> None:
+        there = {found.metadata.name for found in objects}
+        for name in self.clusterd.names():
+            if name not in there:
+                self.clusterd.drop(name)
+        for found in objects:
+            self._take(found)
+        self.changed.set()
+
+    def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
+        for kind, found in changes:
+            if kind == "DELETED":
+                self.clusterd.drop(found.metadata.name)
+            else:
+                self._take(found)
+        self.changed.set()
+
+    def _take(self, found: ConfigMap) -> None:
+        reason = self.clusterd.take(found, self._clock.now_ms())
+        if reason:
+            logger().warning("report dropped", reason=reason)

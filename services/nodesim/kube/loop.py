@@ -1,0 +1,276 @@
+"""The agents of all nodes at work on an API server: pods in, writes out."""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Final, assert_never
+
+from berth.formats.clusters.topology_file import Cluster
+from berth.runtime.clock import Clock
+from berth.runtime.kube.port import Api, Change
+from berth.runtime.logs import logger
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.accounts import Accounts
+from berth.services.nodesim.agents.device_report import FOR_CLUSTERD
+from berth.services.nodesim.agents.effects import (
+    AgentRules,
+    Alarm,
+    Annotate,
+    Confirm,
+    Effect,
+    Report,
+    SetNode,
+    SetStatus,
+    Tally,
+)
+from berth.services.nodesim.agents.kubelet import NodeAgents
+from berth.services.nodesim.agents.pod_statuses import PodAddresses
+from berth.services.nodesim.agents.pods import AgentPod
+from berth.services.nodesim.agents.registration import config_map, places_of
+from berth.services.nodesim.breakage import WrongBreakError, breakage_of, breakages_of_file
+from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.kube.writes import KubeWrites, put_object
+
+_MS: Final = 1000
+
+
+class KubeLoop:
+    """Agents of a cluster's nodes.
+
+    As a handler of a reflection of pods that have a node it tells the agents of theirs.
+
+    Args:
+        api: The API server.
+        clock: Source of time.
+        config: Settings.
+        cluster: Nodes and faults; the faults' times count from now.
+    """
+
+    def __init__(self, api: Api, clock: Clock, config: NodesimConfig, cluster: Cluster) -> None:
+        self._api = api
+        self._clock = clock
+        self._config = config
+        self._log = logger()
+        rules = rules_of(config)
+        start_ms = clock.now_ms()
+        self.tally = Tally()
+        self.accounts = Accounts({node.name: node for node in cluster.nodes})
+        self.writes = KubeWrites(
+            at_once=config.agents.writes_at_once,
+            retry_wait_s=config.retry_wait_s,
+            retry_wait_max_s=config.retry_wait_max_s,
+        )
+        addresses = PodAddresses()
+        places = places_of(cluster.nodes)
+        self.agents = {
+            node.name: NodeAgents(
+                node,
+                places[node.name],
+                rules=rules,
+                accounts=self.accounts,
+                tally=self.tally,
+                addresses=addresses,
+                rng=Random(f"{config.agents.seed} {node.name}"),  # noqa: S311 - a simulation, repeatable
+            )
+            for node in cluster.nodes
+        }
+        for fault in cluster.faults:
+            agents = self.agents[fault.node]
+            for item in breakages_of_file(fault, agents.node, start_ms):
+                agents.breakages.add(item)
+        self._nodes: dict[str, str] = {}
+        """Node by uid of the pod."""
+        self._due: dict[str, UnixMs] = dict.fromkeys(self.agents, start_ms)
+        self._to_report: dict[str, None] = dict.fromkeys(self.agents)
+        self._wake = asyncio.Event()
+
+    def replace(self, objects: list[AgentPod]) -> None:
+        """Take all pods that have a node."""
+        there = {pod.metadata.uid for pod in objects}
+        for uid in [uid for uid in self._nodes if uid not in there]:
+            self._gone(uid)
+        for pod in objects:
+            self._see(pod)
+        self._wake.set()
+
+    def change(self, changes: list[tuple[Change, AgentPod]]) -> None:
+        """Take changes of pods that have a node."""
+        for kind, pod in changes:
+            if kind == "DELETED":
+                self._gone(pod.metadata.uid)
+            else:
+                self._see(pod)
+        self._wake.set()
+
+    def _see(self, pod: AgentPod) -> None:
+        agents = self.agents.get(pod.spec.node_name)
+        if agents is None:
+            return
+        self._nodes[pod.metadata.uid] = pod.spec.node_name
+        agents.see(pod, self._clock.now_ms())
+        self._touch(pod.spec.node_name)
+
+    def _gone(self, uid: str) -> None:
+        node = self._nodes.pop(uid, None)
+        if node is not None:
+            self.agents[node].gone(uid)
+            self._touch(node)
+
+    def _touch(self, node: str) -> None:
+        self._to_report[node] = None
+        now_ms = self._clock.now_ms()
+        due_ms = self.agents[node].next_due_ms(now_ms)
+        if due_ms is None:
+            self._due.pop(node, None)
+        else:
+            self._due[node] = due_ms
+
+    async def run(self) -> None:
+        """Let the agents work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.writes.run())
+            group.create_task(self._steps())
+            group.create_task(self._reports())
+
+    async def _steps(self) -> None:
+        while True:
+            now_ms = self._clock.now_ms()
+            for node in [node for node, due_ms in self._due.items() if due_ms <= now_ms]:
+                self._do(self.agents[node].step(now_ms))
+                self._touch(node)
+            self._wake.clear()
+            due_ms = min(self._due.values(), default=None)
+            seconds = self._config.tick_s
+            if due_ms is not None:
+                seconds = min(seconds, max(due_ms - self._clock.now_ms(), 1) / _MS)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _reports(self) -> None:
+        next_ms = self._clock.now_ms()
+        while True:
+            now_ms = self._clock.now_ms()
+            if next_ms <= now_ms:
+                repeats = [node for node, agents in self.agents.items() if agents.repeats_ms <= now_ms]
+                for node in dict.fromkeys([*self._to_report, *repeats]):
+                    self._do(self.agents[node].report(now_ms))
+                self._to_report.clear()
+                next_ms = now_ms + round(self._config.agents.report_s * _MS)
+            await asyncio.sleep(min(self._config.tick_s, self._config.agents.report_s))
+
+    def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Annotate(pod, annotations):
+                    body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
+                    self._patch(pod.metadata.uid, pod.path, body)
+                case SetStatus(pod, status):
+                    body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+                    self._patch(pod.metadata.uid, f"{pod.path}/status", body, is_strategic=True)
+                    self._say_phase(pod, status)
+                case Confirm(pod):
+                    self._delete(pod.metadata.uid, pod.path, pod.metadata.uid)
+                case SetNode(node, status):
+                    self._patch(f"node {node}", f"/api/v1/nodes/{node}/status", {"status": status}, is_strategic=True)
+                case Report():
+                    self._report(effect)
+                case Alarm(pod, reason):
+                    self._log.error("placement does not fit", pod=pod.key, node=pod.spec.node_name, reason=reason)
+                case _:
+                    assert_never(effect)
+
+    def _say_phase(self, pod: AgentPod, status: dict[str, object]) -> None:
+        if status["phase"] == "Failed":
+            self._log.warning("pod refused", pod=pod.key, node=pod.spec.node_name, reason=status["message"])
+
+    def _patch(self, key: str, path: str, body: Mapping[str, object], *, is_strategic: bool = False) -> None:
+        async def write() -> None:
+            await self._api.patch(path, body, how="strategic" if is_strategic else "merge")
+
+        self.writes.put(key, write)
+
+    def _delete(self, key: str, path: str, uid: str = "") -> None:
+        async def write() -> None:
+            await self._api.delete(path, uid=uid, grace_s=0)
+
+        self.writes.put(key, write)
+
+    def _report(self, report: Report) -> None:
+        collection = f"/api/v1/namespaces/{report.namespace}/configmaps"
+        key = f"{collection}/{report.name}"
+        if not report.data:
+            self._delete(key, key)
+            return
+        body = config_map(report.namespace, report.name, report.data, FOR_CLUSTERD)
+
+        async def write() -> None:
+            await put_object(self._api, collection, body)
+
+        self.writes.put(key, write, is_newest=True)
+
+    async def break_node(self, data: bytes) -> bytes:
+        """Answer a :class:`BreakNode`."""
+        try:
+            wish = decode(data, BreakNode)
+        except DecodeError as error:
+            self._log.warning("request unreadable", reason=error.reason, kind=error.kind)
+            return encode(NodeBroken(f"request unreadable: {error.reason}"))
+        return encode(NodeBroken(self._break(wish)))
+
+    def _break(self, wish: BreakNode) -> str:
+        """Break or mend something; why not, or nothing."""
+        agents = self.agents.get(wish.node)
+        if agents is None:
+            return f"node is {wish.node!r}, expected a node of the topology file"
+        try:
+            item = breakage_of(wish, agents.node, self._clock.now_ms())
+        except WrongBreakError as error:
+            return str(error)
+        if not wish.mend:
+            agents.breakages.add(item)
+        elif not agents.breakages.mend(item.kind, item.chips):
+            return f"node {wish.node} has no fault of kind {wish.fault}" + (" of these chips" if wish.chips else "")
+        self._log.info("mended" if wish.mend else "broken", node=wish.node, fault=wish.fault, level=item.level)
+        self._due[wish.node] = self._clock.now_ms()
+        self._to_report[wish.node] = None
+        self._wake.set()
+        return ""
+
+    async def counts(self, _data: bytes) -> bytes:
+        """Answer with the counts, whatever was asked."""
+        return encode(self.counted())
+
+    def counted(self) -> SimCounts:
+        """What has been seen so far."""
+        return SimCounts(
+            nodes=len(self.agents),
+            pods_live=sum(agents.pods_live for agents in self.agents.values()),
+            chips_held=self.accounts.chips_held(),
+            pods_bound=self.tally.bound,
+            pods_failed=self.tally.failed,
+            pods_ended=self.tally.ended,
+            double_allocations=self.accounts.double_allocations,
+            overcommits=self.accounts.overcommits,
+            swapped=self.tally.swapped,
+            admission_errors=self.tally.admission_errors,
+        )
+
+
+def rules_of(config: NodesimConfig) -> AgentRules:
+    """Rules of the agents by the settings."""
+    agents = config.agents
+    return AgentRules(
+        admit_ms=round(agents.admit_s * _MS),
+        start_ms=round(agents.start_s * _MS),
+        terminating_ms=round(config.terminating_s * _MS),
+        run_default_ms=None if agents.run_for_ever else round(config.run_default_s * _MS),
+        unchanged_ms=round(agents.unchanged_s * _MS),
+        shuffle=agents.shuffle_allocate,
+        preset_virtual_devices=agents.preset_virtual_devices,
+        reversed_ids=agents.reversed_device_ids,
+    )
