@@ -11,8 +11,8 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scheduling.scheduler import MissingShards
 from berth.schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
-from tests.unit.test_decider import Seat, restarted
-from tests.unit.test_decider_policies import foreign
+from tests.unit.core.scheduling.test_scheduler import Seat, restarted
+from tests.unit.core.scheduling.test_scheduler_policies import foreign
 
 Act = Callable[[Seat], None]
 NODES = "abcde"

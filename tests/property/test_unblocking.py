@@ -13,8 +13,8 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.ground import SUBJECTS, Ground, asked, on
-from tests.unit.test_block_explanation import on as filling
-from tests.unit.test_dispatcher_superpods import A3, in_blocks
+from tests.unit.core.explain.test_superpod_explanation import on as filling
+from tests.unit.services.dispatcher.test_superpods import A3, in_blocks
 
 Nodes = list[tuple[bool, NodeHealth, int]]
 """Cordoned, level and unhealthy chips of each node."""

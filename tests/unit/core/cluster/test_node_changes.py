@@ -1,0 +1,99 @@
+"""Changes of nodes that wake waiting gangs, or release held ones: each is noted by itself, and nothing else is."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from berth.core.cluster.node_table import NodeTable
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
+from tests.support.cells import a_node
+from tests.unit.core.cluster.test_node_table import Facts
+
+
+def changed(before: Callable[[Facts], None], after: Callable[[Facts], None]) -> NodeTable:
+    """A table after a change, with what it has noted of that change alone."""
+    facts = Facts()
+    before(facts)
+    facts.table.improved.clear()
+    facts.table.thinned.clear()
+    facts.table.worsened = False
+    after(facts)
+    return facts.table
+
+
+def a_plain_node(facts: Facts) -> None:
+    facts.nodes("d", a_node("a", superpod="s", rack="rack-1"))
+
+
+@pytest.mark.parametrize("place", [{"superpod": "t", "rack": "rack-1"}, {"superpod": "s", "rack": "rack-2"}])
+def test_a_node_that_moves_counts_as_improved(place: dict[str, str]) -> None:
+    node = msgspec.structs.replace(a_node("a"), **place)
+    table = changed(a_plain_node, lambda facts: facts.nodes("d", node))
+    assert list(table.improved) == [0]
+    assert not table.worsened
+    again = changed(a_plain_node, a_plain_node)
+    assert not again.improved
+
+
+def test_chips_that_become_as_many_as_kubernetes_gives_end_a_contradiction() -> None:
+    """More free chips than Kubernetes would give bar a node; two of them fail, and it may be used."""
+
+    def contradictory(facts: Facts) -> None:
+        facts.nodes("d", a_node("a", allocatable=6))
+        facts.health("d", NodeCondition("a"))
+
+    table = changed(contradictory, lambda facts: facts.health("d", NodeCondition("a", unhealthy=0b11)))
+    assert (int(table.free[0]).bit_count(), int(table.idle[0])) == (6, 6)
+    assert list(table.improved) == [0]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(lambda facts: facts.nodes("d", a_node("a", chips=0b1111, allocatable=8)), id="chips"),
+        pytest.param(lambda facts: facts.nodes("d", a_node("a", allocatable=7)), id="allocatable"),
+        pytest.param(lambda facts: facts.nodes("d", a_node("a", cpu_milli=1)), id="cpu"),
+        pytest.param(lambda facts: facts.nodes("d", a_node("a", memory_mib=1)), id="memory"),
+        pytest.param(lambda facts: facts.nodes("d"), id="presence"),
+        pytest.param(lambda facts: facts.health("d", NodeCondition("a", unhealthy=1)), id="unhealthy"),
+        pytest.param(lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=1)), id="network"),
+        pytest.param(lambda facts: facts.health("d", NodeCondition("a", withheld=1)), id="withheld"),
+        pytest.param(lambda facts: facts.health("d", NodeCondition("a", network_known=False)), id="list"),
+        pytest.param(lambda facts: facts.health("d", NodeCondition("a", level=NodeHealth.SUB_HEALTHY)), id="level"),
+        pytest.param(lambda facts: facts.health("d"), id="word"),
+    ],
+)
+def test_a_node_that_is_less_than_it_was_is_noted(after: Callable[[Facts], None]) -> None:
+    def before(facts: Facts) -> None:
+        facts.nodes("d", a_node("a"))
+        facts.health("d", NodeCondition("a"))
+
+    assert changed(before, after).worsened
+    assert not changed(before, before).worsened
+
+
+def test_chips_that_the_node_does_not_list_are_not_free() -> None:
+    facts = Facts()
+    facts.nodes("d", a_node("a"))
+    facts.health("d", NodeCondition("a", withheld=0b11))
+    assert facts.free("a") == 0b1111_1100
+    facts.health("d", NodeCondition("a"))
+    assert facts.free("a") == 0xFF
+
+
+def test_chips_released_on_a_node_that_is_gone_are_no_improvement() -> None:
+    def before(facts: Facts) -> None:
+        facts.nodes("d", a_node("a"))
+        facts.table.hold(0, 0b1, cpu_milli=5, memory_mib=0)
+        facts.nodes("d")
+
+    table = changed(before, lambda facts: facts.table.let_go(0, 0b1, cpu_milli=5, memory_mib=0))
+    assert not table.improved
+
+
+def test_chips_that_were_free_and_are_not_are_noted_as_they_were() -> None:
+    table = changed(a_plain_node, lambda facts: facts.table.hold(0, 0b1, cpu_milli=0, memory_mib=0))
+    assert table.thinned == {0: 0xFF}
+    assert not table.worsened

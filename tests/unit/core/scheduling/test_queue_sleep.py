@@ -1,0 +1,78 @@
+"""Sleeping classes, held gangs and the head of the queue, where a class has both gangs that had a verdict and fresh ones."""
+
+from berth.core.scheduling.queue import Queue
+from tests.unit.core.scheduling.test_queue import a_gang, a_queue, taken
+
+
+def head_of(queue: Queue) -> str:
+    head = queue.head()
+    return head.uid if head is not None else ""
+
+
+def test_a_class_of_which_only_fresh_gangs_are_left_wakes() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.refused("a", retry_at_ms=700)
+    assert (len(queue.sleeping()), queue.waits_for_time) == (1, True)
+    queue.remove("a")
+    assert (queue.sleeping(), queue.waits_for_time, taken(queue)) == ([], False, ["b"])
+
+
+def test_of_a_class_that_is_read_in_part_all_fresh_gangs_are_taken() -> None:
+    queue = a_queue(*(a_gang(f"g{number}", number) for number in range(4)))
+    queue.seen("g1")
+    found = queue.take(gangs_max=9, bytes_max=10**6, most=lambda _: 1)
+    assert [gang.uid for gang in found] == ["g0", "g2", "g3"]
+    queue.seen("g0")
+    queue.seen("g2")
+    found = queue.take(gangs_max=9, bytes_max=10**6, most=lambda _: 2)
+    assert [gang.uid for gang in found] == ["g0", "g1", "g3"]
+
+
+def test_a_fresh_gang_of_a_sleeping_class_is_not_the_head() -> None:
+    queue = a_queue(a_gang("fresh", 1), a_gang("refused", 2))
+    queue.refused("refused", retry_at_ms=0)
+    assert head_of(queue) == "refused"
+    assert [gang.uid for gang in queue.waiting_for_room(held=True)] == ["refused"]
+
+
+def test_a_gang_that_waits_for_another_cluster_is_not_the_head() -> None:
+    queue = a_queue(a_gang("never", 1), a_gang("refused", 2, chips=8))
+    queue.refused("never", retry_at_ms=0, never=True)
+    assert head_of(queue) == ""
+    queue.refused("refused", retry_at_ms=0)
+    assert head_of(queue) == "refused"
+
+
+def test_no_gang_of_a_class_that_sleeps_is_held() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.hold("a", retry_at_ms=700)
+    assert (queue.is_holding, queue.retry_at_ms) == (True, 700)
+    queue.refused("b", retry_at_ms=0)
+    assert (queue.is_holding, queue.held, queue.retry_at_ms) == (False, [], 0)
+    queue.hold("a", retry_at_ms=700)
+    assert not queue.is_holding
+
+
+def test_a_held_gang_that_leaves_unblocks_others_that_are_held() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.hold("a", retry_at_ms=0)
+    queue.hold("b", retry_at_ms=0)
+    assert not queue.loosened
+    queue.remove("a")
+    assert queue.loosened
+
+
+def test_the_last_held_gang_that_leaves_unblocks_none() -> None:
+    queue = a_queue(a_gang("a", 1), a_gang("b", 2))
+    queue.hold("a", retry_at_ms=0)
+    queue.remove("a")
+    assert not queue.loosened
+
+
+def test_in_strict_order_fresh_gangs_behind_the_first_that_waits_get_their_verdict() -> None:
+    queue = Queue(strict=True)
+    for gang in (a_gang("before", 1), a_gang("head", 2, chips=8), a_gang("known", 3), a_gang("fresh", 4)):
+        queue.put(gang)
+    queue.refused("head", retry_at_ms=0)
+    queue.seen("known")
+    assert taken(queue) == ["before", "fresh"]

@@ -1,0 +1,240 @@
+"""Queue policies in the pure turn: what is decided does not depend on how turns were cut, nor on what is remembered, and nobody is
+held for longer than there is a reason.
+"""
+
+import pytest
+
+from berth.core.cluster.node_packing import pack_nodes
+from berth.core.scheduling.scheduler import MissingShards
+from berth.core.state.cell import shard_of
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
+from berth.schemas.intake import Task
+from berth.schemas.ledger import Round
+from tests.support.cells import a_job
+from tests.unit.core.scheduling.test_scheduler import Seat, restarted
+
+
+def foreign(seat: Seat, node: str, *, chips: int = 0xFF) -> None:
+    """Somebody else's pod runs on a node."""
+    fact = PodsSeen(
+        "default", "alien", "uid-alien", 0, pack([0], 4), pack_names([node]), pack([0], 4), pack([PodPhase.RUNNING], 1),
+        pack([chips], 8), resource="huawei.com/Ascend910", foreign=True,
+    )  # fmt: skip
+    seat.fact("pod.default.alien", fact)
+
+
+def told(record: Round | None) -> dict[str, tuple[str, int]]:
+    """Code and moment that a record tells those who wait."""
+    verdicts = record.verdicts if record is not None else []
+    return {one.name: (one.refusal.code, one.refusal.start_ms) for one in verdicts if one.refusal is not None}
+
+
+def test_under_fifo_a_look_that_wakes_somebody_behind_the_head_changes_nothing_that_is_decided_later() -> None:
+    """The room that woke it may be gone by the time that the head leaves; a reader looks only then."""
+    seats = []
+    for looks in (True, False):
+        seat = Seat("a", "b", queue_policy="fifo")
+        for name, chips, priority in (("z", 8, 0), ("x", 4, 0), ("y", 4, 0), ("small", 2, 1), ("head", 8, 5)):
+            seat.job(a_job(name, chips=chips, priority=priority))
+            seat.round()
+        seat.ended("x")
+        assert seat.round() is not None
+        assert not looks or seat.round() is None
+        for node in ("a", "b"):
+            seat.ill(node)
+        assert not looks or seat.round() is None
+        seat.job(a_job("head", chips=8, priority=5), state="cancelled")
+        assert seat.round() is None
+        for node in ("a", "b"):
+            seat.ill(node, NodeHealth.OK)
+        assert list(seat.verdicts()) == [("small", True)]
+        seats.append(seat)
+    assert seats[0].scheduler.dump() == seats[1].scheduler.dump()
+
+
+def test_pods_of_others_that_move_are_where_they_are_and_not_where_they_were() -> None:
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=100_000)
+    foreign(seat, "a")
+    seat.round(at_ms=5)
+    seat.job(a_job("large", chips=8, replicas=3))
+    assert told(seat.round(at_ms=6)) == {"large": ("no-room", 100_005)}
+    foreign(seat, "b")
+    assert seat.round(at_ms=10) is not None
+    other = restarted(seat)
+    records = [one.round(at_ms=20) for one in (seat, other)]
+    assert records[0] == records[1]
+    assert told(records[0]) == {"large": ("no-room", 100_010)}
+
+
+def test_who_is_held_for_the_sake_of_one_who_can_never_start_any_more_is_let_go() -> None:
+    """Somebody runs for ever, and a node is lost that the large one needs."""
+    for loses in ("node", "health"):
+        seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
+        seat.ill("b", NodeHealth.OK)
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=5)
+        seat.job(a_job("large", chips=8, replicas=3))
+        seat.job(a_job("small", chips=8))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+        assert seat.round(at_ms=200) is None
+        if loses == "node":
+            seat.fact("node.leaf-b", pack_nodes("leaf-b", [], at_ms=2))
+        else:
+            seat.ill("b")
+        other = restarted(seat)
+        for one in (seat, other):
+            assert list(one.verdicts()) == [("small", True)], loses
+
+
+def test_who_is_held_while_a_shard_is_silent_is_tried_again_once_it_may_be_heard() -> None:
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
+    seat.job(a_job("endless", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("half", chips=4))
+    seat.round(at_ms=2)
+    half = next(one for one in seat.state.fold.holdings.values() if one.name == "half").placement.names()[0]
+    silent = shard_of(f"leaf-{half}", 97)
+    assert [shard_of(f"leaf-{node}", 97) for node in "abc"].count(silent) == 1
+    seat.job(a_job("large", chips=8, replicas=2))
+    assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100)}
+    seat.job(a_job("small", chips=4))
+    assert told(seat.round(MissingShards(97, [silent]), at_ms=101)) == {"small": ("reserved", 101)}
+    other = restarted(seat)
+    for one in (seat, other):
+        one.fact("timer", TimerSeen(1100))
+        assert one.round(at_ms=1100) is None
+        one.fact("timer", TimerSeen(1101))
+        assert list(one.verdicts()) == [("small", True)]
+
+
+def test_a_gang_that_came_and_went_between_two_records_lets_nobody_go() -> None:
+    """A round that looked at it and was taken back is one that no reader knows of."""
+    seats = []
+    for looks in (True, False):
+        seat = Seat("a", "b", queue_policy="easy", reserve_chips=16, unknown_run_ms=10)
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=1)
+        seat.job(a_job("large", chips=8, replicas=2))
+        seat.job(a_job("small", chips=8))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+        seat.job(a_job("another", chips=8, replicas=2))
+        if looks:
+            assert seat.scheduler.open(101) is not None
+            seat.scheduler.take_back()
+        seat.job(a_job("another", chips=8, replicas=2), state="cancelled")
+        assert seat.round(at_ms=102) is None
+        seats.append(seat)
+    assert seats[0].scheduler.dump() == seats[1].scheduler.dump()
+
+
+def test_under_fifo_a_head_that_is_larger_than_what_is_left_of_the_cluster_lets_the_next_go() -> None:
+    seat = Seat("a", "b", "c", queue_policy="fifo")
+    seat.job(a_job("first", chips=8))
+    seat.round()
+    holding = next(iter(seat.state.fold.holdings.values()))
+    node = holding.placement.names()[0]
+    for name, nodes in (("head", 3), ("second", 3), ("small", 1)):
+        seat.job(a_job(name, chips=8, replicas=nodes))
+    seat.round()
+    seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
+    other = restarted(seat)
+    for one in (seat, other):
+        record = one.round()
+        assert told(record) == {"head": ("larger-than-cluster", 0), "second": ("larger-than-cluster", 0)}
+        assert one.state.fold.gangs["uid-small"].phase == "placed"
+        assert one.round() is None
+
+
+def test_what_is_given_back_on_a_node_that_is_gone_lets_go_of_whom_a_restart_would_let_go_of() -> None:
+    """Of a node that is gone a reader of a snapshot knows nothing, nor what it had."""
+    for policy in ("easy", "conservative"):
+        seat = Seat("a", "b", "c", queue_policy=policy, reserve_chips=16, unknown_run_ms=10)
+        seat.job(a_job("first", chips=8))
+        seat.round(at_ms=1)
+        node = next(iter(seat.state.fold.holdings.values())).placement.names()[0]
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=2)
+        seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
+        seat.job(a_job("large", chips=8, replicas=2))
+        seat.job(a_job("small", chips=8))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+        other = restarted(seat)
+        for one in (seat, other):
+            one.ended("first")
+        for at_ms in (101, 102, 103):
+            records = [one.round(at_ms=at_ms) for one in (seat, other)]
+            assert records[0] == records[1]
+        assert seat.scheduler.dump() == other.scheduler.dump()
+
+
+def test_under_fifo_no_clock_is_asked_for_those_behind_the_head() -> None:
+    seat = Seat("a", "b", queue_policy="fifo")
+    seat.job(a_job("wide", chips=8, replicas=2))
+    seat.round(MissingShards(97, [shard_of("leaf-b", 97)]), at_ms=100)
+    assert seat.scheduler.queue.retry_at_ms == 1100
+    seat.job(a_job("filler", chips=8, priority=9))
+    seat.job(a_job("head", chips=4, replicas=3, priority=8))
+    assert told(seat.round(at_ms=200)) == {"head": ("no-room", 0)}
+    assert seat.scheduler.queue.retry_at_ms == 0
+    seat.fact("timer", TimerSeen(1100))
+    assert seat.round(at_ms=1100) is None
+    seat.job(a_job("head", chips=4, replicas=3, priority=8), state="cancelled")
+    assert told(seat.round(at_ms=1101)) == {"wide": ("no-room", 0)}
+
+
+def test_under_fifo_who_becomes_head_by_time_alone_is_told_that_it_is_larger_than_the_cluster() -> None:
+    """However often somebody looked between the node's end and the moment for which the first in the queue waits."""
+    looked, straight = (Seat("a", "b", queue_policy="fifo", corrections=1, shard_retry_ms=10) for _ in range(2))
+    records = []
+    for seat in (looked, straight):
+        seat.job(a_job("runs", chips=8))
+        seat.job(a_job("large", chips=8, replicas=2))
+        seat.round()
+        seat.job(a_job("first", chips=8, priority=1))
+        assert told(seat.round(MissingShards(1, [0]))) == {"first": ("no-room", 0)}
+        node = next(name for name in "ab" if not seat.state.held(name))
+        seat.fact(f"node.leaf-{node}", pack_nodes(f"leaf-{node}", [], at_ms=2))
+        if seat is looked:
+            assert seat.round() is None
+        seat.fact("timer", TimerSeen(15))
+        records.append(seat.round(at_ms=15))
+    assert told(records[0]) == {"first": ("no-room", 0), "large": ("behind", 0)}
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize(("corrections", "code"), [(0, "no-room"), (1, "larger-than-cluster")])
+def test_a_gang_one_of_whose_tasks_needs_more_than_there_is_is_told_so_once(corrections: int, code: str) -> None:
+    seat = Seat("a", "b", queue_policy="fifo", corrections=corrections)
+    seat.job(a_job("runs", chips=8, replicas=2))
+    seat.round()
+    selector = dict(a_job("j").node_selector)
+    tasks = [Task("small", 1, 8), Task("many", 3, 8, node_selector=selector | {"zone": "nowhere"})]
+    seat.job(a_job("large", tasks=tasks))
+    record = seat.round()
+    assert record is not None
+    (verdict,) = record.verdicts
+    assert verdict.refusal is not None
+    assert verdict.refusal.code == code
+    if corrections:
+        assert (verdict.refusal.field, verdict.refusal.value) == ("tasks[1].replicas", "3")
+    assert seat.round() is None
+
+
+def test_who_is_held_is_tried_again_when_one_before_it_starts_and_moves_the_reservation() -> None:
+    """Nobody has left, and the one that starts was not there when the room was reserved."""
+    for policy in ("easy", "conservative"):
+        seat = Seat("a", "b", "c", queue_policy=policy, reserve_chips=16, unknown_run_ms=10, corrections=1)
+        seat.job(a_job("endless", chips=8))
+        seat.round(at_ms=5)
+        seat.job(a_job("large", chips=8, replicas=3))
+        seat.job(a_job("short", chips=8, run_ms=1))
+        assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "short": ("reserved", 100)}
+        assert seat.round(at_ms=200) is None
+        seat.job(a_job("first", chips=8, priority=1, run_ms=1_000))
+        record = seat.round(at_ms=200)
+        assert record is not None
+        assert [verdict.name for verdict in record.verdicts if verdict.placement is not None] == ["first"], policy
+        other = restarted(seat)
+        for one in (seat, other):
+            assert list(one.verdicts()) == [("short", True)], policy
