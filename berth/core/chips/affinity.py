@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.chips.products import Form
+from berth.products.model import Form
 
 Masks = NDArray[np.uint64]
 Classes = NDArray[np.uint8]

@@ -6,7 +6,7 @@ Source: docs/reference/nodes-and-chips.md, "Rules per product".
 from itertools import islice
 
 from berth.core.chips.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
-from berth.core.chips.products import Form
+from berth.products.model import Form
 
 
 def ids_of(mask: int) -> tuple[int, ...]:

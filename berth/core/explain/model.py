@@ -4,7 +4,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.chips.products import FORMS
 from berth.core.explain.evidence import (
     Candidate,
     Clock,
@@ -19,6 +18,7 @@ from berth.core.explain.refusal_text import unfit_words
 from berth.core.explain.request import Asked, asked_lines
 from berth.core.explain.superpod_layout import BlockLayout, placed_lines, seat_words, waiting_lines
 from berth.core.explain.switch_text import counted, ranges
+from berth.products.catalogue import FORMS
 
 Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_TOLD: Final = 8
@@ -209,7 +209,7 @@ def sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -
     match told.outcome:
         case "placed":
             lines += _leaf_lines(told.switch) if told.switch is not None else []
-            lines += placed_lines(told.blocks) if told.blocks is not None else []
+            lines += placed_lines(told.blocks, form=told.form) if told.blocks is not None else []
             lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
             if len(told.choices) > _RANKS_TOLD:
                 lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")
