@@ -17,11 +17,11 @@ import numpy as np
 
 from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.errors import guarded
+from berth.core.placement.queue_policy import RESERVED, QueuePolicy
 from berth.core.placement.scoring import Candidates, RowState, Scorer, counts_of
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.queue_policies import RESERVED, QueuePolicy, name_of
 from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
 from berth.core.state.superpod_index import BlockGround, ground_of
 from berth.core.switches.occupancy.leaf_states import LeafBook
@@ -200,7 +200,7 @@ class Chooser:
     def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
         """Refuse a gang and its class because of an error, and leave nothing of it behind."""
         self._roll_back(self._undo)
-        self.setbacks.append(SetAside(name_of(gang), error))
+        self.setbacks.append(SetAside(gang.namespaced_name, error))
         refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
         self._refused[gang.request_class] = refusal
         self._failed_task[gang.request_class] = 0

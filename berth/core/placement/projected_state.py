@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import Mask, NodeTable
 from berth.core.placement.gang_placement import Chooser, asks_of
-from berth.core.placement.scoring import Fits, Scorer
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job

@@ -16,15 +16,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.chips.products import FORMS
+from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
 from berth.core.placement.gang_placement import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import Silent
-from berth.core.placement.scoring import Candidates, Fits, Scorer
+from berth.core.placement.queue_policy import RESERVED
+from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.queue import Queue, Sleep
-from berth.core.scheduling.queue_policies import NEVER, RESERVED, StrictOrder, name_of
+from berth.core.scheduling.queue_policies import NEVER, StrictOrder
 from berth.core.scheduling.reservations import next_end_ms
 from berth.core.state.cell import State, shard_of
 from berth.core.state.internal_errors import INTERNAL, RETRY_MS, SetAside, unreadable
@@ -209,7 +211,7 @@ class Scheduler:
         verdicts = chooser.choose(opening.gangs, missing=away.missing)
         self.setbacks = [
             *(
-                SetAside(name_of(gang), ReportedError(gang.invalid.value))
+                SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
                 for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),
