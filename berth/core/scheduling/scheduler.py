@@ -18,10 +18,12 @@ import numpy as np
 from berth.core.chips.products import FORMS
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
-from berth.core.placement.gang_placement import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
+from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import Silent
 from berth.core.placement.queue_policy import RESERVED
+from berth.core.placement.round_demand import NeedMoreError, candidate_counts, gangs_of_one_offer
+from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.backfill import Backfill, Memory
@@ -159,7 +161,7 @@ class Scheduler:
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
-        gangs = askable(taken, nodes=len(self.state.table))
+        gangs = gangs_of_one_offer(taken, nodes=len(self.state.table))
         must = due(self.state)
         if must.adoptions:
             gangs = []  # what is adopted must not be given away in the same record
@@ -167,7 +169,7 @@ class Scheduler:
             if self._before.woken:
                 self.take_back()  # in strict order, whoever was woken behind the head: no record will tell of it
             return None
-        asks = asks_of([gang for gang in gangs if gang.invalid is None])
+        asks = candidate_counts([gang for gang in gangs if gang.invalid is None])
         self._opening = Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
         return self._opening
 
@@ -205,8 +207,8 @@ class Scheduler:
             return []
         state = self.state
         gate = self._gate(opening, away)
-        chooser = Chooser(
-            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, gate=gate
+        chooser = PlacementRound(
+            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, policy=gate
         )
         verdicts = chooser.choose(opening.gangs, missing=away.missing)
         self.setbacks = [
