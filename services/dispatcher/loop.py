@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State

@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import Mask, NodeTable
-from berth.core.placement.gang_placement import Chooser, asks_of
-from berth.core.placement.scoring import Fits, Scorer
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.round_demand import candidate_counts
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
@@ -194,7 +196,7 @@ class ProjectedState:
         if gang.tor_affinity:
             self._read()
         state, silent = self._state, self._silent
-        asks = asks_of([gang])
+        asks = candidate_counts([gang])
         views = {
             shape: self._scorer.candidates(
                 shape, count, leaves=state.leaves, without=silent.by_leaf if shape.tor_affinity else silent.others
@@ -204,7 +206,7 @@ class ProjectedState:
         ground = BlockGround(
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
-        chooser = Chooser(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
+        chooser = PlacementRound(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
         return chooser.choose([gang])[0].placement
 
     def _read(self) -> None:

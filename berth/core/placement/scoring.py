@@ -19,6 +19,7 @@ from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_
 from berth.core.chips.products import FORMS
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
 from berth.core.chips.soft_share_table import ShareBook, SharedNode
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
@@ -33,7 +34,6 @@ from berth.schemas.refusal import NodeReason, ReasonCount
 
 Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
-Fits = npt.NDArray[np.bool_]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
 _ERROR: Final = 255

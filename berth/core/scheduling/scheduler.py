@@ -16,15 +16,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.chips.products import FORMS
+from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
-from berth.core.placement.gang_placement import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
+from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import Silent
-from berth.core.placement.scoring import Candidates, Fits, Scorer
+from berth.core.placement.queue_policy import RESERVED
+from berth.core.placement.round_demand import NeedMoreError, candidate_counts, gangs_of_one_offer
+from berth.core.placement.round_refusals import is_larger_than_cluster
+from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.backfill import Backfill, Memory, chips_of
 from berth.core.scheduling.queue import Queue, Sleep
-from berth.core.scheduling.queue_policies import NEVER, RESERVED, StrictOrder, name_of
+from berth.core.scheduling.queue_policies import NEVER, StrictOrder
 from berth.core.scheduling.reservations import next_end_ms
 from berth.core.scheduling.wake_rules import is_helped_by_any_change, may_fit
 from berth.core.state.cell import State, shard_of
@@ -156,7 +160,7 @@ class Scheduler:
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
-        gangs = askable(taken, nodes=len(self.state.table))
+        gangs = gangs_of_one_offer(taken, nodes=len(self.state.table))
         must = due(self.state)
         self.setbacks = must.setbacks
         if must.adoptions:
@@ -165,7 +169,7 @@ class Scheduler:
             if self._before.woken:
                 self.take_back()  # in strict order, whoever was woken behind the head: no record will tell of it
             return None
-        asks = asks_of([gang for gang in gangs if gang.invalid is None])
+        asks = candidate_counts([gang for gang in gangs if gang.invalid is None])
         self._opening = Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
         return self._opening
 
@@ -203,13 +207,13 @@ class Scheduler:
             return []
         state = self.state
         gate = self._gate(opening, away)
-        chooser = Chooser(
-            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, gate=gate
+        chooser = PlacementRound(
+            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, policy=gate
         )
         verdicts = chooser.choose(opening.gangs, missing=away.missing)
         self.setbacks = [
             *(
-                SetAside(name_of(gang), ReportedError(gang.invalid.value))
+                SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
                 for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),

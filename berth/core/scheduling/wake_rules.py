@@ -8,7 +8,7 @@ is tried again after a change unless :func:`may_fit` says that it finds no room.
 from typing import Final
 
 from berth.core.errors import guarded
-from berth.core.placement.gang_placement import is_larger_than_cluster
+from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey
 from berth.schemas.refusal import Refusal
