@@ -13,7 +13,7 @@ def mask_bytes(order: Order) -> int:
     return (len(order) + 7) // 8
 
 
-def mask_of(marks: Marks, order: Order) -> bytes:
+def bitmap_of(marks: Marks, order: Order) -> bytes:
     """The marks of ``order`` as bits."""
     return np.packbits(marks[order], bitorder="little").tobytes()
 
