@@ -4,7 +4,8 @@ Policy 1.0 looks for nodes at a position of the leaf that the gang lacks; 2.0 st
 they have room, and then goes on as for a fresh gang; without a spine the gang stays below its leaf. Ties end in the name of
 the node.
 
-Source: specification, switch affinity, sections 7, 8.1 to 8.3 and 14.
+Source: docs/reference/switches.md, "Ranks, scores and annotations", "Replacement in 1.0", "Replacement in 2.0"
+and "Replacement on a single layer". See decisions slice-of-lost-pod, deterministic-scores and survivors-leaf.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -124,7 +125,7 @@ def plan_partial(
 
 
 def replacement_decisions(demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
-    """Documented decisions that may make the answer differ from the reference's. Source: section 14.
+    """Documented decisions that may make the answer differ from the reference's.
 
     1.0 places a padding job only as a whole, whatever was decided on positions.
     """
@@ -152,7 +153,9 @@ def _open_v1(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: P
     """1.0: leaves that no other job crosses, at positions that the gang lacks; a padding job is placed only as a whole.
 
     A position is lacking where fewer pods live than the whole gang would have at most at one position. The reference takes
-    the highest position that is in use. Source: section 8.1, and section 14, row 12.
+    the highest position that is in use (decision slice-of-lost-pod).
+
+    Source: docs/reference/switches.md, "Replacement in 1.0".
     """
     if demand.kind == "padding":
         return OpenPlaces(np.zeros_like(pool.usable), "whole-gang")
@@ -165,7 +168,10 @@ def _open_v1(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: P
 
 
 def _open_v2(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
-    """2.0: the gang's own leaves, and others if it is not below one leaf. Source: section 8.2."""
+    """2.0: the gang's own leaves, and others if it is not below one leaf.
+
+    Source: docs/reference/switches.md, "Replacement in 2.0".
+    """
     leaves = _leaves_of(pool, rules, partial_gang)
     state = leaves.state & STATE
     excluded = (state == EXCLUSIVE) | partial_gang.is_single
@@ -176,7 +182,10 @@ def _open_v2(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: 
 
 
 def _open_single(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
-    """Single layer: the leaf of the pods that live; the reference lets all go. Source: section 14, row 13."""
+    """Single layer: the leaf of the pods that live; the reference opens all (decision survivors-leaf).
+
+    Source: docs/reference/switches.md, "Replacement on a single layer".
+    """
     used = np.bincount(_leaves_above(pool, partial_gang), minlength=len(pool.names)) > 0
     is_open = used[:, None] | (rules.parity or not used.any())
     return OpenPlaces(np.broadcast_to(is_open, pool.usable.shape), "own-leaf")
