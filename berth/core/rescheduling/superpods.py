@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.rescheduling.block_history import NOWHERE, DisruptedGang, HeldBlock, PodFate
+from berth.core.rescheduling.free_nodes import FreeNodes
 from berth.core.superpods.block_selection import OpenBlocks, select, selection_decisions
 from berth.core.superpods.model import (
     BlockAllocation,
@@ -53,58 +54,6 @@ class _DecidedBlock(NamedTuple):
     pod: int
     rows: list[int]
     phase: Phase
-
-
-class _FreeNodes:
-    """Candidates as they are handed out."""
-
-    def __init__(self, pool: CandidatePool, failed_nodes: Collection[int]) -> None:
-        """All candidates of the yard are free."""
-        self.pool = pool
-        self.gone = np.zeros(len(pool.rows), np.bool_)
-        self._worn = failed_nodes
-        self._index = {name: pod for pod, name in enumerate(pool.ids)}
-        self._place = np.full(int(pool.rows.max(initial=0)) + 1, NOWHERE, np.int64)
-        self._place[pool.rows] = np.arange(len(pool.rows))
-        self._queues: dict[str, list[int]] = {}
-
-    def pod(self, superpod: str) -> int:
-        """A SuperPoD as its index; -1 where the yard does not know it."""
-        return self._index.get(superpod, NOWHERE)
-
-    def is_free(self, row: int) -> bool:
-        """A node is a candidate that nobody took."""
-        place = int(self._place[row]) if 0 <= row < len(self._place) else NOWHERE
-        return place != NOWHERE and not self.gone[place]
-
-    def free(self, superpod: str) -> int:
-        """Candidates of a SuperPoD that nobody took."""
-        places = self._places(superpod)
-        return len(places) - int(self.gone[places.start : places.stop].sum())
-
-    def take(self, row: int) -> int:
-        """Takes a free node."""
-        self.gone[self._place[row]] = True
-        return row
-
-    def take_next(self, superpod: str) -> int:
-        """Takes the next free node of a SuperPoD that has one: nodes that failed for this gang come last."""
-        if superpod not in self._queues:
-            places = self._places(superpod)
-            rows = self.pool.rows[places.start : places.stop].tolist()
-            self._queues[superpod] = sorted(rows, key=lambda row: row in self._worn)[::-1]
-        queue = self._queues[superpod]
-        while not self.is_free(queue[-1]):
-            queue.pop()
-        return self.take(queue[-1])
-
-    def fill(self, rows: list[int], superpod: str) -> list[int]:
-        """Positions without a node get free ones of a SuperPoD."""
-        return [self.take_next(superpod) if row == NOWHERE else row for row in rows]
-
-    def _places(self, superpod: str) -> range:
-        pod = self.pod(superpod)
-        return range(0) if pod == NOWHERE else range(int(self.pool.starts[pod]), int(self.pool.starts[pod + 1]))
 
 
 class _FirstPass(NamedTuple):
@@ -176,7 +125,7 @@ def _first_pass(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
 ) -> _FirstPass | NoBlocks | StuckBlocks:
     pool = candidates(pool, demand)
-    free_nodes = _FreeNodes(pool, failure.failed_nodes)
+    free_nodes = FreeNodes(pool, failure.failed_nodes)
     pending = demand.replicas - failure.runs
     if len(pool.rows) < pending and not (failure.runs and len(pool.rows)):
         return not_enough_nodes(pool, demand._replace(replicas=pending))
@@ -199,7 +148,7 @@ def _healthy(held: Iterable[HeldBlock], *, with_running: bool) -> Iterable[int]:
                 yield row
 
 
-def _take_own_nodes(free_nodes: _FreeNodes, held: HeldBlock) -> list[int]:
+def _take_own_nodes(free_nodes: FreeNodes, held: HeldBlock) -> list[int]:
     """Takes the nodes of pods that return and whose node is free; :data:`NOWHERE` for all other pods but those that run."""
     return [
         row
@@ -212,7 +161,7 @@ def _take_own_nodes(free_nodes: _FreeNodes, held: HeldBlock) -> list[int]:
 
 
 def _corrected_pass(
-    free_nodes: _FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
+    free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
 ) -> _FirstPass | StuckBlocks:
     """Blocks that stay: those with pods that run come first, since they have nowhere else to go."""
     settled: dict[int, _DecidedBlock] = {}
@@ -257,7 +206,7 @@ def _corrected_pass(
 
 
 def _stuck(
-    free_nodes: _FreeNodes, demand: BlockDemand, stuck: Sequence[_DecidedBlock], owed: Counter[str]
+    free_nodes: FreeNodes, demand: BlockDemand, stuck: Sequence[_DecidedBlock], owed: Counter[str]
 ) -> StuckBlocks:
     """Blocks that lack more than their SuperPoD has."""
     homes = dict.fromkeys(block.held.superpod for block in stuck)
@@ -271,7 +220,7 @@ def _stuck(
 
 
 def _reference_pass(
-    free_nodes: _FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
+    free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
 ) -> _FirstPass | NoBlocks:
     """Blocks that stay, the reference's way."""
     lack = _reference_shortage(free_nodes, demand, failure)
@@ -311,7 +260,7 @@ def _reference_pass(
     )
 
 
-def _reference_shortage(free_nodes: _FreeNodes, demand: BlockDemand, failure: DisruptedGang) -> NoBlocks | None:
+def _reference_shortage(free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang) -> NoBlocks | None:
     """The reference's look at whether pods can return at all, which passes as soon as one block returns as a whole."""
     homes: Counter[str] = Counter()
     for held in failure.held:
