@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def entry() -> str:
     section = page.partition("## Add a product form\n")[2].partition("\n## ")[0]
     blocks: list[str] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert len(blocks) == 1
-    return blocks[0]
+    return textwrap.indent(f"{blocks[0].rstrip()},\n", "    ")
 
 
 @pytest.fixture(scope="module")
