@@ -3,7 +3,7 @@
 A Binding carries the annotations with it, so the API server sets node and annotations in one step. The pod's uid goes along
 as well, but older servers do not look at it: after every answer that leaves a doubt, the pod itself is read and compared.
 
-Source: specification, Kubernetes contracts, sections B.4 (7) and H4.
+Source: docs/reference/kubernetes.md, "Life of a pod" and "Binding".
 """
 
 import asyncio

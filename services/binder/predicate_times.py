@@ -5,7 +5,8 @@ decision must never look like an earlier one: not within a millisecond of the cl
 after a restart. After one, the times of pods that still wait for chips are read from the pods; for all others, whose time does
 not count any more, the moments of the last outcomes are a floor.
 
-Source: specification, node and chip, section 10; Kubernetes contracts, sections B.2 and H4.
+Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md, "Pod annotations"
+and "Binding".
 """
 
 from typing import Final

@@ -156,7 +156,10 @@ async def _declared(bus: Bus, seen: PodsSeen) -> tuple[int, Share | None]:
 
 
 def _share(labels: dict[str, str]) -> Share | None:
-    """Quota of a soft-share job. Source: specification, node and chip, section 8.9."""
+    """Quota of a soft-share job.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
+    """
     aicore, hbm, policy = (labels.get(SHARE_LABEL + key, "") for key in ("aicoreQuota", "hbmQuota", "policy"))
     if not (aicore.isdigit() and hbm.isdigit() and policy):
         return None

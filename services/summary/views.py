@@ -1,6 +1,6 @@
 """What a summary needs of pods, PodGroups and ConfigMaps, read from the lean objects. Pure.
 
-Source: specification, Kubernetes contracts, sections B.2, B.3 and C.
+Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Fields of a job summary".
 """
 
 from collections.abc import Iterable

@@ -14,13 +14,13 @@ from berth.runtime.kube.config import KubeConfig
 from berth.schemas.subjects import StreamName, Subjects
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
 
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def rows(heading: str) -> dict[str, str]:

@@ -1,6 +1,8 @@
-"""What every plan of blocks has to keep, whatever the reference answers: rules of the specification, stated anew.
+"""What every plan of blocks has to keep, whatever the reference answers: rules of the reference page, stated anew.
 
-Source: specification, SuperPoD affinity, sections 4.2 to 9, and decisions D-3, D-4, D-5, D-6, D-8 and D-10 of section 13.
+Source: docs/reference/superpods.md, "Before the selection", "Queues", "Phases", "Order by free nodes",
+"Ranks and annotations of blocks", "Soft and hard", "Places after a fault", "MindIE", "Inference services",
+"Inference services on Atlas 950" and "Racks". See decisions D-3, D-4, D-5, D-6, D-8 and D-10.
 """
 
 from collections import Counter

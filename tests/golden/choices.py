@@ -139,8 +139,9 @@ def compare_soft_share(line: Line, settings: Settings) -> Answer:
 def score_of(line: Line, node: Mapping[str, Any], policies: Container[str]) -> int:
     """Score of a node on which chips of some policies can be joined.
 
-    Of those of the job's own alone by decision softshare-self-compare, of all in the reference. Source: specification, node
-    and chip, sections 8.9 and 13, row 9.
+    Of those of the job's own alone by decision softshare-self-compare, of all in the reference.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     quota, share = int(line["aicore_quota"]), int(line["hbm_quota_mb"])
     core, held, policy = Counter[int](), Counter[int](), dict[int, str]()

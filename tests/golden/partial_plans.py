@@ -197,7 +197,7 @@ def differences_of(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Diffe
 
 
 def faults_of(loss: Loss, got: Mapping[str, Any]) -> Differences:
-    """What the specification forbids, whatever the reference answers."""
+    """What the reference page forbids, whatever the reference answers."""
     if not got["ok"]:
         return ()
     nodes = got["chosen_nodes"]

@@ -64,7 +64,7 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
 
 
 def faults_of(pool: CandidatePool, demand: BlockDemand, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
-    """What the specification forbids, whatever the reference answers; with decisions also whether there is a plan."""
+    """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
     ground = planner.candidates(pool, demand)
     faults = plan_faults(ground, demand, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.parity:

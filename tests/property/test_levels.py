@@ -34,7 +34,7 @@ def jobs(draw: st.DrawFn) -> tuple[Sizes, int]:
 
 
 class Group:
-    """A group as the specification tells of it, one node at a time."""
+    """A group as the reference page describes it, one node at a time."""
 
     def __init__(
         self, depth: int, sizes: Sequence[int], rows: Sequence[tuple[tuple[int, ...], int]], reserved: int
@@ -104,7 +104,7 @@ class Group:
 
 
 def told(tree: Tree, sizes: Sizes, replicas: int) -> list[int] | None:
-    """The rules of the specification, node by node."""
+    """The rules of the reference page, node by node."""
     paths = tree.paths[-len(sizes) :].T.tolist()
     rows = [(tuple(path), row) for path, row in zip(paths, tree.rows.tolist(), strict=True)]
     root = Group(0, (replicas, *reversed(sizes), 1), rows, tree.reserved)

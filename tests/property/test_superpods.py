@@ -187,7 +187,7 @@ def test_without_a_decision_in_force_the_answer_is_the_references(
 
 
 class Literal:
-    """The reference's way as the specification writes it down: a table of cells, visited one by one."""
+    """The reference's way as the reference page writes it down: a table of cells, visited one by one."""
 
     def __init__(self, counts: list[int], demand: BlockDemand, rules: Rules) -> None:
         self.left, self.demand, self.reserve = list(counts), demand, rules.reserve
@@ -265,7 +265,9 @@ def counts_up_to(most: int) -> st.SearchStrategy[list[int]]:
 @settings(max_examples=400)
 @example([17, 9], BlockDemand("850", 8, 24), 10)
 @example([26, 8, 17], BlockDemand("a3", 8, 40, soft=True), 20)
-def test_parity_is_the_specifications_text_word_for_word(counts: list[int], demand: BlockDemand, reserve: int) -> None:
+def test_parity_is_the_text_of_the_reference_page_word_for_word(
+    counts: list[int], demand: BlockDemand, reserve: int
+) -> None:
     rules = Rules(reserve, max([*counts, demand.block]), parity=True)
     array: npt.NDArray[np.int64] = np.array(counts, np.int64)
     found = select([str(pod) for pod in range(len(counts))], array, ask_of(demand), rules)

@@ -6,7 +6,7 @@ are touched one at a time. A property test holds the two together.
 Masks are 64-bit: bit ``i`` is the chip with id ``i``. Whether there are enough chips at all is the caller's to check
 first; a class says only what the topology says.
 
-Source: specification, node and chip, section 8.
+Source: docs/reference/nodes-and-chips.md, "Rules per product".
 """
 
 from functools import lru_cache
@@ -23,21 +23,36 @@ Classes = NDArray[np.uint8]
 NEVER: Final = 255
 """The topology cannot serve the pod."""
 WHOLE_MESHES_FROM: Final = 4
-"""Sizes from here on are served by full meshes only. Section 8.5."""
+"""Sizes from here on are served by full meshes only.
+
+Source: docs/reference/nodes-and-chips.md, "Meshes of 4".
+"""
 MESH_IDS: Final = 16
-"""Only ids below this are counted in meshes. Section 8.5."""
+"""Only ids below this are counted in meshes.
+
+Source: docs/reference/nodes-and-chips.md, "Meshes of 4".
+"""
 _CHUNK: Final = 1 << 16
 _EVEN: Final = 0x5555_5555_5555_5555
 _LOW_BYTE: Final = 0xFF
 _NO_HALF_PAIR: Final = 16
-"""Class of an A3 node on which a single chip breaks a pair. Section 8.4."""
+"""Class of an A3 node on which a single chip breaks a pair.
+
+Source: docs/reference/nodes-and-chips.md, "A3: pairs".
+"""
 _DUO_WORST: Final = 16
 _DUO_FREE_MAX: Final = 8
-"""Beyond so many free chips a Duo node gets the worst class. Section 8.7."""
+"""Beyond so many free chips a Duo node gets the worst class.
+
+Source: docs/reference/nodes-and-chips.md, "310P Duo, distributed".
+"""
 
 
 def keeps_mesh(chips: int) -> bool:
-    """Whether meshes of 4 can keep ``chips`` together. Section 8.5."""
+    """Whether meshes of 4 can keep ``chips`` together.
+
+    Source: docs/reference/nodes-and-chips.md, "Meshes of 4".
+    """
     return chips <= WHOLE_MESHES_FROM or chips % WHOLE_MESHES_FROM == 0
 
 
@@ -131,7 +146,9 @@ def _group_class(form: Form, mask: int, chips: int, *, distributed: bool) -> int
 def cross_pairs(mask: int, *, distributed: bool) -> int:
     """Pairs that the two rings of a Box16 node can form.
 
-    Partners are i and i+8 for a single pod; in a distributed job their positions may differ. Section 8.3.
+    Partners are i and i+8 for a single pod; in a distributed job their positions may differ.
+
+    Source: docs/reference/nodes-and-chips.md, "A2 Box16: two rings of 8".
     """
     left, right = mask & _LOW_BYTE, mask >> 8 & _LOW_BYTE
     return min(left.bit_count(), right.bit_count()) if distributed else (left & right).bit_count()

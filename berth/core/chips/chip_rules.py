@@ -4,7 +4,8 @@ A :class:`ChipRule` is a product form compiled for one size of pod. Rows are nod
 with id ``i``. For masks below the size of its tables a rule is one look-up a row; rarer masks go through the same rule
 written out.
 
-Source: specification, node and chip, sections 5.3, 5.4, 6, 8 and 15.
+Source: docs/reference/nodes-and-chips.md, "Consistency of counts", "Usable chips", "Filters per node" and
+"Rules per product".
 """
 
 from functools import lru_cache
@@ -177,7 +178,10 @@ class ChipRule:
         return _FITS if count and row.network_known else _NO_LIST
 
     def usable(self, free: int, network: int) -> int:
-        """Mask of the chips that a pod may get. Section 5.4."""
+        """Mask of the chips that a pod may get.
+
+        Source: docs/reference/nodes-and-chips.md, "Usable chips".
+        """
         return free & ~network if self.drops else free
 
     def pick(self, free: int, network: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 A missing or wrong ``accelerator-type`` on a job silently meant another product in the field, so every choice carries
 its reason.
 
-Source: specification, node and chip, sections 2, 3 and 12.
+Source: docs/reference/nodes-and-chips.md, "Resource names", "Product forms" and "Selection of the form".
 """
 
 import re
@@ -47,7 +47,10 @@ POLICIES: Final = {
     "chip1-softShareDev": "chip1-softShareDev",
     "multilevel": "multilevel",
 }
-"""Form by the value of the annotation ``huawei.com/schedule_policy``. Section 3."""
+"""Form by the value of the annotation ``huawei.com/schedule_policy``.
+
+Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form".
+"""
 
 ACCELERATORS: Final = {
     "module": "module910x8",
@@ -59,10 +62,16 @@ ACCELERATORS: Final = {
     "module-a3-16-super-pod": "module910a3x16-sp",
     "module-a3-8-super-pod": "module910a3x8-sp",
 }
-"""Form by the node selector ``accelerator-type``, where its value does not contain ``card``. Section 3."""
+"""Form by the node selector ``accelerator-type``, where its value does not contain ``card``.
+
+Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form".
+"""
 
 _VNPU: Final = re.compile(r"huawei\.com/[^-]*-.*", re.DOTALL)
-"""A resource with a dash is a virtual NPU, static or dynamic. Section 2."""
+"""A resource with a dash is a virtual NPU, static or dynamic.
+
+Source: docs/reference/nodes-and-chips.md, "Resource names".
+"""
 
 
 class FormChoice(msgspec.Struct, frozen=True):
@@ -92,7 +101,7 @@ def choose_form(
         annotations: Annotations of the job.
         selector: Node selector of the job.
 
-    Source: specification, node and chip, section 3.
+    Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form".
     """
     match resource:
         case "huawei.com/Ascend910" | "huawei.com/npu":

@@ -1,6 +1,6 @@
 """Choice of chips on one node, in the order in which they are written on the pod.
 
-Source: specification, node and chip, section 8.
+Source: docs/reference/nodes-and-chips.md, "Rules per product".
 """
 
 from itertools import islice

@@ -3,7 +3,8 @@
 A form is an entry of :data:`FORMS`; the rules that it names are written once, in ``affinity``, ``picking`` and ``jobs``.
 A new product that uses known rules is a new entry here and nothing else.
 
-Source: specification, node and chip, sections 3, 4 and 8.
+Source: docs/reference/nodes-and-chips.md, "Product forms", "Selection of the form", "Validation of jobs" and
+"Rules per product".
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """A product form.
 
     Attributes:
-        name: Name in the specification's table.
+        name: Name in the table of docs/reference/nodes-and-chips.md, "Product forms".
         title: Words for people.
         chips_max: Longest list of free chips that is accepted, and the most that a pod may ask.
         chip_ids: Chip ids are below this; an id beyond it means that the node is another product.
@@ -98,7 +99,10 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _fullness(chips_max: int) -> Weights:
-    """Weights of the default policy: health, then fewer free chips. Section 8.2."""
+    """Weights of the default policy: health, then fewer free chips.
+
+    Source: docs/reference/nodes-and-chips.md, "Default rule: fullness and health".
+    """
     return Weights(base=100 * chips_max, unhealthy=100, free=1)
 
 
@@ -109,20 +113,35 @@ def _surplus(classes_of: int) -> tuple[tuple[int, ...], ...]:
 
 
 RINGS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 2, 1), (4, 4, 4, 4), (4, 4, 4, 0))
-"""910A: one chip prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never. Section 8.1."""
+"""HCCS rings of 910A: one chip prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never.
+
+Source: docs/reference/nodes-and-chips.md, "910A: two rings of 4".
+"""
 RINGS_OF_8: Final = _surplus(8)
-"""A2 Box16: the fewest chips left over in the ring. Section 8.3."""
+"""HCCS rings of A2 Box16: the fewest chips left over in the ring.
+
+Source: docs/reference/nodes-and-chips.md, "A2 Box16: two rings of 8".
+"""
 CARDS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 1, 2), (4, 4, 0, 1), (4, 4, 4, 0))
-"""310 in card mode. Section 8.8."""
+"""310 in card mode.
+
+Source: docs/reference/nodes-and-chips.md, "Cards".
+"""
 CARDS_OF_2: Final = ((0, 1), (2, 0))
-"""310P Duo in card mode. Section 8.8."""
+"""310P Duo in card mode.
+
+Source: docs/reference/nodes-and-chips.md, "Cards".
+"""
 
 _PAIRS: Final = Weights(base=512, affinity=16, free=16, asked=16)
 _ONE_POD: Final = ("distributed", "true")
 
 
 def _mesh(name: str, title: str, chips_max: int, unit: int) -> Form:
-    """A 4-mesh form; ``unit`` is the weight of a free chip. Section 8.5."""
+    """A 4-mesh form; ``unit`` is the weight of a free chip.
+
+    Source: docs/reference/nodes-and-chips.md, "Meshes of 4".
+    """
     return Form(
         name=name,
         title=title,
@@ -203,7 +222,10 @@ def _entries() -> tuple[Form, ...]:
 
 
 def _a3(name: str, title: str) -> Form:
-    """A3 in pairs. The 8-chip form has the same chip rules, its maximum included. Section 8.4."""
+    """A3 in pairs. The 8-chip form has the same chip rules, its maximum included.
+
+    Source: docs/reference/nodes-and-chips.md, "A3: pairs".
+    """
     return Form(
         name=name,
         title=title,
@@ -219,7 +241,11 @@ def _a3(name: str, title: str) -> Form:
 
 
 def _inference() -> tuple[Form, ...]:
-    """310P and 310. Sections 8.2, 8.6, 8.7 and 8.8."""
+    """310P and 310.
+
+    Source: docs/reference/nodes-and-chips.md, "Default rule: fullness and health", "310 and 310P Duo by chip",
+    "310P Duo, distributed" and "Cards".
+    """
     duo_label = ("infer-card-type", "card-300i-duo")
     return (
         Form(
@@ -285,7 +311,7 @@ def _inference() -> tuple[Form, ...]:
 def _superpods() -> tuple[Form, ...]:
     """Forms of SuperPoDs and of several levels: chips as on the plain product, nodes in blocks.
 
-    Source: specification, SuperPoD affinity, section 2.
+    Source: docs/reference/superpods.md, "Policies of SuperPoDs".
     """
     flat = Form(
         name="chip8-node8-sp",

@@ -2,7 +2,7 @@
 
 Rows are nodes, columns of the arrays are chip ids. A chip belongs to one policy as long as a pod uses it.
 
-Source: specification, node and chip, sections 8.9 and 15.
+Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
 from collections.abc import Sequence

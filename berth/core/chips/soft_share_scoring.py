@@ -1,6 +1,6 @@
 """Soft share on the state of nodes: the rules of ``softshare`` asked of a table's rows.
 
-Source: specification, node and chip, sections 8.9 and 15.
+Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 Kept only for nodes that carry the enable label. A chip that is shared counts as used for every other kind of work, and
 the other way round.
 
-Source: specification, node and chip, section 8.9.
+Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
 from collections.abc import Iterable
@@ -144,7 +144,7 @@ def free_for_share(node: SharedNode, offered: int, others: int) -> int:
 def memory_of(label: str) -> int:
     """Memory of one chip in MiB by the node's label ``<k>G``; 0 when it says nothing of that form, or more than can be.
 
-    Source: specification, node and chip, section 15.
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     digits = label.removesuffix("G")
     if digits == label or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:

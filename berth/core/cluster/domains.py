@@ -10,7 +10,7 @@ from typing import Final
 from berth.schemas.nodes import NodeDescription
 
 BUCKET_NODES_MAX: Final = 64
-"""Most nodes of a bucket. Source: architecture, section 3."""
+"""Most nodes of a bucket. Source: docs/architecture.md, "Shards"."""
 _HASH_BYTES: Final = 16
 
 

@@ -1,6 +1,7 @@
 """SuperPoDs in words: what a gang lacks in them, what gave a block its nodes, and where blocks are.
 
-Source: specification, SuperPoD affinity, sections 5 to 10 and 12.
+Source: docs/reference/superpods.md, "Selection of blocks", "Soft and hard", "After a fault of blocks",
+"Inference on SuperPoDs", "Racks" and "Failure texts of SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
 """
 
 from collections.abc import Callable, Iterable, Mapping

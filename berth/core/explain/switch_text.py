@@ -1,6 +1,7 @@
 """Leaf switches in words: what a gang lacks below them, how its leaves were chosen, and what state a leaf is in.
 
-Source: specification, switch affinity, sections 2 to 6.
+Source: docs/reference/switches.md, "Shared leaf states", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0" and
+"Single layer".
 """
 
 from collections.abc import Callable, Iterable, Mapping

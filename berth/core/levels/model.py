@@ -3,7 +3,7 @@
 A tree has levels of groups above its nodes; level 1 is the nearest to the node. Labels of a node name its tree and its group
 on every level. A group is known by its whole chain of parents: one id below two parents is two groups.
 
-Source: specification, SuperPoD affinity, section 10.1.
+Source: docs/reference/levels.md, "Configuration of levels".
 """
 
 import re

@@ -4,7 +4,7 @@ Bottom-up every group counts the whole parts of a gang that it can take beside i
 leave the least behind are taken whole, the others in part. Where that does not reach, reserved nodes follow, one of each
 group after the other.
 
-Source: specification, SuperPoD affinity, section 10.2.
+Source: docs/reference/levels.md, "Selection of groups".
 """
 
 from collections.abc import Iterator, Sequence

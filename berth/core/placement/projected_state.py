@@ -22,9 +22,7 @@ from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockGround, ColocationIndex
 from berth.core.switches.occupancy.leaf_states import LeafBook, LeafJob
-from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, Share
-from berth.schemas.refusal import NodeReason
 
 Rows = npt.NDArray[np.int64]
 _LEAST: Final = int(np.iinfo(np.int32).min)
@@ -222,15 +220,7 @@ class ProjectedState:
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether there are chips enough on nodes that a gang can use; quick, and never false where :meth:`plan` finds a plan."""
-        return all(self._may_fit(shape, pods) for shape, pods in gang.request_class)
-
-    def _may_fit(self, shape: Shape, pods: int) -> bool:
-        if shape.share is not None or not shape.chips:
-            return True
-        table = self._table
-        fits = self._scorer.evaluate(shape)[0] == NodeReason.FITS
-        room = np.bitwise_count(table.free[table.view()][fits]).astype(np.int64) // shape.chips
-        return int(room.sum()) >= pods
+        return all(self._scorer.may_fit(shape, pods) for shape, pods in gang.request_class)
 
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
         if footprint.share is None:

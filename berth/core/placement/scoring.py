@@ -197,6 +197,15 @@ class Scorer:
             fits=reasons == _FITS if shape.blocks is not None else None,
         )
 
+    def may_fit(self, shape: Shape, pods: int) -> bool:
+        """Whether nodes that take a pod of a shape have free chips enough for ``pods``; quick, and false only where they find no room."""
+        if shape.share is not None or not shape.chips:
+            return True
+        table = self.table
+        fits = self.evaluate(shape)[0] == NodeReason.FITS
+        room = np.bitwise_count(table.free[table.view()][fits]).astype(np.int64) // shape.chips
+        return int(room.sum()) >= pods
+
     def chips_for(self, shape: Shape) -> tuple[int, int]:
         """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
         table = self.table

@@ -24,7 +24,10 @@ from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
 _ANNOTATED: Final = frozenset({"a3", "850"})
-"""Variants whose pods are told where they are. Source: specification, SuperPoD affinity, section 11."""
+"""Variants whose pods are told where they are.
+
+Source: docs/reference/superpods.md, "Keys of SuperPoDs".
+"""
 _NONE: Final = -1
 
 
@@ -113,7 +116,10 @@ class BlockRound:
         return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.vids.tolist(), names, phases))
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
-        """Plan of a gang in groups of several levels. Only nodes that it fills serve. Source: section 13, D-11."""
+        """Plan of a gang in groups of several levels. Only nodes that it fills serve.
+
+        See decision D-11.
+        """
         table = self._scorer.table
         chips = max(shape.chips for shape, _ in gang.request_class)
         view = table.view()

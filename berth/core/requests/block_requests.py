@@ -1,6 +1,7 @@
 """How a job asks for blocks in SuperPoDs, or for groups of several levels, and whether it may.
 
-Source: specification, SuperPoD affinity, sections 2, 3, 4.2 (5), 8, 10.1 and 16.
+Source: docs/reference/superpods.md, "Policies of SuperPoDs", "Validation of blocks", "Before the selection" and
+"Inference on SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
 """
 
 from typing import Final
@@ -80,7 +81,10 @@ def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | 
 
 
 def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
-    """Groups of several levels, of nodes that a pod fills: the pods with chips are alike. Source: section 13, D-11."""
+    """Groups of several levels, of nodes that a pod fills: the pods with chips are alike.
+
+    See decision D-11.
+    """
     chips = next(task.chips for task in request.tasks if task.chips)
     for index, task in enumerate(request.tasks):
         if task.chips > form.chips_max or task.chips not in {0, chips}:

@@ -1,6 +1,6 @@
 """Is a job request sound: everything that can be known of it without the cluster.
 
-Source: specification, node and chip, sections 4, 8.9 and 13.
+Source: docs/reference/nodes-and-chips.md, "Validation of jobs" and "Soft share".
 """
 
 import re
@@ -207,7 +207,10 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
 
 
 def _check_whole_gang(request: JobRequest) -> Refusal | None:
-    """A job with switch affinity is planned whole. Source: specification, switch affinity, section 11, row 20."""
+    """A job with switch affinity is planned whole (decision switch-min-available).
+
+    Source: docs/reference/switches.md, "Jobs and policies".
+    """
     if not _tor_affinity(request):
         return None
     pods = sum(task.replicas for task in request.tasks)
@@ -227,7 +230,7 @@ def _tor_affinity(request: JobRequest) -> str:
 
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
-    """The rules of the form, in the order of the specification, then those of Berth."""
+    """The rules of the form, in the order of the reference page, then those of Berth."""
     checks: list[Refusal | None] = []
     match form.check:
         case "sizes":
@@ -300,7 +303,10 @@ def _check_one_pod(form: Form, request: JobRequest) -> Refusal | None:
 
 
 def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
-    """910A: up to a node's chips in one pod, more in whole nodes only. Section 13.1."""
+    """910A: up to a node's chips in one pod, more in whole nodes only.
+
+    Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
+    """
     total, pods, most = _total_chips(request), _chip_pods(request), form.chips_max
     off = "(setting strict_job_shape)"
     if total <= most and pods > 1:
@@ -329,7 +335,10 @@ def _selector(request: JobRequest) -> dict[str, str]:
 
 
 def _check_share(request: JobRequest) -> Refusal | None:
-    """The three labels of soft share. Section 8.9."""
+    """The three labels of soft share.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
+    """
     aicore, hbm = request.labels.get(SHARE_AICORE, ""), request.labels.get(SHARE_HBM, "")
     if not 1 <= (_integer(aicore) or 0) <= _AICORE_MAX:
         return _refuse("invalid-request", f"labels.{SHARE_AICORE}", aicore, f"an integer from 1 to {_AICORE_MAX}")

@@ -1,6 +1,6 @@
 """Blocks as they were last placed, and what became of their pods.
 
-Source: specification, SuperPoD affinity, sections 7 and 13.
+Source: docs/reference/superpods.md, "After a fault of blocks" and "Where Berth decides otherwise".
 """
 
 from collections.abc import Collection, Sequence
@@ -98,7 +98,7 @@ def is_pod_level(
 ) -> bool:
     """Whether pods are replaced one by one.
 
-    Source: specification, SuperPoD affinity, section 7.2.
+    Source: docs/reference/superpods.md, "Places after a fault".
 
     Args:
         variant: Which handler: A3 asks whether some pods run, 850 for what the job's labels say.

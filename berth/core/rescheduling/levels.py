@@ -4,7 +4,7 @@ A lost pod goes below the same group of level 1 as its neighbours; where all of 
 group as the parts beside it. Where there is no room, the part above moves as a whole, as far as the caller allows. A pod
 whose node is healthy moves only with such a part, and the answer names it, so that it can be ended first.
 
-Source: specification, SuperPoD affinity, section 10.3.
+Source: docs/reference/levels.md, "After a fault of levels".
 """
 
 from collections.abc import Sequence

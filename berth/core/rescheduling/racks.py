@@ -4,7 +4,7 @@ First a lost pod gets another node of its rack; later its part moves within its 
 end the whole gang is placed anew. A pod whose node is sound moves only with its part or block, and the answer names it, so that
 it can be ended first.
 
-Source: specification, SuperPoD affinity, sections 7.1 and 9; section 13, D-10.
+Source: docs/reference/superpods.md, "Stages of deletion" and "Racks". See decision D-10.
 """
 
 from collections.abc import Sequence

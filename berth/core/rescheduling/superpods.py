@@ -4,7 +4,7 @@ A pod that runs never moves. Where a block with such pods can get no node for a 
 its pods have to be deleted before the block can move. The reference lists other nodes for them instead (decision D-10),
 which ``parity`` restores.
 
-Source: specification, SuperPoD affinity, sections 7.2, 13 and 16.
+Source: docs/reference/superpods.md, "Places after a fault" and "Where Berth decides otherwise".
 """
 
 from collections import Counter
@@ -128,7 +128,7 @@ def plan_again(
 ) -> BlockPlan | NoBlocks | Stuck:
     """Where the pods of a gang go after a fault.
 
-    Source: specification, SuperPoD affinity, section 7.2.
+    Source: docs/reference/superpods.md, "Places after a fault".
 
     Args:
         pool: Candidates; the nodes of pods that run are not among them, those of pods that return may be.

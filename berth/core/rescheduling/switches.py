@@ -4,7 +4,8 @@ Policy 1.0 looks for nodes at a position of the leaf that the gang lacks; 2.0 st
 they have room, and then goes on as for a fresh gang; without a spine the gang stays below its leaf. Ties end in the name of
 the node.
 
-Source: specification, switch affinity, sections 7, 8.1 to 8.3 and 14.
+Source: docs/reference/switches.md, "Ranks, scores and annotations", "Replacement in 1.0", "Replacement in 2.0"
+and "Replacement on a single layer". See decisions slice-of-lost-pod, deterministic-scores and survivors-leaf.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,7 +123,7 @@ def plan_partial(board: Board, demand: Demand, rules: Rules, torn: Torn, node_na
 
 
 def decisions_of(demand: Demand, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that may make the answer differ from the reference's. Source: section 14.
+    """Documented decisions that may make the answer differ from the reference's.
 
     1.0 places a padding job only as a whole, whatever was decided on positions.
     """
@@ -150,7 +151,9 @@ def _open_one(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
     """1.0: leaves that no other job crosses, at positions that the gang lacks; a padding job is placed only as a whole.
 
     A position is lacking where fewer pods live than the whole gang would have at most at one position. The reference takes
-    the highest position that is in use. Source: section 8.1, and section 14, row 12.
+    the highest position that is in use (decision slice-of-lost-pod).
+
+    Source: docs/reference/switches.md, "Replacement in 1.0".
     """
     if demand.kind == "padding":
         return Opened(np.zeros_like(board.usable), "whole-gang")
@@ -163,7 +166,10 @@ def _open_one(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
 
 
 def _open_two(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened:
-    """2.0: the gang's own leaves, and others if it is not below one leaf. Source: section 8.2."""
+    """2.0: the gang's own leaves, and others if it is not below one leaf.
+
+    Source: docs/reference/switches.md, "Replacement in 2.0".
+    """
     leaves = _leaves_of(board, rules, torn)
     state = leaves.state & STATE
     shut = (state == EXCLUSIVE) | torn.is_single
@@ -174,7 +180,10 @@ def _open_two(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened
 
 
 def _open_single(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened:
-    """Single layer: the leaf of the pods that live; the reference lets all go. Source: section 14, row 13."""
+    """Single layer: the leaf of the pods that live; the reference opens all (decision survivors-leaf).
+
+    Source: docs/reference/switches.md, "Replacement on a single layer".
+    """
     used = np.bincount(_leaves_above(board, torn), minlength=len(board.names)) > 0
     is_open = used[:, None] | (rules.parity or not used.any())
     return Opened(np.broadcast_to(is_open, board.usable.shape), "own-leaf")

@@ -180,14 +180,14 @@ class Backfill:
 
     def _reserve_next(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang of this round, behind those before it."""
-        if _chips_of(gang) < self._terms.chips_min:
+        if chips_of(gang.request_class) < self._terms.chips_min:
             return None
         self._pass(gang)
         return self._reserve(gang)
 
     def _reserve(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang, if it is large and gets one."""
-        if not self._is_open or _chips_of(gang) < self._terms.chips_min:
+        if not self._is_open or chips_of(gang.request_class) < self._terms.chips_min:
             return None
         times = self._now()
         self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
@@ -235,9 +235,9 @@ class Backfill:
         return self._times
 
 
-def _chips_of(gang: Gang) -> int:
-    """Chips of a gang that are its own alone."""
-    return sum(shape.chips * pods for shape, pods in gang.request_class if shape.share is None)
+def chips_of(request_class: ClassKey) -> int:
+    """Chips of a gang of a class that are its own alone."""
+    return sum(shape.chips * pods for shape, pods in request_class if shape.share is None)
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:

@@ -1,6 +1,6 @@
 """Attempts as leaf switches see them.
 
-Source: specification, switch affinity, sections 2, 9 and 14.
+Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states".
 """
 
 from collections.abc import Iterable, Sequence

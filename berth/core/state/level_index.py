@@ -1,6 +1,6 @@
 """Trees of several levels as a table of nodes has them, by the labels of its nodes.
 
-Source: specification, SuperPoD affinity, section 10.1.
+Source: docs/reference/levels.md, "Configuration of levels".
 """
 
 import numpy as np

@@ -3,7 +3,7 @@
 The order inside a SuperPoD keeps neighbours together: by rack, leaf, position and name. Sub-healthy nodes go behind the
 healthy ones when a yard is made.
 
-Source: specification, SuperPoD affinity, section 14; section 13, D-18.
+Source: docs/reference/superpods.md, "Order of nodes in a SuperPoD". See decision D-18.
 """
 
 from collections.abc import Callable, Iterable, Mapping

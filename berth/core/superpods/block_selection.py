@@ -3,7 +3,7 @@
 A table sorts the SuperPoDs by what they have beside their reserve: ``(free - R) div B`` is the column, the rest the
 remainder. Small remainders and few columns come first, so that as little as possible is broken up; reserves come last.
 
-Source: specification, SuperPoD affinity, sections 5.1, 5.2, 6 and 13.
+Source: docs/reference/superpods.md, "Queues", "Phases", "Soft and hard" and "Where Berth decides otherwise".
 """
 
 from collections import deque
@@ -203,7 +203,10 @@ def _select(
 
 
 def _table(counts: Counts, ask: Ask, reserve: int) -> _Table:
-    """Cells of all SuperPoDs that are looked at. Source: section 5.1."""
+    """Cells of all SuperPoDs that are looked at.
+
+    Source: docs/reference/superpods.md, "Queues".
+    """
     pods = np.flatnonzero(counts > 0 if ask.soft else counts >= ask.block)
     beside = counts[pods] - reserve
     has_more = beside >= 0
@@ -215,7 +218,10 @@ def _table(counts: Counts, ask: Ask, reserve: int) -> _Table:
 
 
 def _overflows(counts: Counts, ask: Ask, rules: Rules) -> bool:
-    """The reference's table has no column for some SuperPoD; 850 asks for the size itself. Source: section 13, D-1."""
+    """The reference's table has no column for some SuperPoD; 850 asks for the size itself.
+
+    See decision D-1.
+    """
     most = int(counts.max(initial=0))
     if ask.variant == "850":
         return most > rules.size

@@ -3,7 +3,7 @@
 Both give whole blocks one after the other, each to the best SuperPoD at that moment, and never split one; soft or hard
 plays no part. Every tie goes to the SuperPoD that comes first.
 
-Source: specification, SuperPoD affinity, section 8.
+Source: docs/reference/superpods.md, "Inference on SuperPoDs".
 """
 
 import heapq
@@ -54,7 +54,7 @@ class AffinityPreference(NamedTuple):
 def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | None:
     """Which of the two ways a job goes; None for neither.
 
-    Source: specification, SuperPoD affinity, section 4.2, step 5.
+    Source: docs/reference/superpods.md, "Before the selection".
 
     Args:
         labels: Labels of the job.
@@ -97,7 +97,7 @@ def service_grants(
 
     A SuperPoD that was given a block counts as one with siblings from then on. The reserve plays no part.
 
-    Source: specification, SuperPoD affinity, section 8.2.
+    Source: docs/reference/superpods.md, "Inference services".
 
     Args:
         ids: SuperPoDs in their order.
@@ -123,7 +123,7 @@ def mindie_grants(
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Blocks of a MindIE gang: where the reserve can be kept first, then beside the pods it prefers, then by what is free.
 
-    Source: specification, SuperPoD affinity, section 8.1.
+    Source: docs/reference/superpods.md, "MindIE".
 
     Args:
         ids: SuperPoDs in their order.

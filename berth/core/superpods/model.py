@@ -2,7 +2,7 @@
 
 A block is a logical SuperPoD: so many nodes of one physical SuperPoD.
 
-Source: specification, SuperPoD affinity, sections 1, 4.2 and 5.
+Source: docs/reference/superpods.md, "Terms of SuperPoDs", "Before the selection" and "Selection of blocks".
 """
 
 import re
@@ -134,7 +134,10 @@ class BlockDemand(NamedTuple):
 
     @property
     def is_partial(self) -> bool:
-        """Some pods run, and more than one is to be placed. Source: section 5.2, ``partial_reschedule``."""
+        """Some pods run, and more than one is to be placed.
+
+        Source: docs/reference/superpods.md, "Phases".
+        """
         return self.pending is not None and 1 < self.pending < self.replicas
 
 
@@ -240,7 +243,10 @@ def superpod_key(name: str) -> tuple[int, int, str]:
 
 
 def rack_number(name: str) -> int:
-    """Number of a rack, up to :data:`RACK_MAX`; -1 for a name that is none. Source: section 1."""
+    """Number of a rack, up to :data:`RACK_MAX`; -1 for a name that is none.
+
+    Source: docs/reference/superpods.md, "Terms of SuperPoDs".
+    """
     number = int(name) if _NUMBER.fullmatch(name) else _NO_RACK
     return number if number <= RACK_MAX else _NO_RACK
 

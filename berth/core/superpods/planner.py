@@ -1,6 +1,7 @@
 """Where the pods of a gang with SuperPoD affinity go: blocks are selected on counts, then their nodes are drawn.
 
-Source: specification, SuperPoD affinity, sections 4.2, 5 and 5.4.
+Source: docs/reference/superpods.md, "Before the selection", "Selection of blocks" and
+"Ranks and annotations of blocks".
 """
 
 from collections.abc import Sequence
@@ -67,7 +68,9 @@ def ask_of(demand: BlockDemand) -> Ask:
 def candidates(pool: CandidatePool, demand: BlockDemand) -> CandidatePool:
     """Nodes that a gang looks at: a gang of one pod goes where the fewest chips are idle, and to a healthy node if any.
 
-    With racks health plays no part. Source: section 4.2, step 3.
+    With racks health plays no part.
+
+    Source: docs/reference/superpods.md, "Before the selection".
     """
     if demand.replicas != 1 or not len(pool.rows):
         return pool
@@ -77,7 +80,10 @@ def candidates(pool: CandidatePool, demand: BlockDemand) -> CandidatePool:
 
 
 def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
-    """There are fewer candidates than pods. Source: section 4.2, step 4."""
+    """There are fewer candidates than pods.
+
+    Source: docs/reference/superpods.md, "Before the selection".
+    """
     return NoBlocks(
         lack="nodes",
         block=demand.block,
@@ -92,7 +98,9 @@ def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
 def drawn(pool: CandidatePool, grants: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
     """Nodes of each rank, taken from each SuperPoD in its order, grant after grant.
 
-    Ranks walk the blocks by their number, each as long as it is. Source: section 5.4.
+    Ranks walk the blocks by their number, each as long as it is.
+
+    Source: docs/reference/superpods.md, "Ranks and annotations of blocks".
 
     Args:
         pool: SuperPoDs whose nodes are free to be taken.

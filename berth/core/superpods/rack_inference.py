@@ -1,6 +1,6 @@
 """Blocks of an inference service where SuperPoDs have racks: every block inside one rack, beside its siblings.
 
-Source: specification, SuperPoD affinity, section 8.3.
+Source: docs/reference/superpods.md, "Inference services on Atlas 950".
 """
 
 import heapq

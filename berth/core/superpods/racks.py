@@ -2,7 +2,7 @@
 
 A block is made of parts that never cross racks; small racks go first, so that large ones stay whole.
 
-Source: specification, SuperPoD affinity, section 9; section 13, D-1, D-8 and D-19.
+Source: docs/reference/superpods.md, "Racks". See decisions D-1, D-8 and D-19.
 """
 
 from collections.abc import Callable, Iterator, Sequence

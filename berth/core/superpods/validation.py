@@ -1,6 +1,6 @@
 """Is a request for blocks sound, and what follows from it: numbers only, no cluster.
 
-Source: specification, SuperPoD affinity, sections 1, 3 and 16.
+Source: docs/reference/superpods.md, "Terms of SuperPoDs" and "Validation of blocks".
 """
 
 import re
@@ -28,7 +28,10 @@ UB_MEMORY_CHIPS_MAX: Final = 1024
 """Most chips of a gang that shares memory."""
 RA_BLOCK_DEFAULT: Final = 8
 _ROUND_UP: Final = 7
-"""T is ``(ra-block + 7) div C``, whatever C is. Source: section 1."""
+"""T is ``(ra-block + 7) div C``, whatever C is.
+
+Source: docs/reference/superpods.md, "Terms of SuperPoDs".
+"""
 
 Reason = Literal[
     "InvalidArgument",
@@ -160,7 +163,10 @@ def _faults(request: BlockRequest, block_chips: int, block: int, ra_block: int, 
 
 
 def _faults_a3(request: BlockRequest, block_chips: int, block: int) -> Iterator[BadBlocks]:
-    """Section 3.1, row by row; a negative ``sp-block`` is as wrong as none (section 13, D-14)."""
+    """The table of A3, row by row; a negative ``sp-block`` is as wrong as none (decision D-14).
+
+    Source: docs/reference/superpods.md, "Validation of A3".
+    """
     chips, total = request.node_chips, request.chips
     wanted = f"a multiple of {chips}, the chips of a node, or all {total} chips of the job where that is less"
     if block_chips <= 0 or (block_chips < chips and block_chips != total):
@@ -178,7 +184,10 @@ def _faults_a3(request: BlockRequest, block_chips: int, block: int) -> Iterator[
 
 
 def _faults_850(request: BlockRequest, block_chips: int, block: int) -> Iterator[BadBlocks]:
-    """Section 3.2."""
+    """The rules of Atlas 850.
+
+    Source: docs/reference/superpods.md, "Validation of Atlas 850".
+    """
     chips, total = request.node_chips, request.chips
     if block_chips <= 0 or (block_chips >= chips and block_chips % chips):
         yield _bad_sp_block(
@@ -195,7 +204,10 @@ def _faults_850(request: BlockRequest, block_chips: int, block: int) -> Iterator
 def _faults_rack(
     request: BlockRequest, block_chips: int, block: int, ra_block: int, rack_block: int
 ) -> Iterator[BadBlocks]:
-    """Section 3.3, in its order."""
+    """The table of Atlas 950, in its order.
+
+    Source: docs/reference/superpods.md, "Validation of Atlas 950".
+    """
     chips, pods, total = request.node_chips, request.pods, request.chips
     if block_chips <= 0 or (block_chips >= chips and block_chips % chips):
         wanted = f"1 or more, and from {chips}, the chips of a node, a multiple of it"
@@ -217,7 +229,10 @@ def _faults_rack(
 
 
 def _faults_of_rack_chips(request: BlockRequest, block_chips: int, ra_block: int) -> Iterator[BadBlocks]:
-    """Section 3.3, step 5."""
+    """Rows 5 and 6 of the table of Atlas 950.
+
+    Source: docs/reference/superpods.md, "Validation of Atlas 950".
+    """
     chips, total = request.node_chips, request.chips
     if request.pods == 1 and not 1 <= total <= chips:
         yield _bad("npu num is invalid", "chips", total, f"1 to {chips} for the job's only pod")

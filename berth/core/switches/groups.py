@@ -1,6 +1,6 @@
 """Groups of a plan: nodes in the order in which a policy took them, and the order of ranks that follows.
 
-Source: specification, switch affinity, sections 3 and 7.
+Source: docs/reference/switches.md, "Partitions of idle nodes" and "Ranks, scores and annotations".
 """
 
 from typing import Final, NamedTuple
@@ -31,7 +31,9 @@ class Groups(NamedTuple):
     group: Indexes
 
     def ranked(self, slices: Cells, replicas: int) -> Indexes:
-        """Cell of each rank: inside a group by position, groups in their order. Source: section 7.
+        """Cell of each rank: inside a group by position, groups in their order.
+
+        Source: docs/reference/switches.md, "Ranks, scores and annotations".
 
         Args:
             slices: (leaves, width): position of each place.
@@ -107,7 +109,10 @@ def lack_of(board: Board, demand: Demand, policy: Policy, rule: str, *, have: in
 
 
 def barred(board: Board, demand: Demand, counts: Counts) -> Indexes:
-    """1.0: leaves that a job on several leaves keeps from a job that is not wholly below one of them. Source: section 4."""
+    """1.0: leaves that a job on several leaves keeps from a job that is not wholly below one of them.
+
+    Source: docs/reference/switches.md, "Policy 1.0".
+    """
     shut = (board.bits & CROSS != 0) & (counts < demand.replicas)
     if demand.kind == "common":
         shut &= board.bits & NOT_NORMAL != 0

@@ -1,6 +1,6 @@
 """Words of switch affinity: board, rules and demand; plan and why there is none.
 
-Source: specification, switch affinity, sections 1.2, 1.3 and 3.
+Source: docs/reference/switches.md, "Jobs and policies" and "Partitions of idle nodes".
 """
 
 from collections.abc import Sequence

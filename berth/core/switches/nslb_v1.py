@@ -4,7 +4,7 @@ A job smaller than a leaf goes below the leaf that it fills best. A larger one t
 enough, it takes rows of logical switches: the columns of all nodes at one place of their leaves, the longest first, give
 one node each to every row. Nodes of one row never share a column, so their traffic does not collide below the spine.
 
-Source: specification, switch affinity, sections 3 and 4.
+Source: docs/reference/switches.md, "Partitions of idle nodes" and "Policy 1.0".
 """
 
 from typing import Final

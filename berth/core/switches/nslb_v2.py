@@ -5,7 +5,7 @@ Any other empties free leaves one after the other, which makes them exclusive, a
 on a free leaf that becomes shared. A common job that finds no room so goes below any leaf that no foundation-model job
 crosses; the leaves below which it goes beside the limit become unhealthy.
 
-Source: specification, switch affinity, sections 2 and 5.
+Source: docs/reference/switches.md, "Shared leaf states" and "Policy 2.0".
 """
 
 from typing import Final, NamedTuple
@@ -71,7 +71,10 @@ def classes_of(bits: Bits, counts: Counts) -> Classes:
 
 
 def best_shared(counts: Counts, shared: Indexes, most: int) -> int:
-    """Nodes of the shared leaves that a job may use at once, at best. Source: section 5, step B."""
+    """Nodes of the shared leaves that a job may use at once, at best.
+
+    Source: docs/reference/switches.md, "Policy 2.0".
+    """
     return int(np.sort(counts[shared])[::-1][: max(most, 0)].sum())
 
 
@@ -121,7 +124,10 @@ def plan_two(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
 
 
 def _below_many(board: Board, demand: Demand, rules: Rules, classes: Classes) -> Plan | NoPlan:
-    """Free and shared leaves, as far as they reach. Source: section 5, steps B to D."""
+    """Free and shared leaves, as far as they reach.
+
+    Source: docs/reference/switches.md, "Policy 2.0".
+    """
     idle = int(classes.counts[classes.free].sum())
     shared = best_shared(classes.counts, classes.shared, rules.shared_max)
     if demand.replicas <= idle + shared:

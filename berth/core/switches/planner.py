@@ -3,7 +3,8 @@
 A plan is made once for the whole gang, from the places that are usable for it and from the state of each leaf. Each
 policy has a module of its own.
 
-Source: specification, switch affinity, sections 1.2, 1.3, 3 to 7 and 14.
+Source: docs/reference/switches.md, "Jobs and policies", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0",
+"Single layer" and "Ranks, scores and annotations".
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +52,10 @@ def plan(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
 
 
 def rules_of(settings: Settings, *, is_single_layer: bool) -> Rules:
-    """Rules of an epoch on a network. A single layer goes before the version. Source: section 1.3."""
+    """Rules of an epoch on a network. A single layer goes before the version.
+
+    Source: docs/reference/switches.md, "Jobs and policies".
+    """
     policy: Policy = "2.0" if settings.nslb_version == "2.0" else "1.0"
     if is_single_layer:
         policy = "single-layer"
@@ -62,13 +66,14 @@ def is_annotated(rules: Rules) -> bool:
     """The states of a plan are written to the pods.
 
     Policy 1.0 keeps no states, so all it says is that a leaf is free and healthy; the reference does not say even that.
-    Source: section 14, row 1.
+
+    Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
     """
     return rules.policy == "2.0" or (rules.policy == "1.0" and not rules.parity)
 
 
 def decisions_of(board: Board, demand: Demand, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that may make a plan or its annotations differ from the reference's. Source: section 14."""
+    """Documented decisions that may make a plan or its annotations differ from the reference's."""
     found = []
     if rules.policy == "1.0":
         found.append("annotations-in-1.0")

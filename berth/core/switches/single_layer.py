@@ -1,6 +1,6 @@
 """Switch affinity without a spine: the whole job below one leaf, the one that it fills best.
 
-Source: specification, switch affinity, section 6.
+Source: docs/reference/switches.md, "Single layer".
 """
 
 from typing import Final

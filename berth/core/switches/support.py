@@ -2,7 +2,7 @@
 
 A job outside is placed all the same, with a warning, unless the setting ``strict_product_support`` refuses it.
 
-Source: seed 003; specification, switch affinity, section 14.
+Source: docs/reference/switches.md, "Jobs and policies". See decision ``strict_product_support``.
 """
 
 from collections.abc import Mapping

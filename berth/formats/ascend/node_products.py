@@ -1,9 +1,10 @@
 """Product forms of nodes as data: what a node of the form carries, and how a job asks for it.
 
-The names are those of the specification; the labels are the ones that the admin and the device plugin set on real
+The names are those of the reference page; the labels are the ones that the admin and the device plugin set on real
 nodes. Forms that lie about size do not exist here: ``chips`` is what a node of the form has.
 
-Source: specification, node and chip, sections 2, 3 and 8.9; Kubernetes contracts, section B.1; SuperPoD affinity, 2.
+Source: docs/reference/nodes-and-chips.md, "Resource names", "Product forms", "Selection of the form" and "Soft share";
+docs/reference/kubernetes.md, "Node labels and annotations"; docs/reference/superpods.md, "Policies of SuperPoDs".
 """
 
 from typing import Final

@@ -3,7 +3,8 @@
 Three numbers: SuperPoD, rack and index of the node (its server). A negative one means that there is none; the driver
 says -1, a product without SuperPoDs -2. A rack is only kept inside a SuperPoD, for racks are numbered in each anew.
 
-Source: specification, Kubernetes contracts, sections A.2 and B.1; SuperPoD affinity, section 1.
+Source: docs/reference/kubernetes.md, "Device information" and "Node labels and annotations";
+docs/reference/superpods.md, "Terms of SuperPoDs".
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 Whatever is wrong on a node is told in a sentence that names node, field, value and what would be right; the description
 then holds what is sure. A node whose chips cannot be read is one without chips: nothing that needs chips goes there.
 
-Source: specification, Kubernetes contracts, section B.1; node and chip, section 5.1.
+Source: docs/reference/kubernetes.md, "Node labels and annotations"; docs/reference/nodes-and-chips.md, "Free list".
 """
 
 from collections.abc import Mapping

@@ -138,7 +138,10 @@ def _resource(spec: Tree, product: NodeProduct | None, tasks: list[Task]) -> str
 
 
 def _share(spec: Tree) -> dict[str, str]:
-    """Labels of a soft-share job. Source: specification, node and chip, section 8.9."""
+    """Labels of a soft-share job.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
+    """
     share = spec.find("softShare")
     if share is None:
         return {}

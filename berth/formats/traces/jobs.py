@@ -24,7 +24,10 @@ from berth.schemas.workload import PlannedJob
 Affinity = Literal["all", "gangs", "none"]
 """Which jobs ask for switch affinity of themselves: all, those of two pods and more, none."""
 LARGE_PODS_MIN: Final = 4
-"""Pods from which a job is one of a large model. Source: specification, switch affinity, section 1.2."""
+"""Pods from which a job is one of a large model.
+
+Source: docs/reference/switches.md, "Jobs and policies".
+"""
 TOR_VALUES: Final = ("large-model-schema", "normal-schema", "null")
 _LABEL_CHARACTERS_MAX: Final = 63
 _CRC_CHARACTERS: Final = 8

@@ -3,7 +3,7 @@
 Kubelet knows chips by ids of its own. Each stands for a real chip; when a pod gets other chips than kubelet picked, the two
 ids swap what they stand for. So kubelet's free ids always stand for the chips that nobody has mounted.
 
-Source: specification, Kubernetes contracts, section B.4, steps 9 to 13, and S10, S13, S26.
+Source: docs/reference/kubernetes.md, "Life of a pod".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -194,7 +194,7 @@ class DevicePlugin:
 def shares_of(node: NodeDescription) -> int:
     """How many of Kubernetes' devices each chip of a node is.
 
-    Source: specification, node and chip, section 4: soft-share nodes count a hundred times.
+    Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
     """
     return SHARES if node.labels.get(LABEL_SOFT_SHARE) == "true" else 1
 

@@ -88,7 +88,7 @@ def cpu_and_memory(pod: AgentPod) -> tuple[int, int]:
 def predicate_time(pod: AgentPod) -> int:
     """The decision's time; the largest number where it is missing or cannot be read.
 
-    Source: specification, Kubernetes contracts, section B.4, step 11.
+    Source: docs/reference/kubernetes.md, "Life of a pod".
     """
     text = pod.metadata.annotation(PREDICATE_TIME)
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
@@ -141,7 +141,7 @@ def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
 def share_of(pod: AgentPod) -> Share | None:
     """Quota of a chip that the scheduler wrote on a pod; None without one, or where it cannot be read.
 
-    Source: specification, node and chip, section 8.9.
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     cores, memory, policy = (
         pod.metadata.annotation(SHARE_LABEL + key) for key in ("aicoreQuota", "hbmQuota", "policy")

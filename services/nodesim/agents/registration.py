@@ -1,6 +1,6 @@
 """Objects by which simulated nodes appear in Kubernetes: Node, Lease, and the ConfigMap of leaf switches. Pure.
 
-Source: specification, Kubernetes contracts, sections A.7 and B.1.
+Source: docs/reference/kubernetes.md, "Map of leaf switches" and "Node labels and annotations".
 """
 
 from collections.abc import Iterable, Mapping

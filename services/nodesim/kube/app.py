@@ -31,7 +31,10 @@ from berth.services.nodesim.kube.writes import Write, insist, make_object, put_o
 from berth.services.nodesim.metrics import show
 
 CLUSTERD_APART_S: Final = 0.2
-"""ClusterD writes at most so often. Source: specification, Kubernetes contracts, section A.0."""
+"""ClusterD writes at most so often.
+
+Source: docs/reference/kubernetes.md, "ConfigMaps".
+"""
 _PODS: Final = "/api/v1/pods"
 _CONFIG_MAPS: Final = "/api/v1/configmaps"
 _SHOW_S: Final = 1.0

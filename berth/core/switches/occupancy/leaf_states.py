@@ -5,7 +5,8 @@ reference: for most rules only once it runs, and also without chips. What severa
 regard to order: unhealthy if any says so; shared if it is unhealthy or any says shared, else exclusive if any says so.
 In the reference being unhealthy makes no leaf shared: it stays free or exclusive, and no rule of 2.0 then takes it.
 
-Source: specification, switch affinity, sections 2, 9 and 14.
+Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states". See decisions
+busy-from-decision and order-free-merge.
 """
 
 import functools

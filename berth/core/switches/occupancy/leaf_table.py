@@ -3,7 +3,7 @@
 A *cell* is a place by number: ``leaf * width + place``. The order of leaves and places is that of their source, which
 breaks ties between leaves that are alike.
 
-Source: specification, switch affinity, sections 1.1 and 3.
+Source: docs/reference/switches.md, "Topology" and "Partitions of idle nodes".
 """
 
 from collections.abc import Sequence

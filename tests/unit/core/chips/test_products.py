@@ -12,7 +12,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def test_every_form_of_the_specification_is_there_under_its_own_name() -> None:
+def test_every_form_of_the_reference_page_is_there_under_its_own_name() -> None:
     assert list(FORMS) == NAMES
     assert all(form.name == name for name, form in FORMS.items())
 

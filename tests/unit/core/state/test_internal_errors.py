@@ -271,6 +271,24 @@ async def test_the_dispatcher_logs_the_error_and_counts_it() -> None:
     await cell.close()
 
 
+async def test_pods_that_cannot_be_adopted_are_reported_though_nothing_else_is_due() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a", leaf="a")])
+    await cell.turns()
+    cell.dispatcher.state.__class__ = BrokenState
+    pods = PodsSeen(
+        "default", "pod-a", "uid-a", 0, pack([0], 4), pack_names(["a"]), pack([0], 4), pack([PodPhase.RUNNING], 1),
+        pack([1], 8), foreign=True,
+    )  # fmt: skip
+    await cell.user.publish(cell.user.subjects.fact_pod("default", "pod-a"), encode(pods))
+    with capture_logs() as logs:
+        await cell.turns(2)
+    errors = [(entry["event"], entry["gang"]) for entry in logs if entry["log_level"] == "error"]
+    assert errors == [("decision failed, gang set aside", "uid-a")], "once, and without a round"
+    assert cell.dispatcher.state.fold.rounds == 0
+    await cell.close()
+
+
 class BrokenDecider(Scheduler):
     """Fails to read requests of jobs named broken."""
 

@@ -1,4 +1,7 @@
-"""The device plug-in's rules one by one. Source: specification, Kubernetes contracts, section B.4."""
+"""The device plug-in's rules one by one.
+
+Source: docs/reference/kubernetes.md, "Life of a pod".
+"""
 
 import json
 
