@@ -23,7 +23,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
-from berth.core.levels.model import levels_of, stands_in_tree
+from berth.core.levels.model import is_in_tree, levels_of
 from berth.core.superpods.model import rack_number
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.schemas.constraints import Toleration
@@ -354,7 +354,7 @@ class Scorer:
         if reason or shape.blocks is None or not shape.blocks.levels:
             return reason
         config = levels_of(self.settings.resource_levels)
-        found = stands_in_tree(config, dict(key.labels), len(shape.blocks.levels))
+        found = is_in_tree(config, dict(key.labels), len(shape.blocks.levels))
         return NodeReason.FITS if found else NodeReason.NO_LEVEL
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:
