@@ -13,7 +13,7 @@ from berth.cli.cell import Form, run
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import line_of, tree_of
-from berth.core.explain.switch_text import ranges
+from berth.core.explain.text import ranges
 from berth.core.replay.divergence import Difference, NodeTold
 from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recordings.recording import Reading

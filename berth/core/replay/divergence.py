@@ -9,7 +9,7 @@ import msgspec
 from berth.core.errors import guarded
 from berth.core.explain.node_snapshot import Board, Standing
 from berth.core.explain.refusal_text import reason_words, sentence
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.core.scheduling.scheduler import Opening, Scheduler
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
@@ -177,7 +177,7 @@ def _parts(record: Round) -> str:
         (record.releases, "release"),
         (record.adoptions, "adoption"),
     )
-    return ", ".join(counted(len(parts), noun) for parts, noun in counts if parts) or _NOTHING
+    return ", ".join(pluralize(len(parts), noun) for parts, noun in counts if parts) or _NOTHING
 
 
 def _part_words(part: Part | None) -> str:
@@ -213,7 +213,7 @@ def _where(pods: Sequence[PodShare], first: int = 0) -> str:
         for rank, pod in enumerate(pods[first : first + _PODS_TOLD], start=first)
     ]
     more = len(pods) - first - len(told)
-    return "; ".join(told) + (f"; and {counted(more, 'pod')} more" if more > 0 else "")
+    return "; ".join(told) + (f"; and {pluralize(more, 'pod')} more" if more > 0 else "")
 
 
 class _Compared:
@@ -313,4 +313,4 @@ class _Compared:
         level = NodeHealth(int(table.level[row]))
         ill = int(table.unhealthy_count[row])
         words = "well" if level == NodeHealth.OK else level.name.lower().replace("_", " ")
-        return f"{words}, {counted(ill, 'unhealthy chip')}" if ill else words
+        return f"{words}, {pluralize(ill, 'unhealthy chip')}" if ill else words
