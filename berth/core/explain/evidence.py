@@ -142,7 +142,7 @@ class NearDomain(msgspec.Struct, frozen=True):
     holders: list[Holder] = []
     """Jobs with chips on its other nodes, those with most of them first."""
 
-    def told(self, clock: Clock) -> str:
+    def words(self, clock: Clock) -> str:
         """The domain in a sentence."""
         kind = {"leaf": "leaf", "superpod": "SuperPoD", "domain": "domain"}[self.kind]
         words = f"Closest: {kind} {self.name}, {self.usable} of {pluralize(self.nodes, 'node')} can take a pod"

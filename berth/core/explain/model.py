@@ -171,7 +171,7 @@ def _waiting_lines(told: Explanation, clock: Clock, *, is_over: bool) -> list[st
     if told.start_ms or (told.ahead and told.ahead not in told.sentence):
         lines.append(_ahead_words(told, clock))
     lines += [_near_words(near, told, clock) for near in told.nearest]
-    lines += [domain.told(clock) for domain in told.domains]
+    lines += [domain.words(clock) for domain in told.domains]
     if told.switch is not None:
         lines += switch_layout.waiting_lines(told.switch, chips=told.chips, form=told.form)
     if told.blocks is not None:
