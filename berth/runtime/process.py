@@ -7,7 +7,6 @@ unasked, work that outlived the grace). 2: a wrong setting. The reason is printe
 import argparse
 import asyncio
 import gc
-import importlib.metadata
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -30,6 +29,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.logs import Logger
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness
+from berth.runtime.release import release
 from berth.schemas.subjects import token
 
 C = TypeVar("C", bound=ServiceConfig)
@@ -114,7 +114,7 @@ async def run_service(
 
 
 def _identity(name: str, cell: str, clock: Clock) -> Identity:
-    version = ".".join(importlib.metadata.version("berth").split(".")[:3])
+    version = ".".join(release().split(".")[:3])
     return Identity(
         name=f"berth-{name}",
         id=token(process_identity()),

@@ -48,7 +48,11 @@ class Run(NamedTuple):
 def files_of(root: Path) -> list[str]:
     """Files that belong to a tree: tracked ones and new ones, without those that are ignored."""
     listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return sorted(name for name in set(listed.stdout.split("\0")) if name and (root / name).is_file())
+    return sorted(name for name in set(listed.stdout.split("\0")) if name and _is_there(root / name))
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_file() or path.is_symlink()  # berth/schemas and berth/services are links to folders
 
 
 def applies(root: Path, mutant: Mutant) -> str:
