@@ -48,7 +48,8 @@ class Run(NamedTuple):
 def files_of(root: Path) -> list[str]:
     """Files that belong to a tree: tracked ones and new ones, without those that are ignored."""
     listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return sorted(name for name in set(listed.stdout.split("\0")) if name and (root / name).is_file())
+    names = sorted(set(listed.stdout.split("\0")) - {""})
+    return [name for name in names if (root / name).is_file() or (root / name).is_symlink()]  # links lead to folders
 
 
 def applies(root: Path, mutant: Mutant) -> str:
