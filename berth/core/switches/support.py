@@ -1,6 +1,6 @@
-"""For which products and frameworks each policy of switch affinity is meant.
+"""Products and frameworks that each policy of switch affinity supports.
 
-A job outside is placed all the same, with a warning, unless the setting ``strict_product_support`` refuses it.
+Any other job is placed with a warning, unless the setting ``strict_product_support`` rejects it.
 
 Source: docs/reference/switches.md, "Jobs and policies". See decision ``strict_product_support``.
 """
@@ -13,7 +13,7 @@ from berth.core.switches.planner import Policy
 
 
 class _Support(NamedTuple):
-    """What a policy is meant for; no frameworks: any."""
+    """Products and frameworks of a policy; no frameworks means any."""
 
     title: str
     products: str
@@ -38,12 +38,12 @@ _SUPPORT: Final[Mapping[Policy, _Support]] = {
 
 
 def unsupported(policy: Policy, *, form: str, framework: str, shares_chips: bool) -> str:
-    """Why a job is outside what its policy is meant for, in one sentence without a full stop; empty when it is inside.
+    """Why a policy does not support a job, as a sentence without a full stop; empty if it does.
 
     Args:
         policy: Policy in force.
         form: Product form of the job.
-        framework: Its label ``framework``, in any case of letters; empty without, and then it is not judged by it.
+        framework: Its label ``framework``, case-insensitive; empty if it is missing, which is supported.
         shares_chips: Its pods share chips with other pods.
     """
     support = _SUPPORT[policy]
@@ -58,6 +58,6 @@ def unsupported(policy: Policy, *, form: str, framework: str, shares_chips: bool
 
 
 def _product(form: str) -> str:
-    """Product of a form, without the words on its chips."""
+    """Product of a form, without its number of chips."""
     known = FORMS.get(form)
     return known.title.split(",")[0] if known is not None else form or "a product that is not known"
