@@ -137,7 +137,7 @@ class _Recovery:
         """Pods of a part, depth by depth."""
         known = np.concatenate([tree.rows for tree in trees]) if trees else np.empty(0, np.int64)
         self._sound: Marks = np.isin(held, known)
-        self._loose: Marks = ~self._sound
+        self._unplaced: Marks = ~self._sound
         """Ranks that have no place yet."""
         self._at = self._places()
 
@@ -153,7 +153,7 @@ class _Recovery:
 
     def run(self, steps: int) -> LevelRecovery | NoLevels:
         """Try with the smallest parts, and with larger ones where those find no place."""
-        parts = self._grown({Part(len(self._spans) - 1, rank, 0) for rank in np.flatnonzero(self._loose).tolist()})
+        parts = self._grown({Part(len(self._spans) - 1, rank, 0) for rank in np.flatnonzero(self._unplaced).tolist()})
         while True:
             rows, failed, lack = self._tried(parts)
             if failed is None:
@@ -164,7 +164,7 @@ class _Recovery:
             if failed.steps >= steps or not failed.depth:
                 return lack
             above = self._above(failed)
-            self._loose[self._ranks(above)] = True
+            self._unplaced[self._ranks(above)] = True
             parts = self._grown({*parts, above._replace(steps=failed.steps + 1)})
 
     def _above(self, part: Part) -> Part:
@@ -181,7 +181,7 @@ class _Recovery:
         steps: dict[tuple[int, int], int] = {}
         for part in sorted(parts):
             largest = part
-            while largest.depth and self._loose[self._ranks(self._above(largest))].all():
+            while largest.depth and self._unplaced[self._ranks(self._above(largest))].all():
                 largest = self._above(largest)
             key = largest.depth, largest.number
             steps[key] = max(steps.get(key, 0), largest.steps)
@@ -190,20 +190,20 @@ class _Recovery:
     def _tried(self, parts: Sequence[Part]) -> tuple[Rows, Part | None, NoLevels]:
         """Places for all parts; or the first part that finds none, and what it lacks."""
         rows = self._held.copy()
-        pinned = self._held[~self._loose]
+        pinned = self._held[~self._unplaced]
         lack = NoLevels(gap="nodes", need=0, have=0)
         if parts and not parts[0].depth:
             trees = [tree.only(~np.isin(tree.rows, pinned)) for tree in self._trees]
             plan = plan_levels(trees, self._sizes, len(rows))
             if isinstance(plan, NoLevels):
                 return rows, parts[0], plan
-            return self._at_home(plan.rows, parts[0]), None, lack
+            return self._at_previous_nodes(plan.rows, parts[0]), None, lack
         free = np.ones(0, np.bool_) if self._tree is None else ~np.isin(self._tree.rows, pinned)
         for part in parts:
             found = self._found(part, free)
             if isinstance(found, NoLevels):
                 return rows, part, found
-            rows[self._ranks(part)] = self._at_home(found, part)
+            rows[self._ranks(part)] = self._at_previous_nodes(found, part)
         return rows, None, lack
 
     def _found(self, part: Part, free: Marks) -> Rows | NoLevels:
@@ -232,7 +232,7 @@ class _Recovery:
     def _group(self, part: Part) -> tuple[int, int]:
         """Nodes of the group in which a part stands, as a range of indexes."""
         at = self._at[self._ranks(part)]
-        at = at[(at != _NOWHERE) & ~self._loose[self._ranks(part)]]
+        at = at[(at != _NOWHERE) & ~self._unplaced[self._ranks(part)]]
         if self._tree is None or not len(at):
             return 0, 0
         if not part.depth:
@@ -241,9 +241,9 @@ class _Recovery:
         start, stop = np.searchsorted(path, [path[at[0]], path[at[0]] + 1]).tolist()
         return start, stop
 
-    def _at_home(self, rows: Rows, part: Part) -> Rows:
+    def _at_previous_nodes(self, rows: Rows, part: Part) -> Rows:
         """The same nodes, with each part and pod where it stood before as far as it can be."""
-        return _settled(rows, self._held[self._ranks(part)], self._spans[part.depth :])
+        return _keep_positions(rows, self._held[self._ranks(part)], self._spans[part.depth :])
 
     def _home_of(self, rows: Rows) -> int:
         """Tree of the first rank."""
@@ -252,7 +252,7 @@ class _Recovery:
         )
 
 
-def _settled(rows: Rows, held: Rows, spans: Sequence[int]) -> Rows:
+def _keep_positions(rows: Rows, held: Rows, spans: Sequence[int]) -> Rows:
     """Parts in the order that leaves the most nodes where they stood; a part never mixes with another.
 
     Args:
@@ -279,5 +279,5 @@ def _settled(rows: Rows, held: Rows, spans: Sequence[int]) -> Rows:
     target[target == _NOWHERE] = np.flatnonzero(~taken)
     settled = np.empty_like(parts)
     for new, old in enumerate(target.tolist()):
-        settled[old] = _settled(parts[new], held[old * span : (old + 1) * span], spans[1:])
+        settled[old] = _keep_positions(parts[new], held[old * span : (old + 1) * span], spans[1:])
     return settled.reshape(-1)

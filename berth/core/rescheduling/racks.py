@@ -25,9 +25,9 @@ from berth.core.superpods.model import (
 from berth.core.superpods.racks import (
     DOMAIN_RACKS,
     NO_ROWS,
+    BlockNodes,
     OpenRackBlocks,
     Racks,
-    Take,
     place,
     plan_racks,
     rack_shortage,
@@ -143,37 +143,37 @@ def recover_racks(
     """
     lost: Marks = ~np.isin(placed.rows, pool.rows)
     parts = parts_of(placed.block_ids, lost, demand, scope)
-    loose = np.zeros(len(lost), np.bool_)
-    loose[np.concatenate([NO_ROWS, *parts])] = True
-    ground = pool.without(np.isin(pool.rows, placed.rows[~loose]))
+    moving = np.zeros(len(lost), np.bool_)
+    moving[np.concatenate([NO_ROWS, *parts])] = True
+    eligible = pool.without(np.isin(pool.rows, placed.rows[~moving]))
     if ending:
-        return rack_shortage(Racks(ground), OpenRackBlocks(demand, (), int(loose.sum())), "wait")
+        return rack_shortage(Racks(eligible), OpenRackBlocks(demand, (), int(moving.sum())), "wait")
     rules = rules._replace(parity=False)
     found: BlockPlan | NoBlocks
     if scope == "job" and parts:
-        found = plan_racks(ground, demand, rules, unlinked=unlinked)
+        found = plan_racks(eligible, demand, rules, unlinked=unlinked)
         if isinstance(found, BlockPlan):
-            found = found._replace(rows=_settled(found, placed))
+            found = found._replace(rows=_keep_positions(found, placed))
     elif scope == "block":
-        found = _blocks_moved(ground, demand, rules, placed, parts, unlinked)
+        found = _blocks_moved(eligible, demand, rules, placed, parts, unlinked)
     else:
-        found = _parts_moved(ground, demand, placed, parts, lost, at_home=scope == "pod")
+        found = _parts_moved(eligible, demand, placed, parts, lost, same_rack=scope == "pod")
     if isinstance(found, NoBlocks):
         return found
     moved = found.rows != placed.rows
     return RackRecovery(found, np.flatnonzero(moved), np.flatnonzero(moved & ~lost))
 
 
-def _settled(plan: BlockPlan, placed: PlacedRanks) -> Rows:
+def _keep_positions(plan: BlockPlan, placed: PlacedRanks) -> Rows:
     """Nodes of a plan with those that its block has again where they stood."""
     rows = plan.rows.copy()
     for block_id in dict.fromkeys(plan.block_ids.tolist()):
         ranks = np.flatnonzero(plan.block_ids == block_id)
-        rows[ranks] = _at_home(rows[ranks], placed.rows[ranks])
+        rows[ranks] = _at_previous_nodes(rows[ranks], placed.rows[ranks])
     return rows
 
 
-def _at_home(rows: Rows, held: Rows) -> Rows:
+def _at_previous_nodes(rows: Rows, held: Rows) -> Rows:
     """The same nodes, those that were held before at their old positions."""
     fates = np.isin(held, rows)
     settled = np.where(fates, held, -1)
@@ -182,9 +182,15 @@ def _at_home(rows: Rows, held: Rows) -> Rows:
 
 
 def _parts_moved(
-    pool: CandidatePool, demand: BlockDemand, placed: PlacedRanks, parts: Sequence[Rows], lost: Marks, *, at_home: bool
+    pool: CandidatePool,
+    demand: BlockDemand,
+    placed: PlacedRanks,
+    parts: Sequence[Rows],
+    lost: Marks,
+    *,
+    same_rack: bool,
 ) -> BlockPlan | NoBlocks:
-    """Pods or parts, each in its rack if it has room; unless ``at_home``, else in the smallest rack of its SuperPoD."""
+    """Pods or parts, each in its rack if it has room; unless ``same_rack``, else in the smallest rack of its SuperPoD."""
     racks = Racks(pool)
     pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
     wanted = np.isin(pods, placed.pods[lost]) & (pool.racks >= 0)
@@ -199,24 +205,24 @@ def _parts_moved(
         first = part[lost[part]][0]
         home = int(placed.pods[first]), int(placed.racks[first])
         own = {int(row) for row in placed.rows[part]}
-        cell = _cell_for(free, home, len(part), demand, at_home=at_home)
+        cell = _cell_for(free, home, len(part), demand, same_rack=same_rack)
         if cell is None:
             return rack_shortage(racks, OpenRackBlocks(demand, (), len(part)), "rack")
         nodes = sorted(free[cell], key=lambda row: (row not in own, row in others))[: len(part)]
         free[cell] = [row for row in free[cell] if row not in nodes]
-        rows[part] = _at_home(np.array(nodes, np.int64), placed.rows[part])
+        rows[part] = _at_previous_nodes(np.array(nodes, np.int64), placed.rows[part])
         allocations.append(BlockAllocation(int(placed.block_ids[first]), cell[0], len(part), "replaced"))
     places = placed.pods.copy()
     return BlockPlan(rows, placed.block_ids, places, tuple(allocations))
 
 
 def _cell_for(
-    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, demand: BlockDemand, *, at_home: bool
+    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, demand: BlockDemand, *, same_rack: bool
 ) -> tuple[int, int] | None:
     """Rack with room: the own one; else the smallest of the SuperPoD, or of the domain where memory is shared."""
     if len(free.get(home, ())) >= nodes:
         return home
-    if at_home:
+    if same_rack:
         return None
     pod, rack = home
     fit = [
@@ -239,22 +245,24 @@ def _blocks_moved(
 ) -> BlockPlan | NoBlocks:
     """Blocks, placed as those of a new gang are; pieces of a soft gang may become other pieces."""
     whole = {int(placed.block_ids[part[0]]): part for part in parts if len(part) == demand.block}
-    loose = sum(len(part) for part in parts) - len(whole) * demand.block
+    moving = sum(len(part) for part in parts) - len(whole) * demand.block
     open_blocks = OpenRackBlocks(
-        demand, sorted(whole), loose, max(demand.blocks, int(placed.block_ids.max(initial=-1)) + 1)
+        demand, sorted(whole), moving, max(demand.blocks, int(placed.block_ids.max(initial=-1)) + 1)
     )
-    takes: list[Take] | NoBlocks = [] if not parts else place(Racks(pool), open_blocks, rules, unlinked=unlinked)
-    if isinstance(takes, NoBlocks):
-        return takes
+    allocated: list[BlockNodes] | NoBlocks = (
+        [] if not parts else place(Racks(pool), open_blocks, rules, unlinked=unlinked)
+    )
+    if isinstance(allocated, NoBlocks):
+        return allocated
     rows, block_ids, pods = placed.rows.copy(), placed.block_ids.copy(), placed.pods.copy()
     open_ranks = dict.fromkeys(np.sort(np.concatenate([NO_ROWS, *parts])).tolist())
     pieces = []
-    for take in sorted(takes, key=lambda take: take.block_id):
+    for take in sorted(allocated, key=lambda take: take.block_id):
         if len(take.rows) != demand.block or take.block_id not in whole:
             pieces.append(take)
             continue
         part = whole[take.block_id]
-        rows[part], pods[part] = _at_home(take.rows, placed.rows[part]), take.pod
+        rows[part], pods[part] = _at_previous_nodes(take.rows, placed.rows[part]), take.pod
         for rank in part.tolist():
             del open_ranks[rank]
     rest = np.array(list(open_ranks), np.int64)
@@ -265,5 +273,5 @@ def _blocks_moved(
         rows,
         block_ids,
         pods,
-        tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes),
+        tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in allocated),
     )

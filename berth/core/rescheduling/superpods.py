@@ -104,19 +104,19 @@ def decisions_after(
     D-10: pods that run are moved, or nodes are set aside for it. D-3: a block is opened that nobody needs. D-5: more nodes
     are taken than are missing. D-8: a new piece goes by the id of one that stays. The rest: those of the selection.
     """
-    copied = _first_pass(pool, demand, rules._replace(parity=True), failure)
-    if not isinstance(copied, _FirstPass):
+    reference = _first_pass(pool, demand, rules._replace(parity=True), failure)
+    if not isinstance(reference, _FirstPass):
         return ()
-    names = dict.fromkeys(selection_decisions(pool.ids, copied.rest.counts, copied.open_blocks, rules))
-    allocations = select(pool.ids, copied.rest.counts, copied.open_blocks, rules._replace(parity=True))
+    names = dict.fromkeys(selection_decisions(pool.ids, reference.rest.counts, reference.open_blocks, rules))
+    allocations = select(pool.ids, reference.rest.counts, reference.open_blocks, rules._replace(parity=True))
     if not isinstance(allocations, NoBlocks):
-        if sum(allocation.nodes for allocation in allocations) > copied.open_blocks.missing:
+        if sum(allocation.nodes for allocation in allocations) > reference.open_blocks.missing:
             names["D-5"] = None
-        if any(allocation.block_id in copied.settled for allocation in allocations):
+        if any(allocation.block_id in reference.settled for allocation in allocations):
             names["D-8"] = None
     if _unneeded_ids(demand, failure):
         names["D-3"] = None
-    if copied.is_overdrawn or any(held.runs and held.block_id not in copied.settled for held in failure.held):
+    if reference.is_overdrawn or any(held.runs and held.block_id not in reference.settled for held in failure.held):
         names["D-10"] = None
     return tuple(names)
 
@@ -174,14 +174,14 @@ def _corrected_pass(
             settled[held.block_id] = _DecidedBlock(
                 held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "kept"
             )
-    torn = [
+    partial = [
         _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "replaced")
         for held in damaged
         if held.runs
     ]
     owed: Counter[str] = Counter()
     stuck: list[_DecidedBlock] = []
-    for block in torn:
+    for block in partial:
         lacking = block.rows.count(NOWHERE)
         if owed[block.held.superpod] + lacking > free_nodes.free(block.held.superpod):
             stuck.append(block)
@@ -195,8 +195,8 @@ def _corrected_pass(
         if not held.runs and left + owed_counts[held.superpod] >= demand.block and left >= len(held.rows):
             block = _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "rebuilt")
             owed[held.superpod] += block.rows.count(NOWHERE)
-            torn.append(block)
-    for block in torn:
+            partial.append(block)
+    for block in partial:
         settled[block.held.block_id] = block._replace(rows=free_nodes.fill(block.rows, block.held.superpod))
     return _FirstPass(
         settled,
@@ -271,8 +271,10 @@ def _reference_shortage(free_nodes: FreeNodes, demand: BlockDemand, failure: Dis
     short = {home: number for home, number in homes.items() if free_nodes.free(home) < number}
     if not short:
         return None
-    torn = [held for held in failure.held if held.superpod in short]
-    return _none("home", free_nodes.pool, demand, torn, nodes=(sum(short.values()), sum(map(free_nodes.free, short))))
+    partial = [held for held in failure.held if held.superpod in short]
+    return _none(
+        "home", free_nodes.pool, demand, partial, nodes=(sum(short.values()), sum(map(free_nodes.free, short)))
+    )
 
 
 def _still_open(
@@ -327,14 +329,14 @@ def _trimmed(found: _FirstPass, demand: BlockDemand, allocations: Sequence[Block
     """No more nodes than are missing (decision D-5), and no new piece by the id of one that stays (D-8)."""
     free_ids = (block_id for block_id in count(found.open_blocks.next_id) if block_id not in found.settled)
     missing = found.open_blocks.missing
-    fitted = []
+    trimmed = []
     for allocation in allocations:
         nodes = min(allocation.nodes, missing)
         if nodes:
             block_id = allocation.block_id if allocation.block_id < demand.blocks else next(free_ids)
-            fitted.append(allocation._replace(block_id=block_id, nodes=nodes))
+            trimmed.append(allocation._replace(block_id=block_id, nodes=nodes))
         missing -= nodes
-    return fitted
+    return trimmed
 
 
 def _nodes_of(found: _FirstPass, allocations: Sequence[BlockAllocation]) -> tuple[Rows, Rows, Rows]:

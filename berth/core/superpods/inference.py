@@ -43,12 +43,12 @@ class AffinityPreference(NamedTuple):
 
     Attributes:
         idlest: SuperPoDs with more free nodes come first.
-        preferred: Of each SuperPoD, its nodes that are no candidates and carry pods that the first term of the gang's preferred
+        matching: Of each SuperPoD, its nodes that are no candidates and carry pods that the first term of the gang's preferred
             pod affinity matches; None where the gang has no such term.
     """
 
     idlest: bool = False
-    preferred: Counts | None = None
+    matching: Counts | None = None
 
 
 def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | None:
@@ -133,16 +133,16 @@ def mindie_allocations(
         preference: What the gang prefers.
     """
     left: list[int] = counts.tolist()
-    preferred: list[int] = [0] * len(left) if preference.preferred is None else preference.preferred.tolist()
+    matching: list[int] = [0] * len(left) if preference.matching is None else preference.matching.tolist()
     least = demand.block + rules.reserve
     sign = -1 if preference.idlest else 1
 
     def key(pod: int) -> tuple[int, ...]:
-        return (left[pod] < least, -preferred[pod], sign * left[pod])
+        return (left[pod] < least, -matching[pod], sign * left[pod])
 
     def taken(pod: int) -> None:
-        if preference.preferred is not None:
-            preferred[pod] += demand.block
+        if preference.matching is not None:
+            matching[pod] += demand.block
 
     lack: Lack = "blocks"
     return _too_few(ids, counts, demand, lack) or _allocate_blocks(left, demand, "affinity", key, taken)
@@ -153,11 +153,11 @@ def _planned(
     demand: BlockDemand,
     allocations_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
 ) -> BlockPlan | NoBlocks:
-    ground = candidates(pool, demand)
-    if len(ground.rows) < demand.replicas:
-        return not_enough_nodes(ground, demand)
-    allocations = allocations_of(ground.ids, ground.counts)
-    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(ground, allocations, demand.replicas)
+    eligible = candidates(pool, demand)
+    if len(eligible.rows) < demand.replicas:
+        return not_enough_nodes(eligible, demand)
+    allocations = allocations_of(eligible.ids, eligible.counts)
+    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
 
 
 def _allocate_blocks(

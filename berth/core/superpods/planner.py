@@ -36,20 +36,20 @@ def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> 
     """
     if demand.variant == "rack":
         raise InvariantError("racks are no matter of the three queues", subject=f"a gang of {demand.replicas}")
-    ground = candidates(pool, demand)
-    counts = ground.counts
-    if len(ground.rows) < demand.replicas:
-        return not_enough_nodes(ground, demand)
-    allocations = block_selection.select(ground.ids, counts, open_blocks_of(demand), rules)
-    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(ground, allocations, demand.replicas)
+    eligible = candidates(pool, demand)
+    counts = eligible.counts
+    if len(eligible.rows) < demand.replicas:
+        return not_enough_nodes(eligible, demand)
+    allocations = block_selection.select(eligible.ids, counts, open_blocks_of(demand), rules)
+    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
 
 
 def block_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
     """Documented decisions that change the plan of a gang."""
-    ground = candidates(pool, demand)
-    if len(ground.rows) < demand.replicas:
+    eligible = candidates(pool, demand)
+    if len(eligible.rows) < demand.replicas:
         return ()
-    return block_selection.selection_decisions(ground.ids, ground.counts, open_blocks_of(demand), rules)
+    return block_selection.selection_decisions(eligible.ids, eligible.counts, open_blocks_of(demand), rules)
 
 
 def open_blocks_of(demand: BlockDemand) -> OpenBlocks:

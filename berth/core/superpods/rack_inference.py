@@ -10,12 +10,12 @@ import numpy as np
 
 from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
-from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, rack_shortage, ranked
+from berth.core.superpods.racks import RACK_NODES, BlockNodes, Racks, all_of, rack_shortage, ranked
 
 Key = tuple[int, int, int, int]
 
 
-class Siblings:
+class _SiblingRacks:
     """Racks of a service and what is free around them, as blocks are given.
 
     Args:
@@ -75,30 +75,30 @@ def plan_rack_service(
         demand: What it asks.
         hosts: SuperPoD and rack of each pod of the service's other jobs.
     """
-    takes = place_service(pool, demand, hosts)
-    return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=False)
+    allocated = place_service(pool, demand, hosts)
+    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=False)
 
 
 def place_service(
     pool: CandidatePool, demand: BlockDemand, hosts: Collection[tuple[str, int]]
-) -> list[Take] | NoBlocks:
+) -> list[BlockNodes] | NoBlocks:
     """Nodes of each block; see :func:`plan_rack_service`."""
     racks = Racks(candidates(pool, demand))
     open_blocks = all_of(demand)
     have = int((racks.left // demand.block).sum())
     if have < demand.blocks:
         return rack_shortage(racks, open_blocks, "service", have=have)
-    siblings = Siblings(racks, demand.block, hosts)
+    siblings = _SiblingRacks(racks, demand.block, hosts)
     heap = [best for best in map(siblings.best, range(len(racks.free))) if best is not None]
     heapq.heapify(heap)
-    takes: list[Take] = []
+    allocated: list[BlockNodes] = []
     for block_id in range(demand.blocks):
         _, pod, cell = heap[0]
-        takes.append(Take(block_id, pod, racks.take(cell, demand.block), "service"))
+        allocated.append(BlockNodes(block_id, pod, racks.take(cell, demand.block), "service"))
         siblings.give(pod, cell)
         best = siblings.best(pod)
         if best is None:
             heapq.heappop(heap)
         else:
             heapq.heapreplace(heap, best)
-    return takes
+    return allocated

@@ -41,19 +41,19 @@ class OpenRackBlocks(NamedTuple):
     Attributes:
         demand: What the whole gang asks.
         open_ids: Whole blocks, ascending.
-        loose: Nodes beside them, which were pieces before and can be pieces again.
+        piece_nodes: Nodes beside them, which were pieces before and can be pieces again.
         next_id: Id of the first new piece.
     """
 
     demand: BlockDemand
     open_ids: Sequence[int]
-    loose: int = 0
+    piece_nodes: int = 0
     next_id: int = 0
 
     @property
     def nodes(self) -> int:
         """Nodes that are to be found."""
-        return len(self.open_ids) * self.demand.block + self.loose
+        return len(self.open_ids) * self.demand.block + self.piece_nodes
 
     @property
     def parts(self) -> int:
@@ -61,7 +61,7 @@ class OpenRackBlocks(NamedTuple):
         return len(self.open_ids) * self.demand.block // self.demand.rack_block
 
 
-class Take(NamedTuple):
+class BlockNodes(NamedTuple):
     """Nodes that a block gets.
 
     Attributes:
@@ -167,8 +167,8 @@ def plan_racks(
         rules: Size and parity.
         unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
     """
-    takes = place(Racks(candidates(pool, demand)), all_of(demand), rules, unlinked=unlinked)
-    return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=rules.parity)
+    allocated = place(Racks(candidates(pool, demand)), all_of(demand), rules, unlinked=unlinked)
+    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=rules.parity)
 
 
 def all_of(demand: BlockDemand) -> OpenRackBlocks:
@@ -190,7 +190,7 @@ def rack_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) 
 
 def place(
     racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, *, unlinked: Rows = NO_ROWS
-) -> list[Take] | NoBlocks:
+) -> list[BlockNodes] | NoBlocks:
     """Nodes for blocks, by the first strategy that finds them.
 
     Args:
@@ -202,17 +202,17 @@ def place(
     lack = oversized_lack(racks, open_blocks, rules)
     if lack is not None:
         return lack
-    ways: dict[Strategy, Callable[[], list[Take] | NoBlocks]] = {
+    ways: dict[Strategy, Callable[[], list[BlockNodes] | NoBlocks]] = {
         "rack": lambda: _one_rack(racks, open_blocks),
         "ub-memory": lambda: _one_domain(racks, open_blocks),
         "superpod": lambda: _one_superpod(racks, open_blocks),
         "multi-superpod": lambda: _superpods(racks, open_blocks, rules, unlinked),
     }
-    tried = ("multi-superpod",) if open_blocks.loose else strategies(open_blocks.demand, rules)
-    found: list[Take] | NoBlocks = []
+    tried = ("multi-superpod",) if open_blocks.piece_nodes else strategies(open_blocks.demand, rules)
+    found: list[BlockNodes] | NoBlocks = []
     for strategy in tried:
         if strategy == "rack":
-            lack = _hopeless(racks, open_blocks)
+            lack = _impossible(racks, open_blocks)
             if lack is not None:
                 return lack
         found = ways[strategy]()
@@ -251,7 +251,7 @@ def _blocks(racks: Racks, open_blocks: OpenRackBlocks) -> Counts:
     return _parts(racks, open_blocks) // (open_blocks.demand.block // open_blocks.demand.rack_block)
 
 
-def _hopeless(racks: Racks, open_blocks: OpenRackBlocks) -> NoBlocks | None:
+def _impossible(racks: Racks, open_blocks: OpenRackBlocks) -> NoBlocks | None:
     """A hard gang that no sum of SuperPoDs can hold."""
     have = int((racks.free // open_blocks.demand.block).sum())
     if open_blocks.demand.soft or have >= len(open_blocks.open_ids):
@@ -259,7 +259,7 @@ def _hopeless(racks: Racks, open_blocks: OpenRackBlocks) -> NoBlocks | None:
     return rack_shortage(racks, open_blocks, "blocks", have=have)
 
 
-def _one_rack(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlocks:
+def _one_rack(racks: Racks, open_blocks: OpenRackBlocks) -> list[BlockNodes] | NoBlocks:
     """All in the rack that is just large enough, of the SuperPoD with the fewest nodes that has one.
 
     The last block gets the first nodes.
@@ -270,10 +270,12 @@ def _one_rack(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlock
     pods = racks.pods[fit]
     cell = int(fit[np.lexsort((racks.left[fit], pods, racks.free[pods]))[0]])
     rows = racks.take(cell, open_blocks.nodes)
-    return list(_cut(rows, open_blocks.open_ids[::-1], int(racks.pods[cell]), open_blocks.demand.block, "rack"))
+    return list(
+        _split_blocks(rows, open_blocks.open_ids[::-1], int(racks.pods[cell]), open_blocks.demand.block, "rack")
+    )
 
 
-def _one_domain(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlocks:
+def _one_domain(racks: Racks, open_blocks: OpenRackBlocks) -> list[BlockNodes] | NoBlocks:
     """All in one domain of racks, of the SuperPoD with the fewest nodes that has one; of such domains the smallest.
 
     SuperPoDs with as many nodes count as one here.
@@ -291,19 +293,21 @@ def _one_domain(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlo
     best = int(fit[np.lexsort((pods[fit], left[fit], racks.free[pods[fit]]))[0]])
     stop = int(starts[best + 1]) if best + 1 < len(starts) else len(domains)
     rows = racks.filled(racks.by_left(int(starts[best]), stop), open_blocks.parts, size)
-    return list(_cut(rows, open_blocks.open_ids, int(pods[best]), open_blocks.demand.block, "ub-memory"))
+    return list(_split_blocks(rows, open_blocks.open_ids, int(pods[best]), open_blocks.demand.block, "ub-memory"))
 
 
-def _one_superpod(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlocks:
+def _one_superpod(racks: Racks, open_blocks: OpenRackBlocks) -> list[BlockNodes] | NoBlocks:
     """All in one SuperPoD, the one with the fewest nodes that can."""
     fit = np.flatnonzero((racks.free >= open_blocks.nodes) & (_parts(racks, open_blocks) >= open_blocks.parts))
     if not len(fit):
         return rack_shortage(racks, open_blocks, "blocks")
     pod = int(fit[np.argmin(racks.free[fit])])
-    return list(_given(racks, open_blocks, pod, open_blocks.open_ids, "superpod"))
+    return list(_blocks_of_superpod(racks, open_blocks, pod, open_blocks.open_ids, "superpod"))
 
 
-def _superpods(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, unlinked: Rows) -> list[Take] | NoBlocks:
+def _superpods(
+    racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, unlinked: Rows
+) -> list[BlockNodes] | NoBlocks:
     """Whole blocks from the SuperPoDs with the most nodes on; of a soft gang what is left goes rack by rack."""
     racks.drop(unlinked)
     order = np.argsort(-racks.free, kind="stable")
@@ -312,20 +316,20 @@ def _superpods(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, unl
     given = np.minimum(fits, len(open_blocks.open_ids) - before).clip(min=0)
     if not open_blocks.demand.soft and int(given.sum()) < len(open_blocks.open_ids):
         return rack_shortage(racks, open_blocks, "blocks")
-    takes: list[Take] = []
+    allocated: list[BlockNodes] = []
     for at in np.flatnonzero(given).tolist():
         ids = open_blocks.open_ids[int(before[at]) : int(before[at] + given[at])]
-        takes += _given(racks, open_blocks, int(order[at]), ids, "multi-superpod")
-    missing = open_blocks.nodes - len(takes) * open_blocks.demand.block
+        allocated += _blocks_of_superpod(racks, open_blocks, int(order[at]), ids, "multi-superpod")
+    missing = open_blocks.nodes - len(allocated) * open_blocks.demand.block
     if not missing:
-        return takes
+        return allocated
     if int(racks.left.sum()) < missing:
-        return rack_shortage(racks, open_blocks, "nodes", have=len(takes))
+        return rack_shortage(racks, open_blocks, "nodes", have=len(allocated))
     new_ids = count(open_blocks.demand.replicas, -1) if rules.parity else count(open_blocks.next_id)
-    return [*takes, *_pieces(racks, order, missing, chain(open_blocks.open_ids[len(takes) :], new_ids))]
+    return [*allocated, *_pieces(racks, order, missing, chain(open_blocks.open_ids[len(allocated) :], new_ids))]
 
 
-def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Iterator[Take]:
+def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Iterator[BlockNodes]:
     """What is left, a piece a rack: SuperPoDs in the order given, in each the rack with the least first."""
     for pod in pods.tolist():
         for cell in racks.by_left(*racks.limits[pod : pod + 2]):
@@ -333,29 +337,31 @@ def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Itera
                 return
             rows = racks.take(cell, min(int(racks.left[cell]), missing))
             missing -= len(rows)
-            yield Take(next(ids), pod, rows, "multi-superpod-pieces")
+            yield BlockNodes(next(ids), pod, rows, "multi-superpod-pieces")
 
 
-def _given(racks: Racks, open_blocks: OpenRackBlocks, pod: int, ids: Sequence[int], phase: Phase) -> Iterator[Take]:
+def _blocks_of_superpod(
+    racks: Racks, open_blocks: OpenRackBlocks, pod: int, ids: Sequence[int], phase: Phase
+) -> Iterator[BlockNodes]:
     """Blocks of one SuperPoD, from its racks with the least left on."""
     demand = open_blocks.demand
     parts = len(ids) * demand.block // demand.rack_block
     rows = racks.filled(racks.by_left(*racks.limits[pod : pod + 2]), parts, demand.rack_block)
-    return _cut(rows, ids, pod, demand.block, phase)
+    return _split_blocks(rows, ids, pod, demand.block, phase)
 
 
-def _cut(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: Phase) -> Iterator[Take]:
+def _split_blocks(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: Phase) -> Iterator[BlockNodes]:
     """Nodes as blocks, one after the other."""
-    return (Take(block_id, pod, rows[at * block : (at + 1) * block], phase) for at, block_id in enumerate(ids))
+    return (BlockNodes(block_id, pod, rows[at * block : (at + 1) * block], phase) for at, block_id in enumerate(ids))
 
 
-def ranked(takes: Sequence[Take], demand: BlockDemand, *, parity: bool) -> BlockPlan:
+def ranked(allocated: Sequence[BlockNodes], demand: BlockDemand, *, parity: bool) -> BlockPlan:
     """Node of each rank: ranks walk the blocks by their number, each as long as it is.
 
     The reference gives rank ``r`` the node ``r mod B`` of block ``r div B``, so that with pieces some ranks have none
     (decision D-8).
     """
-    walk = sorted(takes, key=lambda take: take.block_id)
+    walk = sorted(allocated, key=lambda take: take.block_id)
     lengths = np.array([len(take.rows) for take in walk], np.int64)
     block_ids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
     ranks = np.arange(len(block_ids))
@@ -366,5 +372,5 @@ def ranked(takes: Sequence[Take], demand: BlockDemand, *, parity: bool) -> Block
     columns = (np.concatenate([take.rows for take in walk]), block_ids, np.repeat([take.pod for take in walk], lengths))
     for column, values in zip(found, columns, strict=True):
         column[ranks[kept]] = values[kept]
-    allocations = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
+    allocations = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in allocated)
     return BlockPlan(found[0], found[1], found[2], allocations)

@@ -194,7 +194,7 @@ class TestPods:
     def test_no_candidate_at_all(self) -> None:
         assert outcome(a_case(a_pool(""), blocks("00 01x"))) == "nodes: 1 of 0"
 
-    def test_a_superpod_that_the_yard_does_not_know_has_nothing_to_give(self) -> None:
+    def test_an_unknown_superpod_has_no_free_nodes(self) -> None:
         assert outcome(a_case(a_pool("00 01", superpods=1), blocks("70x 71"))) == "stuck (0,): 1 of 0"
         assert outcome(a_case(a_pool("00 01", superpods=1), blocks("70x 71x"))) == "00 01 | 0:0x2 fits"
 
