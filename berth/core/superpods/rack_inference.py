@@ -1,4 +1,4 @@
-"""Blocks of an inference service where SuperPoDs have racks: every block inside one rack, beside its siblings.
+"""Blocks of an inference service with racks: every block is inside one rack, close to other jobs of the service.
 
 Source: docs/reference/superpods.md, "Inference services on Atlas 950".
 """
@@ -16,12 +16,12 @@ Key = tuple[int, int, int, int]
 
 
 class _SiblingRacks:
-    """Racks of a service and what is free around them, as blocks are given.
+    """Racks that host a service, and the free nodes around them, updated while blocks are allocated.
 
     Args:
         racks: Racks with the candidates.
-        block: B, nodes of a block.
-        hosts: SuperPoD and rack of each pod of the service's other jobs.
+        block: B, number of nodes of a block.
+        hosts: SuperPoD and rack of each pod of other jobs of the service.
     """
 
     def __init__(self, racks: Racks, block: int, hosts: Collection[tuple[str, int]]) -> None:
@@ -39,7 +39,7 @@ class _SiblingRacks:
         )
 
     def best(self, pod: int) -> tuple[Key, int, int] | None:
-        """The best rack of a SuperPoD, with its key before it; None without any."""
+        """The best rack of a SuperPoD with its key; None if it has no rack for a block."""
         cells = range(*self._racks.limits[pod : pod + 2])
         return min(
             ((self._key(pod, cell), pod, cell) for cell in cells if self._left[cell] >= self._block), default=None
@@ -52,7 +52,7 @@ class _SiblingRacks:
         return (1 if pod in self._hosts else 2, -self._idle[pod], -left, -self._free[pod])
 
     def give(self, pod: int, cell: int) -> None:
-        """A block of a rack goes; the rack is one with siblings from then on."""
+        """Allocate a block of a rack; the rack hosts the service from then on."""
         self._idle[pod] -= self._left[cell] >= RACK_NODES
         self._left[cell] -= self._block
         self._idle[pod] += self._left[cell] >= RACK_NODES
@@ -64,16 +64,17 @@ class _SiblingRacks:
 def plan_rack_service(
     pool: CandidatePool, demand: BlockDemand, hosts: Collection[tuple[str, int]]
 ) -> BlockPlan | NoBlocks:
-    """Where each rank of a job of an inference service goes.
+    """Plan of a job of an inference service.
 
-    A rack with pods of the service comes first, the one with the most nodes left; then other racks of its SuperPoD; then any.
-    Of those the SuperPoD with the most idle racks, the rack with the most nodes left, and the SuperPoD with the most nodes left
-    come first. The reserve, and soft or hard, play no part.
+    Racks are used in this order: racks with pods of the service, the one with the most nodes left first; other racks of
+    a SuperPoD that hosts the service; all other racks. Inside these classes the order is: SuperPoD with the most idle
+    racks, rack with the most nodes left, SuperPoD with the most nodes left. The reserve, and whether the gang is soft
+    or hard, are ignored.
 
     Args:
         pool: SuperPoDs with the candidates of the gang, and their racks.
-        demand: What it asks.
-        hosts: SuperPoD and rack of each pod of the service's other jobs.
+        demand: Request of the gang.
+        hosts: SuperPoD and rack of each pod of other jobs of the service.
     """
     allocated = place_service(pool, demand, hosts)
     return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=False)
