@@ -1,8 +1,8 @@
-"""A gang with racks that lost nodes: what moves at which stage, and where it goes.
+"""Recovery of a gang with racks: what moves in which scope, and its new place.
 
-First a lost pod gets another node of its rack; later its part moves within its SuperPoD; then its block moves anywhere; in the
-end the whole gang is placed anew. A pod whose node is sound moves only with its part or block, and the answer names it, so that
-it can be ended first.
+A lost pod first gets another node of its rack. Later its part moves within its SuperPoD, then its block moves anywhere,
+and finally the whole gang is placed again. A pod with a healthy node moves only with its part or block, and the result
+names it, so that it can be ended first.
 
 Source: docs/reference/superpods.md, "Stages of deletion" and "Racks". See decision D-10.
 """
@@ -34,23 +34,23 @@ from berth.core.superpods.racks import (
 )
 
 MoveScope = Literal["pod", "part", "block", "job"]
-"""What moves: lost pods alone; parts of blocks, which stay inside a rack; blocks; the whole gang."""
+"""What moves: lost pods only; parts of blocks, which stay inside a rack; blocks; the whole gang."""
 PART_SESSIONS: Final = 3
-"""Tries after which the part of a lost pod moves."""
+"""Number of attempts after which the part of a lost pod moves."""
 BLOCK_SESSIONS: Final = 6
-"""Tries after which its block moves."""
+"""Number of attempts after which its block moves."""
 BLOCK_SESSIONS_MAX: Final = 12
-"""Tries after which more than the block moves."""
+"""Number of attempts after which more than the block moves."""
 
 
 class PlacedRanks(NamedTuple):
-    """Where the ranks of a gang were placed.
+    """Previous places of the ranks of a gang. All arrays are ``int64[replicas]``.
 
     Attributes:
-        rows: Node of each rank; -1 where it is not known.
+        rows: Node of each rank; -1 if it is not known.
         block_ids: Block of each rank.
-        pods: SuperPoD of each rank, as its index in the yard; -1 where it is not known.
-        racks: Rack of each rank; -1 where it is not known.
+        pods: SuperPoD of each rank, as its index in the pool; -1 if it is not known.
+        racks: Rack of each rank; -1 if it is not known.
     """
 
     rows: Rows
@@ -60,12 +60,12 @@ class PlacedRanks(NamedTuple):
 
 
 class RackRecovery(NamedTuple):
-    """Where each rank goes after a loss.
+    """Place of each rank after a loss.
 
     Attributes:
-        plan: Places of all ranks; its grants are those of the blocks that were placed anew.
-        moved: Ranks, ascending, that are not where they were.
-        given_up: Those of them whose node is sound: their pods have to end first.
+        plan: Places of all ranks; its allocations are those of the blocks that were placed again.
+        moved: Ranks whose node changes, ascending.
+        given_up: Those of them whose previous node is healthy: their pods have to end first.
     """
 
     plan: BlockPlan
@@ -74,13 +74,13 @@ class RackRecovery(NamedTuple):
 
 
 def move_scope(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool) -> MoveScope:
-    """What moves.
+    """Scope of the next attempt.
 
     Args:
-        sessions: Tries since the loss.
+        sessions: Number of attempts since the loss.
         only_pods: The job's ``huawei.com/recover_policy_path`` is ``pod``.
         by_pods: The job's label ``pod-rescheduling`` is ``on``.
-        master_lost: Rank 0 is among the lost.
+        master_lost: Rank 0 is lost.
     """
     if only_pods:
         return "pod"
@@ -92,12 +92,12 @@ def move_scope(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bo
 
 
 def parts_of(block_ids: Rows, lost: Marks, demand: BlockDemand, scope: MoveScope) -> list[Rows]:
-    """Ranks that move together, ascending; those of the first rank first.
+    """Ranks that move together, ascending; the part of the first rank first.
 
     Args:
-        block_ids: Block of each rank.
-        lost: One mark a rank.
-        demand: What the gang asks.
+        block_ids: ``int64[replicas]``, block of each rank.
+        lost: ``bool[replicas]``, ranks that are lost.
+        demand: Request of the gang.
         scope: What moves.
     """
     ranks = np.arange(len(block_ids))
@@ -130,15 +130,15 @@ def recover_racks(
     unlinked: Rows = NO_ROWS,
     ending: bool = False,
 ) -> RackRecovery | NoBlocks:
-    """Places for a gang that had places before.
+    """New places for a gang that had places before.
 
     Args:
         pool: SuperPoDs with the candidates and the nodes that the gang still holds; any other node of it is lost.
-        demand: What it asks.
+        demand: Request of the gang.
         rules: Size.
-        placed: Where its ranks were placed.
+        placed: Previous places of its ranks.
         scope: What moves.
-        unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
+        unlinked: Rows of nodes with chips that the network does not reach; a plan on several SuperPoDs cannot use them.
         ending: Pods of the gang are being deleted and still hold their nodes.
     """
     lost: Marks = ~np.isin(placed.rows, pool.rows)
@@ -165,7 +165,7 @@ def recover_racks(
 
 
 def _keep_positions(plan: BlockPlan, placed: PlacedRanks) -> Rows:
-    """Nodes of a plan with those that its block has again where they stood."""
+    """Nodes of a plan, where each node that its block already had keeps its position."""
     rows = plan.rows.copy()
     for block_id in dict.fromkeys(plan.block_ids.tolist()):
         ranks = np.flatnonzero(plan.block_ids == block_id)
@@ -174,7 +174,7 @@ def _keep_positions(plan: BlockPlan, placed: PlacedRanks) -> Rows:
 
 
 def _at_previous_nodes(rows: Rows, held: Rows) -> Rows:
-    """The same nodes, those that were held before at their old positions."""
+    """The same nodes, where nodes that were held before keep their positions."""
     fates = np.isin(held, rows)
     settled = np.where(fates, held, -1)
     settled[~fates] = rows[~np.isin(rows, held)]
@@ -190,7 +190,10 @@ def _parts_moved(
     *,
     same_rack: bool,
 ) -> BlockPlan | NoBlocks:
-    """Pods or parts, each in its rack if it has room; unless ``same_rack``, else in the smallest rack of its SuperPoD."""
+    """Pods or parts, each in its rack if there is room; with ``same_rack`` only there, otherwise in another rack.
+
+    The other rack is the smallest one of its SuperPoD that has room.
+    """
     racks = Racks(pool)
     pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
     wanted = np.isin(pods, placed.pods[lost]) & (pool.racks >= 0)
@@ -219,7 +222,7 @@ def _parts_moved(
 def _cell_for(
     free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, demand: BlockDemand, *, same_rack: bool
 ) -> tuple[int, int] | None:
-    """Rack with room: the own one; else the smallest of the SuperPoD, or of the domain where memory is shared."""
+    """Rack with room: the previous one; otherwise the smallest of the SuperPoD (of the domain if memory is shared)."""
     if len(free.get(home, ())) >= nodes:
         return home
     if same_rack:
@@ -243,7 +246,7 @@ def _blocks_moved(
     parts: Sequence[Rows],
     unlinked: Rows,
 ) -> BlockPlan | NoBlocks:
-    """Blocks, placed as those of a new gang are; pieces of a soft gang may become other pieces."""
+    """Blocks, placed like those of a new gang; pieces of a soft gang may become other pieces."""
     whole = {int(placed.block_ids[part[0]]): part for part in parts if len(part) == demand.block}
     moving = sum(len(part) for part in parts) - len(whole) * demand.block
     open_blocks = OpenRackBlocks(

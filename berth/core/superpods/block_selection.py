@@ -237,17 +237,17 @@ def _table(counts: Counts, open_blocks: OpenBlocks, reserve: int) -> _Table:
     Source: docs/reference/superpods.md, "Queues".
     """
     pods = np.flatnonzero(counts > 0 if open_blocks.soft else counts >= open_blocks.block)
-    beside = counts[pods] - reserve
-    has_more = beside >= 0
+    above_reserve = counts[pods] - reserve
+    has_more = above_reserve >= 0
     return _Table(
         pods,
-        np.where(has_more, beside // open_blocks.block, 0),
-        np.where(has_more, beside, counts[pods]) % open_blocks.block,
+        np.where(has_more, above_reserve // open_blocks.block, 0),
+        np.where(has_more, above_reserve, counts[pods]) % open_blocks.block,
     )
 
 
 def _overflows(counts: Counts, open_blocks: OpenBlocks, rules: BlockRules) -> bool:
-    """Whether the table of the reference has no column for some SuperPoD; 850 compares the size itself."""
+    """Whether the reference has no column for some SuperPoD; 850 compares the size itself (decision D-1)."""
     most = int(counts.max(initial=0))
     if open_blocks.variant == "850":
         return most > rules.size

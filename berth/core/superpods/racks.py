@@ -135,7 +135,7 @@ class Racks:
         return [start + at for at in sorted(range(len(left)), key=left.__getitem__) if left[at]]
 
     def filled(self, cells: Sequence[int], parts: int, size: int) -> Rows:
-        """Rows of ``parts`` parts with ``size`` nodes each; racks in the order given, each with as many parts as fit."""
+        """Rows of ``parts`` parts with ``size`` nodes each: racks in the order given, each with all its parts."""
         rows = []
         for cell in cells:
             given = min(int(self.left[cell]) // size, parts)

@@ -28,9 +28,7 @@ UB_MEMORY_CHIPS_MAX: Final = 1024
 """Most chips of a gang that shares memory."""
 RA_BLOCK_DEFAULT: Final = 8
 _ROUND_UP: Final = 7
-"""T is ``(ra-block + 7) div C`` for every C.
-
-Source: docs/reference/superpods.md, "Terms of SuperPoDs"."""
+"""T is ``(ra-block + 7) div C`` for every C. Source: docs/reference/superpods.md, "Terms of SuperPoDs"."""
 
 Reason = Literal[
     "InvalidArgument",

@@ -125,21 +125,23 @@ def check_topology(fact: TopologySeen) -> None:
     seen: dict[str, None] = {}
     if not 0 <= fact.places <= _POSITION_MAX + 1:
         raise DecodeError(
-            _words("places", fact.places, f"the most nodes below a leaf, at most {_POSITION_MAX + 1}, or 0"),
+            _error_text("places", fact.places, f"the most nodes below a leaf, at most {_POSITION_MAX + 1}, or 0"),
             kind=TopologySeen.KIND,
         )
     for number, leaf in enumerate(fact.leaves):
         at = f"leaves[{number}]"
         if not leaf.name or leaf.name in seen:
             raise DecodeError(
-                _words(f"{at}.name", repr(leaf.name), "a name that no other leaf has"), kind=TopologySeen.KIND
+                _error_text(f"{at}.name", repr(leaf.name), "a name that no other leaf has"), kind=TopologySeen.KIND
             )
         seen[leaf.name] = None
         _check_leaf(leaf, at, fact.places)
         for place, node in enumerate(leaf.nodes):
             if node and node in above:
                 raise DecodeError(
-                    _words(f"{at}.nodes[{place}]", repr(node), f"a node that is not below leaf {above[node]} as well"),
+                    _error_text(
+                        f"{at}.nodes[{place}]", repr(node), f"a node that is not below leaf {above[node]} as well"
+                    ),
                     kind=TopologySeen.KIND,
                 )
             above[node] = leaf.name
@@ -153,15 +155,17 @@ def _check_leaf(leaf: Leaf, at: str, places: int) -> None:
     """
     count = len(leaf.nodes)
     if places and count > places:
-        raise DecodeError(_words(f"{at}.nodes", f"{count} nodes", f"at most {places} (places)"), kind=TopologySeen.KIND)
+        raise DecodeError(
+            _error_text(f"{at}.nodes", f"{count} nodes", f"at most {places} (places)"), kind=TopologySeen.KIND
+        )
     if leaf.addresses and len(leaf.addresses) != count:
         raise DecodeError(
-            _words(f"{at}.addresses", f"{len(leaf.addresses)} addresses", f"{count}, one a node"),
+            _error_text(f"{at}.addresses", f"{len(leaf.addresses)} addresses", f"{count}, one a node"),
             kind=TopologySeen.KIND,
         )
     if leaf.positions and len(leaf.positions) != count:
         raise DecodeError(
-            _words(f"{at}.positions", f"{len(leaf.positions)} positions", f"{count}, one a node"),
+            _error_text(f"{at}.positions", f"{len(leaf.positions)} positions", f"{count}, one a node"),
             kind=TopologySeen.KIND,
         )
     bound = places or _POSITION_MAX + 1
@@ -169,11 +173,11 @@ def _check_leaf(leaf: Leaf, at: str, places: int) -> None:
     for place, position in enumerate(leaf.positions):
         if not 0 <= position < bound or position in taken:
             raise DecodeError(
-                _words(f"{at}.positions[{place}]", position, f"a number of its own from 0 to {bound - 1}"),
+                _error_text(f"{at}.positions[{place}]", position, f"a number of its own from 0 to {bound - 1}"),
                 kind=TopologySeen.KIND,
             )
         taken.add(position)
 
 
-def _words(field: str, value: object, expected: str) -> str:
+def _error_text(field: str, value: object, expected: str) -> str:
     return f"{field} is {value}: expected {expected}"
