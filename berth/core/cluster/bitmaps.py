@@ -4,6 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 Marks = npt.NDArray[np.bool_]
+Fits = Marks
+"""One mark for each row of a node table: the node takes one more pod of a shape. Shape (rows,)."""
 Order = npt.NDArray[np.signedinteger]
 """Indexes of the entries of a bitmap, in the order of its bits."""
 

@@ -19,6 +19,7 @@ from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_
 from berth.core.chips.products import FORMS
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
 from berth.core.chips.soft_share_table import ShareBook, SharedNode
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
@@ -33,7 +34,6 @@ from berth.schemas.refusal import NodeReason, ReasonCount
 
 Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
-Fits = npt.NDArray[np.bool_]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
 _ERROR: Final = 255
@@ -196,6 +196,15 @@ class Scorer:
             usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
             fits=reasons == _FITS if shape.blocks is not None else None,
         )
+
+    def may_fit(self, shape: Shape, pods: int) -> bool:
+        """Whether nodes that take a pod of a shape have free chips enough for ``pods``; quick, and false only where they find no room."""
+        if shape.share is not None or not shape.chips:
+            return True
+        table = self.table
+        fits = self.evaluate(shape)[0] == NodeReason.FITS
+        room = np.bitwise_count(table.free[table.view()][fits]).astype(np.int64) // shape.chips
+        return int(room.sum()) >= pods
 
     def chips_for(self, shape: Shape) -> tuple[int, int]:
         """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""

@@ -5,9 +5,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.levels.model import NoLevels
 from berth.core.levels.planner import plan_levels
-from berth.core.placement.scoring import Fits, RowState, Scorer
+from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of

@@ -5,9 +5,9 @@ Source: docs/reference/levels.md, "Configuration of levels".
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.levels.model import NodePath, Tree, forest, levels_of, node_path
-from berth.core.placement.scoring import Fits
 
 
 class LevelMap:

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
-from berth.core.placement.scoring import Fits
 from berth.core.state.level_index import LevelMap
 from berth.core.superpods.model import CandidatePool, Rows, pool_of, rack_number, running, superpod_key
 from berth.schemas.facts import NodeHealth
