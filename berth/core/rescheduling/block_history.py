@@ -125,17 +125,17 @@ def restored(records: Sequence[PodRecord], demand: BlockDemand, *, parity: bool 
         parity: Follow the reference.
     """
     blocks: dict[int, list[PodRecord]] = {}
-    for word in records if parity else sorted(records):
-        blocks.setdefault(word.block_id, []).append(word)
+    for record in records if parity else sorted(records):
+        blocks.setdefault(record.block_id, []).append(record)
     if not parity:
         _return_unknown(blocks, demand)
     return [
         HeldBlock(
             block_id,
             block[0].superpod,
-            tuple(word.rank for word in block),
-            tuple(word.row for word in block),
-            tuple(word.fate for word in block),
+            tuple(record.rank for record in block),
+            tuple(record.row for record in block),
+            tuple(record.fate for record in block),
         )
         for block_id, block in sorted(blocks.items())
     ]
@@ -143,7 +143,7 @@ def restored(records: Sequence[PodRecord], demand: BlockDemand, *, parity: bool 
 
 def _return_unknown(blocks: dict[int, list[PodRecord]], demand: BlockDemand) -> None:
     """Assign ranks without a record to the blocks that lack them."""
-    known = {word.rank for block in blocks.values() for word in block}
+    known = {record.rank for block in blocks.values() for record in block}
     for rank in range(demand.replicas):
         block = blocks.get(rank // demand.block, [])
         if rank not in known and 0 < len(block) < demand.block:
