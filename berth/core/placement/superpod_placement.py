@@ -177,11 +177,11 @@ class BlockRound:
                 nodes.update(placement.names())
         nodes.difference_update(table.names[row] for row in pool.rows.tolist())
         place = {name: index for index, name in enumerate(pool.ids)}
-        preferred = np.zeros(len(pool.ids), np.int64)
+        matching = np.zeros(len(pool.ids), np.int64)
         for superpod, _ in self._ground.places_of(sorted(nodes)):
             if superpod in place:
-                preferred[place[superpod]] += 1
-        return preferred
+                matching[place[superpod]] += 1
+        return matching
 
     def _new(self, service: str) -> list[str]:
         """Nodes that the round has given to jobs of a service."""

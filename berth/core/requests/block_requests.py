@@ -1,4 +1,4 @@
-"""How a job asks for blocks in SuperPoDs, or for groups of several levels, and whether it may.
+"""Requests for blocks in SuperPoDs or for groups of several levels, and their validation.
 
 Source: docs/reference/superpods.md, "Policies of SuperPoDs", "Validation of blocks", "Before the selection" and
 "Inference on SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
@@ -29,19 +29,19 @@ from berth.schemas.offers import Blocks
 from berth.schemas.refusal import Code, Refusal
 
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
-"""Annotation with which pods may be without chips: ``enabled``."""
+"""Annotation that allows pods without chips; its value is ``enabled``."""
 _LEVELS: Final = "levels"
 _TRUE: Final = "true"
 
 
 def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
-    """How the pods with chips of a job are to lie, or why it is turned away.
+    """Blocks or groups that the pods with chips of a job request, or the refusal of the job.
 
     Args:
         form: Form with a variant.
         request: The job; it has pods with chips.
-        settings: ``super_pod_size`` counts.
-        gang_pods: Pods with chips of the whole gang. A part of it is placed like a gang of its own.
+        settings: Only ``super_pod_size`` is read.
+        gang_pods: Number of pods with chips of the whole gang. A part of a gang is placed like a gang.
     """
     found = _levels(form, request) if form.variant == _LEVELS else _superpods(form, request, settings)
     replicas = sum(task.replicas for task in request.tasks if task.chips)
@@ -80,10 +80,7 @@ def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | 
 
 
 def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
-    """Groups of several levels, of nodes that a pod fills: the pods with chips are alike.
-
-    See decision D-11.
-    """
+    """Groups of several levels. All pods with chips are alike, and each uses a whole node (decision D-11)."""
     chips = next(task.chips for task in request.tasks if task.chips)
     for index, task in enumerate(request.tasks):
         if task.chips > form.chips_max or task.chips not in {0, chips}:

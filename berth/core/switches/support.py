@@ -1,7 +1,7 @@
-"""Which products and frameworks each policy of switch affinity supports.
+"""Products and frameworks that each policy of switch affinity supports.
 
-The products are in the catalogue (``Form.switch_affinity``). Other jobs are placed too, with a warning, unless the setting
-``strict_product_support`` refuses them.
+The products are in the catalogue (``Form.switch_affinity``). Any other job is placed with a warning, unless the setting
+``strict_product_support`` rejects it.
 
 Source: docs/reference/switches.md, "Jobs and policies". See decision ``strict_product_support``.
 """
@@ -15,7 +15,7 @@ from berth.products.model import Form
 
 
 class _Support(NamedTuple):
-    """What a policy supports: its name, its products in text, and its frameworks; without frameworks: any."""
+    """What a policy supports: its name, its products in text, and its frameworks; no frameworks means any."""
 
     title: str
     products: str
@@ -35,12 +35,12 @@ _SUPPORT: Final[Mapping[Policy, _Support]] = {
 
 
 def unsupported(policy: Policy, *, form: str, framework: str, shares_chips: bool) -> str:
-    """Why a policy does not support a job, as a sentence without a full stop; empty when it does.
+    """Why a policy does not support a job, as a sentence without a full stop; empty if it does.
 
     Args:
         policy: Policy in force.
         form: Product form of the job.
-        framework: Its label ``framework``, in any case of letters; empty without one, which every policy supports.
+        framework: Its label ``framework``, case-insensitive; empty if it is missing, which is supported.
         shares_chips: Its pods share chips with other pods.
     """
     support = _SUPPORT[policy]

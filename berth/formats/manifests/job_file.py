@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.manifests.gang_request import (
     REPLICAS_MAX,
     RUN_FOR,
@@ -49,7 +50,6 @@ from berth.schemas.intake import JobRequest, Task
 API_VERSION: Final = "berth/v1"
 KIND: Final = "Job"
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
-SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
 SHARE_SCHEDULE_POLICY: Final = "chip1-softShareDev"
 _POD_FIELDS: Final = ("replicas", "chips", "cpu", "memory", "affinity", "tolerations")
 _JOB_FIELDS: Final = (

@@ -11,23 +11,26 @@ import pytest
 
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import newest_snapshot
 from berth.runtime.history import settings_now, state_now, verdict_on
+from berth.runtime.instruments import Instruments
+from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import record
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
 from berth.schemas.ledger import Round
-from berth.schemas.simulation import GangBound
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import VERSIONS, Version, Versions
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import Gang
+from berth.services.binder.cluster import SimCluster
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.dispatcher.loop import Dispatcher
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.metrics import SummaryMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
@@ -38,16 +41,6 @@ NEEDED = "needs Berth 9.7 or later"
 PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
 
 each_kind = pytest.mark.parametrize(("kind", "version"), KINDS)
-
-
-class NoCluster:
-    """A cluster that is asked for nothing."""
-
-    async def bind(self, gang: Gang) -> GangBound:
-        raise AssertionError(gang)
-
-    async def evict(self, gang: Gang, *, reason: str) -> None:
-        raise AssertionError(gang, reason)
 
 
 async def a_cell(*, shards: int = 0) -> Cell:
@@ -69,7 +62,7 @@ async def plant(cell: Cell, kind: str, version: int) -> None:
 
 def see_exit(error: Exception) -> None:
     """See that a process with this error ends with exit code 2."""
-    assert report(error) == MISCONFIGURED
+    assert report(error, DEFAULT_LOG) == MISCONFIGURED
 
 
 @each_kind
@@ -117,7 +110,9 @@ async def test_a_binder_stops(kind: str, version: int) -> None:
     config = BinderConfig()
 
     async def serve(stop: asyncio.Event) -> None:
-        await bind_on(NoCluster(), bus, cell.clock, config, stop)
+        await bind_on(
+            SimCluster(bus, answer_timeout_s=1), bus, cell.clock, config, Instruments.make(BinderMetrics), stop
+        )
 
     error = await lost(bus, serve)
     assert isinstance(error.__cause__, NewerVersionError)
@@ -134,7 +129,14 @@ async def test_a_summary_stops(kind: str, version: int) -> None:
     clock = ManualClock()
     with pytest.raises(ExceptionGroup) as caught:
         async with asyncio.timeout(5):
-            await write_on(FakeKube(clock=clock), cell.user, clock, SummaryConfig(), asyncio.Event())
+            await write_on(
+                FakeKube(clock=clock),
+                cell.user,
+                clock,
+                SummaryConfig(),
+                Instruments.make(SummaryMetrics),
+                asyncio.Event(),
+            )
     assert caught.group_contains(NewerVersionError, match=NEEDED)
     see_exit(caught.value)
     await cell.close()
@@ -180,7 +182,9 @@ async def test_a_dispatcher_writes_a_new_version_once_a_setting_of_its_epoch_ena
         config = msgspec.structs.replace(cell.config, decisions=decisions)
         bus = FakeBus(cell.server, cell.cell)
         cell.buses.append(bus)
-        cell.dispatcher = Dispatcher(bus, cell.clock, config, holder="test", faults=FaultPoints(), versions=PLANTED)
+        cell.dispatcher = Dispatcher(
+            bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
+        )
         await cell.dispatcher.start()
         await cell.submit(a_job(job))
         await cell.settle()
@@ -201,7 +205,9 @@ async def test_a_dispatcher_does_not_turn_off_what_an_epoch_before_enabled() -> 
     config = msgspec.structs.replace(cell.config, decisions=decisions)
     bus = FakeBus(cell.server, cell.cell)
     cell.buses.append(bus)
-    dispatcher = Dispatcher(bus, cell.clock, config, holder="test", faults=FaultPoints(), versions=PLANTED)
+    dispatcher = Dispatcher(
+        bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
+    )
     with pytest.raises(ConfigError, match=r"decisions\.skims_classes is False: as in epoch 1") as caught:
         await dispatcher.start()
     see_exit(caught.value)
