@@ -146,8 +146,8 @@ def _devices(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_
             why = f"DeviceList has no key {node.resource or 'huawei.com/<type>'}: it offers no chips"
             parts.append(Said(NodeHealth.NO_NEW_WORK, f"{source}: {why}"))
         return parts
-    if report.remarks:
-        parts.append(Said(reason=f"{source}: {report.remarks[0]}"))
+    if report.warnings:
+        parts.append(Said(reason=f"{source}: {report.warnings[0]}"))
     sick = lists.unhealthy | lists.recovering
     view = word.device.views.get(node.resource) or next(iter(word.device.views.values()))
     parts.append(
