@@ -30,7 +30,7 @@ from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFac
 from berth.core.simulation.timeline import Timeline
 from berth.formats.clusters.cluster_text import (
     PRODUCT,
-    ClusterWordsError,
+    ClusterTextError,
     default_cluster,
     offered_load,
     read_cluster,
@@ -154,7 +154,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     if plan is None:
         try:
             plan = read_cluster(default_cluster(workload))
-        except ClusterWordsError as error:
+        except ClusterTextError as error:
             raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
@@ -314,7 +314,7 @@ def _cluster(words: str) -> ClusterPlan:
         ) from error
     except UnicodeDecodeError as error:
         raise CommandError(f"--cluster: {words} is no text in UTF-8 ({error})", code=WRONG_USE) from error
-    except ClusterWordsError as error:
+    except ClusterTextError as error:
         raise CommandError(f"--{error}", code=WRONG_USE) from error
     except TopologyError as error:
         raise CommandError(*(f"{words}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error

@@ -8,7 +8,13 @@ So it is over a restart: what was said of a node holds until its object or its r
 from collections.abc import Iterable
 
 from berth.formats.ascend.report_error import ReportError
-from berth.formats.kubernetes.node_place import NodePlace, homeless, needs_report, reported_place, said_place
+from berth.formats.kubernetes.node_place import (
+    NodePlace,
+    described_place,
+    needs_report,
+    outside_superpod,
+    reported_place,
+)
 from berth.formats.kubernetes.nodes import NodeReading
 from berth.schemas.nodes import NodeDescription
 
@@ -28,7 +34,7 @@ class DevicePlaces:
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
         """Take up what earlier runs said."""
-        self._said |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
+        self._said |= {node.name: place for node in nodes if (place := described_place(node)) is not None}
 
     def keep(self, names: set[str]) -> None:
         """Take which nodes there are: what was said of others does not count any more."""
@@ -45,10 +51,10 @@ class DevicePlaces:
         if needs_report(reading.node, reading.told):
             self._open[name] = reading
             place = reading.told.filled(self._places.get(name, self._said_of(name, reading.told)))
-            return reading.at(place, self._wrong.get(name, ""), homeless(reading.node, place))
+            return reading.at(place, self._wrong.get(name, ""), outside_superpod(reading.node, place))
         self._open.pop(name, None)
         self._said.pop(name, None)
-        return reading.at(reading.told, homeless(reading.node, reading.told))
+        return reading.at(reading.told, outside_superpod(reading.node, reading.told))
 
     def _said_of(self, name: str, told: NodePlace) -> NodePlace:
         """What was said; racks are numbered in each SuperPoD anew, so that of another one says nothing."""
