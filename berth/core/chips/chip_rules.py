@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
 from berth.core.chips.picking import pick_chips
-from berth.core.chips.products import Form, Weights
+from berth.products.model import Form, Weights
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
 

@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from berth.core.chips.products import Form
 from berth.core.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
 from berth.core.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
-from berth.core.superpods.model import Variant
+from berth.core.superpods.model import VARIANTS
 from berth.core.superpods.validation import (
     RA_BLOCK,
     SOFT,
@@ -23,6 +22,7 @@ from berth.core.superpods.validation import (
     Pods,
     check_blocks,
 )
+from berth.products.model import Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks
@@ -30,7 +30,6 @@ from berth.schemas.refusal import Code, Refusal
 
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
 """Annotation that allows pods without chips; its value is ``enabled``."""
-_VARIANTS: Final[dict[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
 _LEVELS: Final = "levels"
 _TRUE: Final = "true"
 
@@ -54,7 +53,7 @@ def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gan
 
 def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | Refusal:
     asked = BlockRequest(
-        variant=_VARIANTS[form.variant],
+        variant=VARIANTS[form.variant],
         node_chips=form.chips_max,
         sp_block=request.annotations.get(SP_BLOCK),
         tasks=[Pods(task.replicas, task.chips, _may_lack_chips(request, task.name)) for task in request.tasks],

@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
-from berth.core.chips.products import FORMS, Form
 from berth.core.requests.block_requests import requested_blocks
 from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.products.catalogue import FORMS
+from berth.products.model import Form
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape

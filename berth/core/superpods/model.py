@@ -6,8 +6,8 @@ Source: docs/reference/superpods.md, "Terms of SuperPoDs", "Before the selection
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -34,6 +34,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 Variant = Literal["a3", "850", "rack"]
 """Handler of the product: Atlas A3 with 16 or 8 chips per node, Atlas 850, Atlas 950 with racks."""
+VARIANTS: Final[Mapping[str, Variant]] = {variant: variant for variant in get_args(Variant)}
+"""Handlers by the text that stands for them in messages."""
 Phase = Literal[
     "fits",
     "larger",
