@@ -49,7 +49,9 @@ def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_awa
     assert "trace: jobs.csv, 4 jobs" in out
     assert "cluster: nodes=1,leaf=1 (as asked)" in out
     assert "nodes: 1, 8 chips" in out
-    away = "rejected: default/huge (64 chips in 8 pods): larger-than-cluster, tasks[0].replicas is 8, the job asks for 64"
+    away = (
+        "rejected: default/huge (64 chips in 8 pods): larger-than-cluster, tasks[0].replicas is 8, the job asks for 64"
+    )
     assert away in out
     assert "there are 8 in all, on 1 nodes" in out
     heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "unit" in line)
