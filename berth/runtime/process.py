@@ -1,7 +1,8 @@
 """Life of a process: signals, a bounded end, and one exit code for each way to end.
 
 0: asked to stop, and everything in hand was done. 1: could not go on (a fault, a lost bus, a service that ended
-unasked, work that outlived the grace). 2: a wrong setting. The reason is printed before the process ends.
+unasked, work that outlived the grace). 2: a wrong setting, or a record that only a newer release reads. The reason is
+printed before the process ends.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from berth.runtime.bus.discovery import Identity
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
-from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.errors import FatalError, ShellError, newer_version
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
@@ -219,7 +220,11 @@ def report(error: Exception, log: Logger) -> int:
     """Exit code for ``error``, which is logged: the reason of a foreseen one, everything about another."""
     code = FAILED
     for leaf in _leaves(error):
-        if isinstance(leaf, ShellError):
+        newer = newer_version(leaf)
+        if newer is not None:
+            log.error("cannot go on", reason=str(newer), release=newer.release)
+            code = MISCONFIGURED
+        elif isinstance(leaf, ShellError):
             log.error("cannot go on", reason=str(leaf))
             code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError) else FAILED)
         else:

@@ -20,7 +20,7 @@ from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
-from berth.schemas.envelope import DecodeError
+from berth.schemas.envelope import DecodeError, NewerVersionError
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import StreamName
@@ -307,5 +307,5 @@ class Live:
 def _known(record: Stored) -> int:
     try:
         return facts_known(record.data)
-    except DecodeError:
+    except (DecodeError, NewerVersionError):
         return 0  # its line says so
