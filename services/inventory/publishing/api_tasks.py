@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.logs import logger
-from berth.services.inventory import metrics
+from berth.runtime.instruments import Instruments
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,10 @@ class ApiTasks:
 
     Args:
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, config: InventoryConfig) -> None:
+    def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._ready: dict[Hashable, Chore] = {}
@@ -46,7 +47,8 @@ class ApiTasks:
         self._busy: set[Hashable] = set()
         self._stopping = False
         self._woken = asyncio.Event()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     @property
     def is_idle(self) -> bool:
@@ -99,10 +101,10 @@ class ApiTasks:
         try:
             await chore.do()
         except TransientError as error:
-            metrics.FAILURES.inc()
+            self._metrics.failures.inc()
             self._later(chore, error)
         except PoisonError as error:
-            metrics.FAILURES.inc()
+            self._metrics.failures.inc()
             self._log.warning("call refused", call=chore.what, reason=str(error))
             self._end(chore)
         else:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 
 Write: TypeAlias = Callable[[], Awaitable[None]]
 """A write that may be done twice."""
@@ -26,6 +26,7 @@ class KubeWrites:
     Args:
         at_once: Most writes at the same time.
         backoff: Pauses while the server does not answer.
+        log: Logger of the service.
         forbidden_max_s: How long something may be forbidden before it counts as refused.
     """
 
@@ -34,6 +35,7 @@ class KubeWrites:
         *,
         at_once: int,
         backoff: Backoff,
+        log: Logger,
         forbidden_max_s: float = _FORBIDDEN_MAX_S,
     ) -> None:
         self._at_once = at_once
@@ -41,7 +43,7 @@ class KubeWrites:
         self._forbidden_max_s = forbidden_max_s
         self._waiting: dict[str, deque[Write]] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
-        self._log = logger()
+        self._log = log
         self.done = 0
         self.refused = 0
 
@@ -79,6 +81,7 @@ class KubeWrites:
                 await insist(
                     waiting[0],
                     backoff=self._backoff,
+                    log=self._log,
                     forbidden_max_s=self._forbidden_max_s,
                 )
                 self.done += 1
@@ -93,7 +96,7 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(write: Write, *, backoff: Backoff, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
+async def insist(write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
     """Do a write again and again until the server answers it.
 
     Raises:
@@ -108,12 +111,12 @@ async def insist(write: Write, *, backoff: Backoff, forbidden_max_s: float = _FO
         try:
             return await write()
         except TransientError as error:
-            logger().warning("server did not answer", reason=error.reason, wait_s=wait_s)
+            log.warning("server did not answer", reason=error.reason, wait_s=wait_s)
         except RefusedError as error:
             give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
             if error.status != _FORBIDDEN or clock_s() >= give_up_s:
                 raise
-            logger().warning("server forbids it for now", reason=str(error), wait_s=wait_s)
+            log.warning("server forbids it for now", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
 
 
