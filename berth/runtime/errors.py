@@ -1,7 +1,7 @@
 """Errors of the runtime, classified by what a handler does next.
 
-Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data; the
-text is for people.
+Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data;
+the text is for people.
 """
 
 DEFAULT_RETRY_AFTER_S = 0.5
@@ -24,7 +24,7 @@ class TransientError(ShellError):
 
 
 class AmbiguousError(TransientError):
-    """No answer came: the request may have taken effect, may still take effect, or may be lost. Read back before a retry."""
+    """No answer came: the request may have taken effect, may still do so, or may be lost. Read back before a retry."""
 
 
 class ConflictError(ShellError):

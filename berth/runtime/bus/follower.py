@@ -1,8 +1,8 @@
 """Reader of a stream that delivers every message in order, or reports a gap.
 
 A follower has its own consumer on the server, pulls in overlapping batches with idle heartbeats, and keeps its own
-position. After any failure it creates a new consumer at ``applied + 1``. A gap is reported only if a new consumer cannot
-continue.
+position. After any failure it creates a new consumer at ``applied + 1``. A gap is reported only if a new consumer
+cannot continue.
 
 Messages wait in a queue between the connection and the task of the follower. The follower requests as many messages as
 the task has delivered, so one batch bounds the queue.
@@ -168,7 +168,8 @@ class NatsFollower:
         consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
         listening = None
         try:
-            # Read after the creation of the consumer: if the stream is replaced from now on, the consumer is lost with it.
+            # Read after the creation of the consumer: if the stream is replaced from now on, the consumer is lost with
+            # it.
             info = await self._api.stream(self._wanted.stream)
             if (gap := self._judge(info)) is not None:
                 return gap

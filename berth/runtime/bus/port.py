@@ -21,8 +21,9 @@ class Stored(NamedTuple):
 class StreamState(NamedTuple):
     """Content of a stream.
 
-    ``first_seq`` is the oldest stored sequence (``last_seq + 1`` if the stream is empty), ``last_seq`` the newest sequence
-    ever assigned, 0 before the first. ``created`` is opaque and differs after a stream was deleted and created again.
+    ``first_seq`` is the oldest stored sequence (``last_seq + 1`` if the stream is empty), ``last_seq`` the newest
+    sequence ever assigned, 0 before the first. ``created`` is opaque and differs after a stream was deleted and created
+    again.
     """
 
     first_seq: int
@@ -47,7 +48,7 @@ class GapReason(StrEnum):
 
 
 class Gap(NamedTuple):
-    """A gap in a followed stream: ``wanted`` is the next sequence needed; the other sequences are those of the stream."""
+    """A gap in a followed stream: ``wanted`` is the next sequence needed, the others are those of the stream."""
 
     stream: StreamName
     reason: GapReason
@@ -90,8 +91,8 @@ class Bus(Protocol):
     """A connection to the bus, for one cell.
 
     Errors of all methods, unless they state otherwise: :class:`TransientError` if the server does not answer or the
-    connection is down, :class:`FatalError` after the bus was closed, :class:`OversizeError` for a message above 90 % of the
-    payload limit of the server, :class:`PoisonError` for a message that the server will never accept.
+    connection is down, :class:`FatalError` after the bus was closed, :class:`OversizeError` for a message above 90 % of
+    the payload limit of the server, :class:`PoisonError` for a message that the server will never accept.
 
     ``lost`` gets a result when the process must exit: the connection is closed permanently, a permission is missing, or
     the code of a follower or handler raised. The result is the error to raise.
@@ -140,8 +141,9 @@ class Bus(Protocol):
         """Store a message without waiting; the future gets its sequence.
 
         Messages are sent in the order of the calls. Every future is resolved: with the sequence, or with
-        :class:`TransientError` (not sent, or no stream), :class:`AmbiguousError` (no acknowledgement within 10 s, or the
-        connection broke), :class:`PoisonError` or :class:`OversizeError` (rejected). A dropped future hides its error.
+        :class:`TransientError` (not sent, or no stream), :class:`AmbiguousError` (no acknowledgement within 10 s, or
+        the connection broke), :class:`PoisonError` or :class:`OversizeError` (rejected). A dropped future hides its
+        error.
 
         Raises:
             TransientError: 16,384 messages or 64 MiB are outstanding; nothing was sent. See :meth:`submit_wait`.
@@ -151,10 +153,11 @@ class Bus(Protocol):
         """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
-        """Store (subject, data) messages of one stream, in order, with one acknowledgement; waits as :meth:`submit_wait`.
+        """Store (subject, data) messages of one stream, in order, with one acknowledgement.
 
-        The future gets the sequence of the last message: the stream then holds all of them. After any error of
-        :meth:`submit` any part of the messages may be stored, or none. Use it for messages that may be stored twice.
+        Waits as :meth:`submit_wait`. The future gets the sequence of the last message: the stream then holds all of
+        them. After any error of :meth:`submit` any part of the messages may be stored, or none. Use it for messages
+        that may be stored twice.
 
         Args:
             messages: At least one.

@@ -98,8 +98,8 @@ def refusal(what: str, error: ApiError) -> ShellError:
 class Api:
     """Requests to the JetStream API.
 
-    All raise :class:`TransientError` if the server does not answer or the stream does not exist (it may be created at any
-    time), and :class:`PoisonError` if the server rejects the request.
+    All raise :class:`TransientError` if the server does not answer or the stream does not exist (it may be created at
+    any time), and :class:`PoisonError` if the server rejects the request.
     """
 
     def __init__(self, inbox: Inbox) -> None:

