@@ -14,7 +14,7 @@ from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import line_of, tree_of
 from berth.core.explain.text import ranges
-from berth.core.replay.divergence import Difference, NodeTold
+from berth.core.replay.divergence import Difference, NodeDetails
 from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recordings.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
@@ -28,7 +28,7 @@ _DIGEST_SHOWN: Final = 16
 _JOBS_SHOWN: Final = 6
 
 
-class ReplayTold(msgspec.Struct, frozen=True):
+class ReplayResult(msgspec.Struct, frozen=True):
     """Result of ``berth replay --json``."""
 
     file: str
@@ -164,7 +164,7 @@ def replay(
         with complaints_of(file, hint="" if salvage else "replays up to there"):
             outcome = replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=all_, watches=True)
         if options.json:
-            emit(told_of(outcome))
+            emit(describe(outcome))
         else:
             _show(outcome)
         return OK if outcome.is_identical else FAILED
@@ -172,11 +172,11 @@ def replay(
     return run(work)
 
 
-def told_of(outcome: Outcome) -> ReplayTold:
+def describe(outcome: Outcome) -> ReplayResult:
     """An outcome for machines."""
     plain = msgspec.to_builtins(msgspec.structs.replace(outcome.replayed, found=[]))
     del plain["found"]
-    return ReplayTold(
+    return ReplayResult(
         file=outcome.file,
         release=outcome.release,
         identical=outcome.is_identical,
@@ -283,7 +283,7 @@ def _set(found: Difference) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _node_words(node: NodeTold) -> str:
+def _node_words(node: NodeDetails) -> str:
     free = f"chips {ranges(node.free)} free" if node.free else "no chip free"
     fit = f"score {node.score}" if node.score is not None else node.unfit
     held = f"held by {listed(node.held_by, _JOBS_SHOWN)}" if node.held_by else ""

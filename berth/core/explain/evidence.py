@@ -26,7 +26,7 @@ gives back what it holds; a node is well, ready and open to work; more nodes com
 Clock = Callable[[UnixMs], str]
 """How a moment is written."""
 
-_JOBS_TOLD: Final = 4
+_JOBS_SHOWN: Final = 4
 _PART_WORDS: Final = {
     "affinity": "a worse affinity class",
     "health": "fewer chips that can be given",
@@ -35,7 +35,7 @@ _PART_WORDS: Final = {
 }
 
 
-class Rival(msgspec.Struct, frozen=True):
+class Alternative(msgspec.Struct, frozen=True):
     """The best other node for a pod, and why it was not taken."""
 
     node: str
@@ -106,8 +106,8 @@ def holders_words(holders: Sequence[Holder], clock: Clock) -> str:
     """Who holds chips, as the end of a sentence; empty for nobody."""
     if not holders:
         return ""
-    more = len(holders) - _JOBS_TOLD
-    jobs = ", ".join(holder.words(clock) for holder in holders[:_JOBS_TOLD])
+    more = len(holders) - _JOBS_SHOWN
+    jobs = ", ".join(holder.words(clock) for holder in holders[:_JOBS_SHOWN])
     return f"; chips there are held by {jobs}{f' and {more} more' if more > 0 else ''}"
 
 
@@ -142,7 +142,7 @@ class NearDomain(msgspec.Struct, frozen=True):
     holders: list[Holder] = []
     """Jobs with chips on its other nodes, those with most of them first."""
 
-    def told(self, clock: Clock) -> str:
+    def words(self, clock: Clock) -> str:
         """The domain in a sentence."""
         kind = {"leaf": "leaf", "superpod": "SuperPoD", "domain": "domain"}[self.kind]
         words = f"Closest: {kind} {self.name}, {self.usable} of {pluralize(self.nodes, 'node')} can take a pod"
@@ -224,19 +224,19 @@ class Unblocking(msgspec.Struct, frozen=True):
     """False: the search was broken off, and there may be better ways or some where none is told."""
 
 
-def unblocking_lines(told: Unblocking, clock: Clock) -> list[str]:
+def unblocking_lines(unblocking: Unblocking, clock: Clock) -> list[str]:
     """What would help, one sentence an entry."""
-    lines = [_way_words(way, clock) for way in told.ways]
-    if not told.ends_help:
+    lines = [_way_words(way, clock) for way in unblocking.ways]
+    if not unblocking.ends_help:
         lines.append("No set of running jobs ending makes room.")
-    if told.ends_over:
-        lines.append(f"The ends of the {told.ends_over} running jobs that are nearest to helping are not enough.")
-    if not told.is_whole:
+    if unblocking.ends_over:
+        lines.append(f"The ends of the {unblocking.ends_over} running jobs that are nearest to helping are not enough.")
+    if not unblocking.is_whole:
         lines.append("The search for what would help was broken off; there may be a shorter way.")
     return lines
 
 
-_EVENTS_TOLD: Final = 6
+_EVENTS_SHOWN: Final = 6
 
 
 def _way_words(way: Way, clock: Clock) -> str:
@@ -247,7 +247,7 @@ def _way_words(way: Way, clock: Clock) -> str:
         if event.kind == "topology-known":
             return "It can be planned when the leaf switches are known."
         return f"There is room when {event.words(clock)}."
-    parts = [event.words(clock) for event in way.events[:_EVENTS_TOLD]]
+    parts = [event.words(clock) for event in way.events[:_EVENTS_SHOWN]]
     more = len(way.events) - len(parts)
     rest = f"; and {pluralize(more, 'more event')} like these" if more else ""
     until = f" (about {clock(way.at_ms)})" if way.at_ms else ""

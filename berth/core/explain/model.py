@@ -7,22 +7,22 @@ import msgspec
 from berth.core.chips.products import FORMS
 from berth.core.explain import superpod_layout, switch_layout
 from berth.core.explain.evidence import (
+    Alternative,
     Candidate,
     Clock,
     NearDomain,
     NearNode,
-    Rival,
     Unblocking,
     holders_words,
     unblocking_lines,
 )
-from berth.core.explain.request import Asked, asked_lines
+from berth.core.explain.request import RequestSummary, request_lines
 from berth.core.explain.superpod_layout import BlockLayout, seat_words
 from berth.core.explain.switch_layout import LeafLayout
 from berth.core.explain.text import pluralize
 
 Outcome = Literal["placed", "waiting", "rejected"]
-_RANKS_TOLD: Final = 8
+_RANKS_SHOWN: Final = 8
 _CHIPS_MISSING: Final = frozenset({"shortage", "topology", "topology_helped"})
 """Reasons of nodes that say nothing of health, though it may be what is behind them."""
 
@@ -63,7 +63,7 @@ class Choice(msgspec.Struct, frozen=True):
     score: int = 0
     free: int = 0
     affinity: int = 0
-    runner_up: Rival | None = None
+    runner_up: Alternative | None = None
     leaf: str = ""
     """Leaf switch by whose plan the pod got its node; empty where score and name decided."""
     superpod: str = ""
@@ -106,7 +106,7 @@ class Explanation(msgspec.Struct):
     """For gangs with switch affinity, unless another scheduler placed them."""
     blocks: BlockLayout | None = None
     """For gangs with SuperPoD affinity, unless another scheduler placed them."""
-    asked: Asked | None = None
+    asked: RequestSummary | None = None
     code: str = ""
     """Code of the refusal, while it waits or when it was turned away."""
     ahead: str = ""
@@ -119,77 +119,79 @@ class Explanation(msgspec.Struct):
     """What would help, while it waits."""
 
 
-def all_sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
+def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
     """The whole explanation in words: what was asked, what was decided and why, and what would help.
 
     Args:
-        told: The explanation.
+        explanation: The explanation.
         is_over: Whether the job waits no longer, because it was cancelled.
         clock: How a moment is written.
     """
-    asked = asked_lines(told.asked, clock) if told.asked is not None else []
-    help_ = unblocking_lines(told.unblocking, clock) if told.unblocking is not None and not is_over else []
-    return [*asked, *sentences(told, is_over=is_over, clock=clock), *help_]
+    asked = request_lines(explanation.asked, clock) if explanation.asked is not None else []
+    help_ = (
+        unblocking_lines(explanation.unblocking, clock) if explanation.unblocking is not None and not is_over else []
+    )
+    return [*asked, *sentences(explanation, is_over=is_over, clock=clock), *help_]
 
 
-def sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
+def sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
     """What was decided and why, one sentence an entry.
 
     Args:
-        told: The explanation.
+        explanation: The explanation.
         is_over: Whether the job waits no longer, because it was cancelled.
         clock: How a moment is written.
     """
     lines = []
-    if told.form and told.because:
-        lines.append(f"Product form {told.form} ({told.title}), because {told.because}.")
-    match told.outcome:
+    if explanation.form and explanation.because:
+        lines.append(f"Product form {explanation.form} ({explanation.title}), because {explanation.because}.")
+    match explanation.outcome:
         case "placed":
-            lines += switch_layout.placed_lines(told.switch) if told.switch is not None else []
-            lines += superpod_layout.placed_lines(told.blocks) if told.blocks is not None else []
-            lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
-            if len(told.choices) > _RANKS_TOLD:
-                lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")
-            if not told.is_confirmed:
+            lines += switch_layout.placed_lines(explanation.switch) if explanation.switch is not None else []
+            lines += superpod_layout.placed_lines(explanation.blocks) if explanation.blocks is not None else []
+            lines += [_choice_words(rank, explanation) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
+            if len(explanation.choices) > _RANKS_SHOWN:
+                lines.append(f"{len(explanation.choices) - _RANKS_SHOWN} more ranks were chosen in the same way.")
+            if not explanation.is_confirmed:
                 lines.append("Deciding again does not give the same nodes.")
         case "waiting":
-            lines += _waiting_lines(told, clock, is_over=is_over)
+            lines += _waiting_lines(explanation, clock, is_over=is_over)
         case "rejected":
-            lines.append(f"It was turned away: {told.sentence}.")
-            if told.setting:
-                lines.append(f"The setting {told.setting} of the dispatcher asks for this.")
-    if told.basis.missing_shards:
-        shards = ", ".join(map(str, told.basis.missing_shards))
+            lines.append(f"It was turned away: {explanation.sentence}.")
+            if explanation.setting:
+                lines.append(f"The setting {explanation.setting} of the dispatcher asks for this.")
+    if explanation.basis.missing_shards:
+        shards = ", ".join(map(str, explanation.basis.missing_shards))
         lines.append(f"Scorers of shard {shards} did not answer; their nodes were out.")
-    if told.basis.is_current:
+    if explanation.basis.is_current:
         lines.append("The history of this decision is no longer kept; scores and reasons are those of the state now.")
     return lines
 
 
-def _waiting_lines(told: Explanation, clock: Clock, *, is_over: bool) -> list[str]:
-    lines = [f"It {'waited' if is_over else 'waits'}: {told.sentence}."]
-    if told.start_ms or (told.ahead and told.ahead not in told.sentence):
-        lines.append(_ahead_words(told, clock))
-    lines += [_near_words(near, told, clock) for near in told.nearest]
-    lines += [domain.told(clock) for domain in told.domains]
-    if told.switch is not None:
-        lines += switch_layout.waiting_lines(told.switch, chips=told.chips, form=told.form)
-    if told.blocks is not None:
-        lines += superpod_layout.waiting_lines(told.blocks, chips=told.chips, form=told.form)
+def _waiting_lines(explanation: Explanation, clock: Clock, *, is_over: bool) -> list[str]:
+    lines = [f"It {'waited' if is_over else 'waits'}: {explanation.sentence}."]
+    if explanation.start_ms or (explanation.ahead and explanation.ahead not in explanation.sentence):
+        lines.append(_ahead_words(explanation, clock))
+    lines += [_near_words(near, explanation, clock) for near in explanation.nearest]
+    lines += [domain.words(clock) for domain in explanation.domains]
+    if explanation.switch is not None:
+        lines += switch_layout.waiting_lines(explanation.switch, chips=explanation.chips, form=explanation.form)
+    if explanation.blocks is not None:
+        lines += superpod_layout.waiting_lines(explanation.blocks, chips=explanation.chips, form=explanation.form)
     return lines
 
 
-def _ahead_words(told: Explanation, clock: Clock) -> str:
-    at = f" from about {clock(told.start_ms)} on" if told.start_ms else ""
-    if not told.ahead:
+def _ahead_words(explanation: Explanation, clock: Clock) -> str:
+    at = f" from about {clock(explanation.start_ms)} on" if explanation.start_ms else ""
+    if not explanation.ahead:
         return f"Room is reserved for it{at}."
-    if told.start_ms:
-        return f"Room is reserved for {told.ahead}{at}, and this job would delay it."
-    return f"{told.ahead} goes before it and waits as well."
+    if explanation.start_ms:
+        return f"Room is reserved for {explanation.ahead}{at}, and this job would delay it."
+    return f"{explanation.ahead} goes before it and waits as well."
 
 
-def _choice_words(rank: int, told: Explanation) -> str:
-    choice = told.choices[rank]
+def _choice_words(rank: int, explanation: Explanation) -> str:
+    choice = explanation.choices[rank]
     chips = (
         f"chip{'s' if len(choice.chips) > 1 else ''} {', '.join(map(str, choice.chips))}"
         if choice.chips
@@ -200,23 +202,23 @@ def _choice_words(rank: int, told: Explanation) -> str:
     if choice.leaf:
         return f"{head} below {choice.leaf}, {chips}, by leaf plan: {free}."
     if choice.superpod:
-        variant = told.blocks.variant if told.blocks is not None else ""
+        variant = explanation.blocks.variant if explanation.blocks is not None else ""
         seat = seat_words(choice.block, choice.superpod, variant)
         return f"{head} ({seat}), {chips}, by block plan: {free}."
-    head += f", {chips}: {_standing_words(choice, told)}."
-    rival = choice.runner_up
-    if rival is None:
+    head += f", {chips}: {_score_words(choice, explanation)}."
+    alternative = choice.runner_up
+    if alternative is None:
         return f"{head} No other node fits."
-    words = f"{head} Runner-up {rival.node}: {_standing_words(rival, told)}; "
-    match rival.lost_by:
+    words = f"{head} Runner-up {alternative.node}: {_score_words(alternative, explanation)}; "
+    match alternative.lost_by:
         case "score":
-            words += f"its score is lower by {choice.score - rival.score}"
+            words += f"its score is lower by {choice.score - alternative.score}"
         case "name":
             words += "equal score, and its name comes later"
         case "better" | "taken":
-            words += _better_words(told.basis)
-    after = told.choices[rank + 1] if rank + 1 < len(told.choices) else None
-    is_next = after is not None and after.node == rival.node and not after.leaf
+            words += _better_words(explanation.basis)
+    after = explanation.choices[rank + 1] if rank + 1 < len(explanation.choices) else None
+    is_next = after is not None and after.node == alternative.node and not after.leaf
     return f"{words}; rank {rank + 1} takes it." if is_next else f"{words}."
 
 
@@ -228,8 +230,8 @@ def _better_words(basis: Basis) -> str:
     return "better by this calculation"
 
 
-def _standing_words(at: Choice | Rival, told: Explanation) -> str:
-    form = FORMS.get(told.form)
+def _score_words(at: Choice | Alternative, explanation: Explanation) -> str:
+    form = FORMS.get(explanation.form)
     words = f"score {at.score}"
     if form is None:
         return words
@@ -238,8 +240,8 @@ def _standing_words(at: Choice | Rival, told: Explanation) -> str:
     return f"{words}, {at.free} usable chip{'' if at.free == 1 else 's'} free before"
 
 
-def _near_words(near: NearNode, told: Explanation, clock: Clock) -> str:
+def _near_words(near: NearNode, explanation: Explanation, clock: Clock) -> str:
     wrong = ", some of it unhealthy" if "unhealthy" in near.wrong and near.reason in _CHIPS_MISSING else ""
     holders = wrong + holders_words(near.holders, clock)
-    chips = f"with {near.free} usable chip{'' if near.free == 1 else 's'} free, " if told.chips else ""
+    chips = f"with {near.free} usable chip{'' if near.free == 1 else 's'} free, " if explanation.chips else ""
     return f"Near: {near.node}, {chips}{near.words}{holders}."

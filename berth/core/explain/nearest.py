@@ -6,7 +6,7 @@ from typing import Final, Literal
 import numpy as np
 
 from berth.core.explain.evidence import Holder, NearDomain, NearNode
-from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words
 from berth.core.explain.unblocking import end_of, wrong_with
 from berth.core.placement.scoring import RowState
@@ -50,14 +50,14 @@ class Holders:
     """Who holds chips on each node.
 
     Args:
-        board: The nodes, with what earlier verdicts of the record gave away.
+        snapshot: The nodes, with what earlier verdicts of the record gave away.
         laid: Holdings of those verdicts.
     """
 
-    def __init__(self, board: Board, laid: Iterable[Holding]) -> None:
-        self._state = board.state
+    def __init__(self, snapshot: NodeSnapshot, laid: Iterable[Holding]) -> None:
+        self._state = snapshot.state
         self._of_node: dict[str, list[tuple[Holding, int]]] = {}
-        state = board.state
+        state = snapshot.state
         for key, holding in state.fold.holdings.items():
             self._note(holding, ((pod.node, len(pod.chips)) for pod in state.owned(key)))
         for holding in laid:
@@ -93,51 +93,51 @@ class Holders:
                 self._of_node.setdefault(node, []).append((holding, chips))
 
 
-def nearest_nodes(board: Board, shape: Shape, holders: Holders) -> list[NearNode]:
+def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> list[NearNode]:
     """Nodes that lack least, the nearest first."""
-    standing = Standing(board, shape)
-    table = board.table
+    evaluation = ShapeEvaluation(snapshot, shape)
+    table = snapshot.table
     ranked: list[tuple[int, int, str, int]] = []
     for row in np.flatnonzero(table.present[table.view()]).tolist():
-        closeness = _CLOSENESS.get(NodeReason(int(standing.reasons[row])))
+        closeness = _CLOSENESS.get(NodeReason(int(evaluation.reasons[row])))
         if closeness is not None:
-            lack = max(0, shape.chips - board.usable(shape, row).bit_count())
+            lack = max(0, shape.chips - snapshot.usable(shape, row).bit_count())
             ranked.append((closeness, lack, table.names[row], row))
     found = []
     for _, _, name, row in sorted(ranked)[:NEAREST]:
-        reason = int(standing.reasons[row])
+        reason = int(evaluation.reasons[row])
         held = holders.of([name])
         found.append(
             NearNode(
                 node=name,
-                free=board.usable(shape, row).bit_count(),
+                free=snapshot.usable(shape, row).bit_count(),
                 reason=NodeReason(reason).name.lower(),
                 words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
                 held_by=sorted({holder.job for holder in held}),
                 holders=held,
-                wrong=wrong_with(board.state, row),
+                wrong=wrong_with(snapshot.state, row),
             )
         )
     return found
 
 
-def nearest_domains(board: Board, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:
+def nearest_domains(snapshot: NodeSnapshot, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:
     """Leaf switches, SuperPoDs and other domains with room for most pods of a shape, the best first.
 
     Only nodes count that could take a pod if nobody held anything. Nothing for pods that share chips, or have none.
     """
-    if board.scorer.rule(shape) is None:
+    if snapshot.scorer.rule(shape) is None:
         return []
-    standing = Standing(board, shape)
+    evaluation = ShapeEvaluation(snapshot, shape)
     wanted = sum(pods for other, pods in gang.request_class if other == shape)
     ranked: list[tuple[int, int, str, NearDomain]] = []
-    for (kind, name), rows in _places(board).items():
-        near = [row for row in rows if _could(int(standing.reasons[row]))]
+    for (kind, name), rows in _places(snapshot).items():
+        near = [row for row in rows if _could(int(evaluation.reasons[row]))]
         if not near:
             continue
-        usable = [row for row in near if standing.reasons[row] == _FITS]
-        pods = min(wanted, sum(_pods_on(board, shape, row) for row in usable))
-        others = [board.table.names[row] for row in near if standing.reasons[row] != _FITS]
+        usable = [row for row in near if evaluation.reasons[row] == _FITS]
+        pods = min(wanted, sum(_pods_on(snapshot, shape, row) for row in usable))
+        others = [snapshot.table.names[row] for row in near if evaluation.reasons[row] != _FITS]
         found = NearDomain(
             kind=kind,
             name=name,
@@ -156,9 +156,9 @@ def _could(reason: int) -> bool:
     return reason == _FITS or _CLOSENESS.get(NodeReason(reason), _NEVER) <= _HELD
 
 
-def _places(board: Board) -> Mapping[tuple[Literal["leaf", "superpod", "domain"], str], Sequence[int]]:
+def _places(snapshot: NodeSnapshot) -> Mapping[tuple[Literal["leaf", "superpod", "domain"], str], Sequence[int]]:
     """Rows of each SuperPoD, each leaf switch, and each domain of nodes that are in neither."""
-    table = board.table
+    table = snapshot.table
     found: dict[tuple[Literal["leaf", "superpod", "domain"], str], list[int]] = {}
     for row in np.flatnonzero(table.present[table.view()]).tolist():
         if table.superpod[row] >= 0:
@@ -170,14 +170,14 @@ def _places(board: Board) -> Mapping[tuple[Literal["leaf", "superpod", "domain"]
     return found
 
 
-def _pods_on(board: Board, shape: Shape, row: int) -> int:
+def _pods_on(snapshot: NodeSnapshot, shape: Shape, row: int) -> int:
     """Pods of a shape for which a node that fits has room, one after another."""
-    rule = board.scorer.rule(shape)
-    state, count = board.at(row), 0
-    while rule is not None and not board.scorer.evaluate_one(shape, row, state)[0]:
+    rule = snapshot.scorer.rule(shape)
+    state, count = snapshot.at(row), 0
+    while rule is not None and not snapshot.scorer.evaluate_one(shape, row, state)[0]:
         count += 1
         free = state.free
-        for chip in rule.pick(free, int(board.table.network[row])):
+        for chip in rule.pick(free, int(snapshot.table.network[row])):
             free &= ~(1 << chip)
         taken = (state.free & ~free).bit_count()
         cpu_free, memory_free = state.cpu_free - shape.cpu_milli, state.memory_free - shape.memory_mib

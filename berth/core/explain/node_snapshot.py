@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.affinity import class_of
-from berth.core.explain.superpod_explanation import BlockStanding
-from berth.core.explain.switch_explanation import LeafGround
+from berth.core.explain.superpod_explanation import SuperpodSnapshot
+from berth.core.explain.switch_explanation import SwitchSnapshot
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
@@ -24,7 +24,7 @@ _NOWHERE: Final = np.iinfo(np.int64).max
 """Behind every node that fits."""
 
 
-class Board:
+class NodeSnapshot:
     """Nodes as they stood when a pod was about to be placed."""
 
     def __init__(self, state: State, settings: Settings) -> None:
@@ -34,8 +34,8 @@ class Board:
         self.rows: dict[int, RowState] = {}
         self.takers: dict[str, dict[str, None]] = {}
         """Jobs that earlier verdicts of the record put on a node."""
-        self.leaves = LeafGround(state, self.scorer)
-        self.blocks = BlockStanding(state, self.scorer)
+        self.leaves = SwitchSnapshot(state, self.scorer)
+        self.blocks = SuperpodSnapshot(state, self.scorer)
 
     def gang(self, verdict: Verdict) -> Gang | None:
         """What a verdict is on; None when the state does not know its request."""
@@ -113,28 +113,28 @@ class Board:
         return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
 
 
-class Standing:
+class ShapeEvaluation:
     """Reason and score of every node for one shape."""
 
-    def __init__(self, board: Board, shape: Shape) -> None:
-        self._board = board
+    def __init__(self, snapshot: NodeSnapshot, shape: Shape) -> None:
+        self._snapshot = snapshot
         self.shape = shape
-        reasons, scores = board.scorer.evaluate(shape)
+        reasons, scores = snapshot.scorer.evaluate(shape)
         self.reasons = reasons.copy()
         self.scores = scores.astype(np.int64)
         self._before = self.keys()
-        for row in board.rows:
+        for row in snapshot.rows:
             self.refresh(row, None)
 
     def refresh(self, row: int, base: RowState | None) -> None:
         """Take in what was taken from a node; ``base`` is its state before the gang itself took anything."""
-        self.reasons[row], self.scores[row] = self._board.scorer.evaluate_one(
-            self.shape, row, self._board.at(row), base
+        self.reasons[row], self.scores[row] = self._snapshot.scorer.evaluate_one(
+            self.shape, row, self._snapshot.at(row), base
         )
 
     def key(self, row: int) -> tuple[int, int]:
         """Place of a node in the total order, the best lowest."""
-        return -int(self.scores[row]), int(self._board.table.ranks()[row])
+        return -int(self.scores[row]), int(self._snapshot.table.ranks()[row])
 
     def best_besides(self, row: int, count: int) -> list[int]:
         """The best nodes that fit, the best first, ``row`` apart."""
@@ -155,7 +155,7 @@ class Standing:
 
     def keys(self) -> Keys:
         """Place of each row in the total order, the best lowest; those that do not fit last."""
-        table = self._board.table
+        table = self._snapshot.table
         fits = (self.reasons == _FITS) & table.present[table.view()]
         places = (-self.scores << _RANK_BITS) | table.ranks().astype(np.int64)
         return np.where(fits, places, _NOWHERE)

@@ -12,7 +12,7 @@ from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
 from berth.schemas.units import UnixMs
 
-_LABELS_TOLD: Final = 6
+_LABELS_SHOWN: Final = 6
 _SECOND_MS: Final = 1000
 _POLICY: Final = (
     "huawei.com/",
@@ -31,7 +31,7 @@ _POLICY: Final = (
 """What labels and annotations that decide something begin with."""
 
 
-class AskedTask(msgspec.Struct, frozen=True):
+class TaskSummary(msgspec.Struct, frozen=True):
     """Equal pods of a job."""
 
     name: str
@@ -57,10 +57,10 @@ class QueuePlace(msgspec.Struct, frozen=True):
     """All that waited, the job itself included."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestSummary(msgspec.Struct, frozen=True):
     """What a job asked for."""
 
-    tasks: list[AskedTask]
+    tasks: list[TaskSummary]
     pods: int
     chips: int
     """Chips in all."""
@@ -79,7 +79,7 @@ class Asked(msgspec.Struct, frozen=True):
     """Its place in the queue when it was decided; None where it is not known."""
 
 
-def asked_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> Asked | None:
+def summary_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> RequestSummary | None:
     """What a gang asked for, and its place in the queue; None when the state does not know its request.
 
     Args:
@@ -90,11 +90,11 @@ def asked_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> Asked |
     job = state.jobs.get((gang.namespace, gang.name))
     if job is None or job.uid != gang.uid or job.request is None:
         return None
-    asked = asked_for(job.request, since_ms=job.request.created_at_ms or job.at_ms)
+    asked = request_summary(job.request, since_ms=job.request.created_at_ms or job.at_ms)
     return msgspec.structs.replace(asked, place=_place(state, gang, dict.fromkeys(placed)))
 
 
-def asked_for(request: JobRequest, *, since_ms: UnixMs) -> Asked:
+def request_summary(request: JobRequest, *, since_ms: UnixMs) -> RequestSummary:
     """What a request asks for.
 
     Args:
@@ -102,9 +102,9 @@ def asked_for(request: JobRequest, *, since_ms: UnixMs) -> Asked:
         since_ms: When it was asked for.
     """
     tasks = request.tasks
-    return Asked(
+    return RequestSummary(
         tasks=[
-            AskedTask(task.name, task.replicas, task.chips, task.cpu_milli, task.memory_mib, dict(task.node_selector))
+            TaskSummary(task.name, task.replicas, task.chips, task.cpu_milli, task.memory_mib, dict(task.node_selector))
             for task in tasks
         ],
         pods=sum(task.replicas for task in tasks),
@@ -146,7 +146,7 @@ def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
     )
 
 
-def asked_lines(asked: Asked, clock: Clock) -> list[str]:
+def request_lines(asked: RequestSummary, clock: Clock) -> list[str]:
     """What was asked, one sentence an entry."""
     tasks = [_task_words(task, asked) for task in asked.tasks]
     words = f"It asked for {' and '.join(tasks)}"
@@ -169,7 +169,7 @@ def asked_lines(asked: Asked, clock: Clock) -> list[str]:
     return lines
 
 
-def _task_words(task: AskedTask, asked: Asked) -> str:
+def _task_words(task: TaskSummary, asked: RequestSummary) -> str:
     name = f" ({task.name})" if len(asked.tasks) > 1 else ""
     chips = (
         f" with {pluralize(task.chips, 'chip')}{'' if task.pods == 1 else ' each'}" if task.chips else " without chips"
@@ -179,8 +179,8 @@ def _task_words(task: AskedTask, asked: Asked) -> str:
 
 def _pairs(named: dict[str, str], counts: Callable[[str], bool]) -> str:
     kept = [f"{name}={value}" for name, value in sorted(named.items()) if counts(name)]
-    more = len(kept) - _LABELS_TOLD
-    return f"{', '.join(kept[:_LABELS_TOLD])}{f' and {more} more' if more > 0 else ''}"
+    more = len(kept) - _LABELS_SHOWN
+    return f"{', '.join(kept[:_LABELS_SHOWN])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _span(run_ms: int) -> str:

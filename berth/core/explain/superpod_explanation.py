@@ -41,7 +41,7 @@ class Places(NamedTuple):
     of_row: Rows
 
 
-class Taken(NamedTuple):
+class JobNodes(NamedTuple):
     """A job that has nodes.
 
     Attributes:
@@ -97,7 +97,7 @@ def groups_of(state: State) -> Places:
     return Places(names, of_row)
 
 
-def takers_of(state: State, more: Iterable[tuple[str, Placement]] = ()) -> list[Taken]:
+def jobs_with_nodes(state: State, more: Iterable[tuple[str, Placement]] = ()) -> list[JobNodes]:
     """Jobs that have nodes, by name.
 
     Args:
@@ -105,14 +105,14 @@ def takers_of(state: State, more: Iterable[tuple[str, Placement]] = ()) -> list[
         more: Names and placements of jobs that the state does not know yet.
     """
     found = [
-        Taken(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
+        JobNodes(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
         for key, one in state.fold.holdings.items()
     ]
-    found += [Taken(job, pods_of(placement), placement.block) for job, placement in more]
+    found += [JobNodes(job, pods_of(placement), placement.block) for job, placement in more]
     return sorted(found, key=lambda taken: taken.job)
 
 
-def users(state: State, places: Places, jobs: Iterable[Taken]) -> dict[int, list[SuperpodUser]]:
+def users(state: State, places: Places, jobs: Iterable[JobNodes]) -> dict[int, list[SuperpodUser]]:
     """Jobs with chips in each SuperPoD, by its index; the jobs of each by name."""
     row_of, of_row = state.table.row_of, places.of_row.tolist()
     found: dict[int, list[SuperpodUser]] = {}
@@ -133,7 +133,7 @@ def users(state: State, places: Places, jobs: Iterable[Taken]) -> dict[int, list
     return found
 
 
-class BlockStanding:
+class SuperpodSnapshot:
     """SuperPoDs and the jobs in them as they stood when a gang was about to be placed."""
 
     def __init__(self, state: State, scorer: Scorer) -> None:
@@ -155,11 +155,11 @@ class BlockStanding:
             gang: The gang.
             part: What its placement says of blocks.
         """
-        told = self._layout(gang)
-        told.annotated = part.annotated
-        told.seats = _block_seats(part)
-        told.words = {phase: words_of_phase(phase, blocks_of(gang)) for phase in part.phases}
-        return told
+        layout = self._layout(gang)
+        layout.annotated = part.annotated
+        layout.seats = _block_seats(part)
+        layout.words = {phase: words_of_phase(phase, blocks_of(gang)) for phase in part.phases}
+        return layout
 
     def is_same(
         self,
@@ -195,10 +195,10 @@ class BlockStanding:
             shape: What its pods ask.
             reasons: Of every node, by shape.
         """
-        told = self._layout(gang)
+        layout = self._layout(gang)
         if lack is None:
-            return told
-        told.rule, told.missing, told.missing_size = lack.rule, missing_blocks(lack), lack.size
+            return layout
+        layout.rule, layout.missing, layout.missing_size = lack.rule, missing_blocks(lack), lack.size
         blocks = blocks_of(gang)
         places = groups_of(self._state) if blocks.levels else superpods_of(self._state)
         usable = _usable(gang, reasons)
@@ -206,11 +206,11 @@ class BlockStanding:
             usable &= self._state.table.capacity[self._state.table.view()] == shape.chips
         nodes = _count(places, self._state.table.present[self._state.table.view()])
         counts = _count(places, usable)
-        jobs = users(self._state, places, takers_of(self._state, self._more))
+        jobs = users(self._state, places, jobs_with_nodes(self._state, self._more))
         for place in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
             count = int(counts[place])
             is_short = lack.rule in _BY_BLOCK and not blocks.rack_size
-            told.nearest.append(
+            layout.nearest.append(
                 NearSuperpod(
                     superpod=places.names[place],
                     usable=count,
@@ -221,7 +221,7 @@ class BlockStanding:
                     jobs=jobs.get(place, []),
                 )
             )
-        return told
+        return layout
 
     def _layout(self, gang: Gang) -> BlockLayout:
         blocks = blocks_of(gang)

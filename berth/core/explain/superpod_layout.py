@@ -15,8 +15,8 @@ from berth.core.explain.superpod_text import (
 from berth.core.explain.text import pluralize, ranges
 from berth.schemas.offers import Blocks
 
-_BLOCKS_TOLD: Final = 8
-_JOBS_TOLD: Final = 4
+_BLOCKS_SHOWN: Final = 8
+_JOBS_SHOWN: Final = 4
 
 
 class SuperpodUser(msgspec.Struct, frozen=True):
@@ -103,32 +103,32 @@ class BlockLayout(msgspec.Struct):
     """Pods carry ``super-pod-id`` and ``super-pod-rank``."""
 
 
-def placed_lines(told: BlockLayout) -> list[str]:
+def placed_lines(layout: BlockLayout) -> list[str]:
     """What was asked, and what gave each block its nodes, one sentence an entry."""
-    lines = [_asked(told)]
-    for phase in dict.fromkeys(seat.phase for seat in told.seats):
-        seats = [seat for seat in told.seats if seat.phase == phase]
-        parts = [_seat_words(seat, told) for seat in seats[:_BLOCKS_TOLD]]
+    lines = [_asked(layout)]
+    for phase in dict.fromkeys(seat.phase for seat in layout.seats):
+        seats = [seat for seat in layout.seats if seat.phase == phase]
+        parts = [_seat_words(seat, layout) for seat in seats[:_BLOCKS_SHOWN]]
         more = len(seats) - len(parts)
         rest = f" and {pluralize(more, 'more block')}" if more else ""
-        lines.append(f"By {told.words.get(phase, phase)}: {', '.join(parts)}{rest}.")
+        lines.append(f"By {layout.words.get(phase, phase)}: {', '.join(parts)}{rest}.")
     return lines
 
 
-def waiting_lines(told: BlockLayout, *, chips: int, form: str) -> list[str]:
+def waiting_lines(layout: BlockLayout, *, chips: int, form: str) -> list[str]:
     """What is missing, and the SuperPoDs that come closest, one sentence an entry.
 
     Args:
-        told: What is known.
+        layout: What is known.
         chips: Chips of a pod.
         form: Product form of the job.
     """
-    nearest = [_near_words(near, told, chips=chips, form=form) for near in told.nearest]
-    if not told.missing:
+    nearest = [_near_words(near, layout, chips=chips, form=form) for near in layout.nearest]
+    if not layout.missing:
         return nearest
-    verb = "is" if told.missing == 1 else "are"
-    noun = "group" if told.variant == LEVELS else "block"
-    return [f"{pluralize(told.missing, noun)} of {pluralize(told.missing_size, 'node')} {verb} missing.", *nearest]
+    verb = "is" if layout.missing == 1 else "are"
+    noun = "group" if layout.variant == LEVELS else "block"
+    return [f"{pluralize(layout.missing, noun)} of {pluralize(layout.missing_size, 'node')} {verb} missing.", *nearest]
 
 
 def seat_words(block: int, superpod: str, variant: str) -> str:
@@ -142,41 +142,43 @@ def words_of_phase(phase: str, blocks: Blocks) -> str:
     return f"{found.name} ({found.why})" if found.why else found.name
 
 
-def _asked(told: BlockLayout) -> str:
-    pods = pluralize(told.pods, "pod")
-    if told.variant == LEVELS:
-        levels = ", ".join(f"{size} in a group of level {level}" for level, size in enumerate(told.levels, start=1))
+def _asked(layout: BlockLayout) -> str:
+    pods = pluralize(layout.pods, "pod")
+    if layout.variant == LEVELS:
+        levels = ", ".join(f"{size} in a group of level {level}" for level, size in enumerate(layout.levels, start=1))
         return f"Levels put its {pods} with chips into groups of one tree: {levels}."
-    mode = ", soft," if told.soft else ", hard,"
-    if told.service:
-        mode = f" for inference service {told.service}"
-    elif told.mindie:
+    mode = ", soft," if layout.soft else ", hard,"
+    if layout.service:
+        mode = f" for inference service {layout.service}"
+    elif layout.mindie:
         mode = " for MindIE"
-    noun = "block" if told.count == 1 else "blocks"
-    blocks = f"{pluralize(told.count, 'logical SuperPoD')} ({noun}) of {pluralize(told.size, 'node')}{_parts(told)}"
-    head = f"SuperPoD affinity of {product_words(told.variant)}{mode} asks for {blocks} for its {pods} with chips"
-    if told.reserve:
-        head += f"; a SuperPoD keeps {pluralize(told.reserve, 'node')} while another can give"
+    noun = "block" if layout.count == 1 else "blocks"
+    blocks = (
+        f"{pluralize(layout.count, 'logical SuperPoD')} ({noun}) of {pluralize(layout.size, 'node')}{_parts(layout)}"
+    )
+    head = f"SuperPoD affinity of {product_words(layout.variant)}{mode} asks for {blocks} for its {pods} with chips"
+    if layout.reserve:
+        head += f"; a SuperPoD keeps {pluralize(layout.reserve, 'node')} while another can give"
     return f"{head}."
 
 
-def _parts(told: BlockLayout) -> str:
+def _parts(layout: BlockLayout) -> str:
     """What of a block stays in one rack."""
-    if told.rack_size in {0, 1} and not (told.service and told.variant == "rack"):
+    if layout.rack_size in {0, 1} and not (layout.service and layout.variant == "rack"):
         return ""
-    if told.service or told.rack_size == told.size:
+    if layout.service or layout.rack_size == layout.size:
         return ", each in one rack,"
-    return f", whose parts of {pluralize(told.rack_size, 'node')} each stay in one rack,"
+    return f", whose parts of {pluralize(layout.rack_size, 'node')} each stay in one rack,"
 
 
-def _seat_words(seat: BlockSeat, told: BlockLayout) -> str:
+def _seat_words(seat: BlockSeat, layout: BlockLayout) -> str:
     ranks = f"rank{'' if seat.pods == 1 else 's'} {ranges(seat.ranks)}"
-    part = f", {seat.pods} of {pluralize(told.size, 'node')}" if seat.pods < told.size else ""
-    return f"block {seat.block} in {group_words(told.variant)} {seat.superpod} ({ranks}{part})"
+    part = f", {seat.pods} of {pluralize(layout.size, 'node')}" if seat.pods < layout.size else ""
+    return f"block {seat.block} in {group_words(layout.variant)} {seat.superpod} ({ranks}{part})"
 
 
-def _near_words(near: NearSuperpod, told: BlockLayout, *, chips: int, form: str) -> str:
-    name = f"{group_words(told.variant)} {near.superpod}"
+def _near_words(near: NearSuperpod, layout: BlockLayout, *, chips: int, form: str) -> str:
+    name = f"{group_words(layout.variant)} {near.superpod}"
     words = f"Near: {name}, {near.usable} of {pluralize(near.nodes, 'node')} usable"
     words += f", {pluralize(near.blocks, 'block')}" if near.blocks else ""
     if near.lacks:
@@ -184,7 +186,7 @@ def _near_words(near: NearSuperpod, told: BlockLayout, *, chips: int, form: str)
     unfit = unfit_words(near.unfit, chips=chips, form=form)
     words += f"; {unfit}" if unfit else ""
     if near.jobs:
-        more = len(near.jobs) - _JOBS_TOLD
-        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_TOLD])
+        more = len(near.jobs) - _JOBS_SHOWN
+        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_SHOWN])
         words += f"; its jobs are {jobs}{f' and {more} more' if more > 0 else ''}"
     return f"{words}."

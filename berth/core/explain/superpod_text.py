@@ -177,12 +177,12 @@ def _near(lack: BlockLack) -> str:
     if not lack.near:
         return ""
     blocks = sum(near.blocks for near in lack.near)
-    told: list[str] = []
+    parts: list[str] = []
     for near in lack.near:
-        nodes = pluralize(near.nodes, "usable node") if not told else str(near.nodes)
+        nodes = pluralize(near.nodes, "usable node") if not parts else str(near.nodes)
         made = f" ({pluralize(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
-        told.append(f"SuperPoD {near.name} has {nodes}{made}")
-    return f"{', among others' if blocks < lack.have else ''}: {', '.join(told)}"
+        parts.append(f"SuperPoD {near.name} has {nodes}{made}")
+    return f"{', among others' if blocks < lack.have else ''}: {', '.join(parts)}"
 
 
 _BY_BLOCK: Final = frozenset({"blocks", "service", "affinity", "level"})

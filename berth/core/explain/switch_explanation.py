@@ -49,7 +49,7 @@ def _with_chips(pods: Iterable[PodShare]) -> list[str]:
     return [pod.node for pod in pods if pod.mask]
 
 
-class LeafGround:
+class SwitchSnapshot:
     """Leaves and the jobs below them as they stood when a gang was about to be placed."""
 
     def __init__(self, state: State, scorer: Scorer) -> None:
@@ -84,7 +84,7 @@ class LeafGround:
         above = unpack(part.leaf_index, 2)
         is_same = nodes == [name for name, leaf in zip(names, above, strict=True) if leaf]
         missed = again.missed if isinstance(again, Plan) and is_same and not is_current else None
-        told = LeafLayout(
+        layout = LeafLayout(
             tor_affinity=part.tor_affinity,
             kind=demand_of(gang).kind,
             pods=part.pods,
@@ -96,7 +96,7 @@ class LeafGround:
             annotated=part.annotated,
             warning=part.warning,
         )
-        return told, is_same
+        return layout, is_same
 
     def waiting(
         self, gang: Gang, lack: SwitchLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]
@@ -110,7 +110,7 @@ class LeafGround:
             reasons: Of every node, by shape.
         """
         turn = self._round()
-        told = LeafLayout(
+        layout = LeafLayout(
             tor_affinity=gang.tor_affinity,
             kind=demand_of(gang).kind,
             pods=demand_of(gang).pods,
@@ -120,24 +120,24 @@ class LeafGround:
         )
         leaves = self._state.leaves
         if not len(leaves) or lack is None:
-            return told
+            return layout
         usable = self._usable(gang, reasons)
         counts = np.count_nonzero(usable, axis=1)
         bits = self._book.bits()
         users = leaf_users(self._state, self._more)
         for leaf in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
-            told.nearest.append(
+            layout.nearest.append(
                 NearLeaf(
                     leaf=leaves.names[leaf],
                     usable=int(counts[leaf]),
                     places=leaves.places,
                     lacks=max(lack.need - int(counts[leaf]), 0) if lack.rule == "one-leaf" else 0,
-                    state=bits_words(int(bits[leaf]), told.policy),
+                    state=bits_words(int(bits[leaf]), layout.policy),
                     unfit=self._unfit(leaf, reasons[shape]),
                     jobs=users.get(leaf, []),
                 )
             )
-        return told
+        return layout
 
     def _round(self) -> LeafRound:
         return LeafRound(self._scorer, self._state.leaves, self._book)

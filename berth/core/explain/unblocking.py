@@ -135,7 +135,7 @@ class _Search:
         self._shapes = list(dict.fromkeys(shape for gang in gangs for shape, _ in gang.request_class))
         self._near = self._nearness()
         self._endings = dict(self._all_endings())
-        self._ill = self._ill_rows()
+        self._unusable = self._unusable_rows()
         self._ways: dict[tuple[str, ...], Way] = {}
 
     def run(self) -> Unblocking:
@@ -154,7 +154,7 @@ class _Search:
                 for order in orders:
                     self._several([("end", key) for key in order])
             else:
-                self._several([*(("well", row) for row in self._ill), *(("end", key) for key in by_near)])
+                self._several([*(("well", row) for row in self._unusable), *(("end", key) for key in by_near)])
         self._more_nodes()
         ways = sorted(self._ways.values(), key=_way_key)[:WAYS_MAX]
         is_far = not is_hopeless and all(_needs_more(way) for way in ways)
@@ -179,9 +179,9 @@ class _Search:
         for key in by_near[:_SINGLES_MAX]:
             if self._trial.fits(Changes(ended=frozenset({key}))):
                 self._keep([self._endings[key].event])
-        for row in list(self._ill)[:_SINGLES_MAX]:
+        for row in list(self._unusable)[:_SINGLES_MAX]:
             if self._trial.fits(Changes(well=frozenset({row}))):
-                self._keep([self._well_event(row)])
+                self._keep([self._repair_event(row)])
 
     def _several(self, order: Sequence[tuple[str, Key | int]]) -> None:
         """The first of some changes after which there is room, without those that are not needed."""
@@ -222,7 +222,7 @@ class _Search:
 
     def _event(self, change: tuple[str, Key | int]) -> Event:
         _, what = change
-        return self._endings[what].event if isinstance(what, tuple) else self._well_event(what)
+        return self._endings[what].event if isinstance(what, tuple) else self._repair_event(what)
 
     def _all_endings(self) -> Iterable[tuple[Key, Ending]]:
         """Holdings of which the gang could use something."""
@@ -278,14 +278,14 @@ class _Search:
         near, event = self._endings[key]
         return near, event.job, key
 
-    def _ill_rows(self) -> dict[int, list[str]]:
+    def _unusable_rows(self) -> dict[int, list[str]]:
         """Nodes that may take a pod once they are well, ready and open, nearest first, and what is the matter with each."""
         state = self._state
         rows = [state.table.row_of[name] for name, _ in sorted(self._near.items(), key=lambda item: item[1])]
         return {row: wrong for row in rows if (wrong := wrong_with(state, row))}
 
-    def _well_event(self, row: int) -> Event:
-        return Event("node-well", node=self._state.table.names[row], wrong=self._ill[row])
+    def _repair_event(self, row: int) -> Event:
+        return Event("node-well", node=self._state.table.names[row], wrong=self._unusable[row])
 
 
 def wrong_with(state: State, row: int) -> list[str]:
