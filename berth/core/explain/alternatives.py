@@ -1,4 +1,4 @@
-"""Rivals: the best nodes that a pod did not get, and why they did not win."""
+"""Alternatives: the best nodes that were not chosen for a pod, and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -8,19 +8,19 @@ from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.schemas.offers import Shape
 
 CANDIDATES_MAX: Final = 5
-"""Other nodes that are told of a choice, and at most as many that were taken before."""
+"""Upper bound of the alternatives of a choice, and of the nodes that were taken before."""
 _PARTS: Final = ("affinity", "health", "unhealthy", "free")
 
 
 def alternatives_of(
     snapshot: NodeSnapshot, evaluation: ShapeEvaluation, row: int, *, ranks: Mapping[str, Sequence[int]]
 ) -> list[Candidate]:
-    """The best other nodes at the moment of a choice, the best first, then those that were better before the round.
+    """The best other nodes at the moment of a choice, best first, then nodes that were better before the round.
 
     Args:
-        snapshot: The nodes as they stand.
-        evaluation: Their standing for the pod.
-        row: The node that it got.
+        snapshot: The nodes at that moment.
+        evaluation: Reasons and scores of the nodes for the pod.
+        row: The chosen node.
         ranks: Ranks of the same job that have their chips already, by node.
     """
     mine = score_parts(snapshot, evaluation.shape, row)
@@ -51,7 +51,7 @@ def runner_up_of(candidate: Candidate) -> Alternative:
 
 
 def score_parts(snapshot: NodeSnapshot, shape: Shape, row: int) -> dict[str, int]:
-    """What each part that differs between nodes adds to the score of a node; empty for shapes whose score has no such parts."""
+    """Parts of the score of a node, by name; empty for shapes whose score has no parts."""
     rule = snapshot.scorer.rule(shape)
     if rule is None:
         return {}
@@ -65,7 +65,7 @@ def score_parts(snapshot: NodeSnapshot, shape: Shape, row: int) -> dict[str, int
 
 
 def _heaviest(mine: Mapping[str, int], other: Mapping[str, int]) -> str:
-    """Part by which the other lost most."""
+    """Part of the score with the largest difference."""
     if not mine:
         return ""
     return max(_PARTS, key=lambda part: mine[part] - other[part])  # of equal ones the first

@@ -1,7 +1,7 @@
-"""Why a gang got what it got: the round decided again on what it knew, with the runner-up beside each choice.
+"""Explains a decision: repeats the round on the same state and adds the runner-up of each choice.
 
-Pure: takes the state just before a record and the record itself, and returns data. Within a record the verdicts before
-the one to be explained count, as they did for the round.
+Pure: the input is the state just before a record and the record itself, the result is data. The verdicts that come
+earlier in the record are applied first, as they were in the round.
 """
 
 import re
@@ -33,7 +33,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
-"""How a refusal says that a setting asks for what it expects."""
+"""How a refusal names the setting that causes it."""
 _FITS: Final = int(NodeReason.FITS)
 
 
@@ -74,12 +74,12 @@ def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -
 
 
 def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanation | None:
-    """As :func:`explain`, when only the state of now is left: what the gang would meet today.
+    """As :func:`explain`, on the current state, when the history is no longer stored.
 
     Args:
-        state: Facts and ledger as they are.
-        verdict: The last verdict that is known.
-        ledger_seq: Record that held it.
+        state: Current facts and ledger.
+        verdict: Last known verdict.
+        ledger_seq: Record with this verdict.
     """
     snapshot = NodeSnapshot(state, state.fold.settings)
     gang = snapshot.gang(verdict)
@@ -94,7 +94,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
 
 
 def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, basis: Basis) -> Explanation:
-    """Explain why a request was turned away; nothing of the cluster plays a part."""
+    """Explain a rejection, which does not depend on the cluster."""
     form = FORMS.get(refusal.form)
     return Explanation(
         namespace=namespace,
@@ -121,7 +121,7 @@ def _basis(state: State, record: Round, ledger_seq: int) -> Basis:
 
 
 def _with_state(basis: Basis, state: State) -> Basis:
-    """A basis with the settings, and with what there was in numbers."""
+    """A basis with the settings and with totals of the state."""
     table = state.table
     rows = table.view()
     present = table.present[rows]
@@ -137,12 +137,12 @@ def _with_state(basis: Basis, state: State) -> Basis:
 
 
 def _switches(settings: Settings) -> dict[str, bool]:
-    """Settings that are on or off."""
+    """Boolean settings."""
     return {name: value for name, value in msgspec.structs.asdict(settings).items() if isinstance(value, bool)}
 
 
 def _values(settings: Settings) -> dict[str, int | str]:
-    """The other settings."""
+    """Settings that are not boolean."""
     return {name: value for name, value in msgspec.structs.asdict(settings).items() if not isinstance(value, bool)}
 
 
@@ -153,7 +153,7 @@ class _Case(NamedTuple):
         snapshot: The nodes as it found them.
         gang: What it is on.
         verdict: The verdict.
-        laid: What earlier verdicts of the record gave away.
+        laid: Holdings of earlier verdicts of the record.
         missing_shards: Shards that did not answer.
     """
 
@@ -201,7 +201,7 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
 
 
 def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> None:
-    """Tell what a gang waits for."""
+    """Add what a gang waits for."""
     snapshot, gang = case.snapshot, case.gang
     explanation.sentence, explanation.code = sentence(refusal), refusal.code
     explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
@@ -226,7 +226,7 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
 
 
 def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanation: Explanation) -> bool:
-    """Tell the plan of a whole gang, if there was one; false if planning again gives another one."""
+    """Add the plan of a gang, if it has one; false when planning again gives another plan."""
     by_leaf, by_block, names = placement.switch, placement.block, placement.names()
     is_current = explanation.basis.is_current
     if by_leaf is not None and by_leaf.policy:
@@ -241,14 +241,14 @@ def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanati
 
 
 def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
-    """Reason of every node for each shape of a gang of whose pods one plan says where they go."""
+    """Reasons of all nodes for each planned shape of a gang."""
     return {shape: ShapeEvaluation(snapshot, shape).reasons for shape, _ in gang.request_class if shape.is_planned}
 
 
 def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
-    """Each rank's choice, and whether all of them fit.
+    """The choice of each rank, and whether all of them fit.
 
-    They are made in the order of the round: first the ranks that a plan gave their nodes, then the others.
+    Choices are made in the order of the round: planned ranks first.
     """
     evaluations = {shape: ShapeEvaluation(snapshot, shape) for shape, _ in gang.request_class}
     before: dict[int, RowState] = {}
@@ -291,7 +291,7 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
 
 
 def _leaves_of(placement: Placement) -> list[str]:
-    """Leaf of each rank that a plan of leaves gave its node; empty for the others."""
+    """Leaf switch of each rank that was planned by leaf; empty for the others."""
     part = placement.switch
     if part is None or not part.policy:
         return [""] * placement.pods()

@@ -1,4 +1,4 @@
-"""An explanation: a decision on a gang and its grounds, as data and in words."""
+"""An explanation: a decision on a gang and the evidence for it, as data and in words."""
 
 from typing import Final, Literal
 
@@ -24,37 +24,40 @@ from berth.core.explain.text import pluralize
 Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_SHOWN: Final = 8
 _CHIPS_MISSING: Final = frozenset({"shortage", "topology", "topology_helped"})
-"""Reasons of nodes that say nothing of health, though it may be what is behind them."""
+"""Reasons that do not mention health although unhealthy chips may be the cause."""
 
 
 class Basis(msgspec.Struct, frozen=True):
-    """What the decision rested on."""
+    """The state and the settings that the decision is based on."""
 
     ledger_seq: int = 0
-    """Record that holds the verdict; 0 when there is none."""
+    """Record with the verdict; 0 for none."""
     facts_seq: int = 0
     at_ms: int = 0
     epoch: int = 0
     round: int = 0
     settings: dict[str, bool] = {}
-    """Switches of the epoch, by name."""
+    """Boolean settings of the epoch, by name."""
     missing_shards: list[int] = []
     is_current: bool = False
-    """The history is no longer kept: scores and reasons are those of the state now, not of the decision."""
+    """The history is no longer stored: scores and reasons are those of the current state, not of the decision."""
     values: dict[str, int | str] = {}
-    """The other settings of the epoch, by name."""
+    """Other settings of the epoch, by name."""
     nodes: int = 0
-    """Nodes that were known."""
+    """Known nodes."""
     chips: int = 0
-    """Chips that they had."""
+    """Chips of these nodes."""
     chips_free: int = 0
-    """Those of them that were healthy and nobody held."""
+    """Healthy chips that no job held."""
     jobs_held: int = 0
-    """Jobs that held something."""
+    """Jobs that held resources."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Where one pod went. ``affinity`` is the class of the free chips, 0 the best; 0 where the form has no classes."""
+    """Node of one pod.
+
+    ``affinity`` is the class of the free chips: 0 is the best, and the value of forms without classes.
+    """
 
     rank: int
     task: str
@@ -65,18 +68,18 @@ class Choice(msgspec.Struct, frozen=True):
     affinity: int = 0
     runner_up: Alternative | None = None
     leaf: str = ""
-    """Leaf switch by whose plan the pod got its node; empty where score and name decided."""
+    """Leaf switch of a planned pod; empty when score and name decided."""
     superpod: str = ""
-    """SuperPoD, or group of level 1, of the block by whose plan it got its node; empty likewise."""
+    """SuperPoD, or group of level 1, of a planned pod; empty when score and name decided."""
     block: int = -1
-    """That block; -1 for none."""
+    """Block of a planned pod; -1 for none."""
     candidates: list[Candidate] = []
-    """The best other nodes at that moment, the best first, then those that were better until others of the round took of them; where
-    score and name decided."""
+    """The best other nodes at that moment, best first, then nodes that were better before the round used them. Empty
+    for planned pods."""
 
 
 class Explanation(msgspec.Struct):
-    """A decision on a gang and its grounds."""
+    """A decision on a gang and the evidence for it."""
 
     namespace: str
     name: str
@@ -95,37 +98,37 @@ class Explanation(msgspec.Struct):
     nearest: list[NearNode] = []
     task: str = ""
     chips: int = 0
-    """Chips a pod of ``task``, which found no room."""
+    """Chips of one pod of ``task``, which found no room."""
     since_ms: int = 0
     field: str = ""
     value: str = ""
     expected: str = ""
     setting: str = ""
-    """Setting of the dispatcher without which the request would have been taken."""
+    """Setting of the dispatcher that rejects the request."""
     switch: LeafLayout | None = None
     """For gangs with switch affinity, unless another scheduler placed them."""
     blocks: BlockLayout | None = None
     """For gangs with SuperPoD affinity, unless another scheduler placed them."""
     asked: RequestSummary | None = None
     code: str = ""
-    """Code of the refusal, while it waits or when it was turned away."""
+    """Code of the refusal while the job waits, or of its rejection."""
     ahead: str = ""
-    """Job, as ``namespace/name``, that goes before this one."""
+    """Job ahead of this one, as ``namespace/name``."""
     start_ms: int = 0
-    """Moment from which on room is reserved, for this job or for the one that is ahead; 0 without."""
+    """Start of the reservation for this job or for the job ahead; 0 for none."""
     domains: list[NearDomain] = []
-    """Parts of the cluster that come closest; for gangs without switch or SuperPoD affinity."""
+    """Parts of the cluster with most room; for gangs without switch or SuperPoD affinity."""
     unblocking: Unblocking | None = None
-    """What would help, while it waits."""
+    """Events after which the job fits, while it waits."""
 
 
 def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
-    """The whole explanation in words: what was asked, what was decided and why, and what would help.
+    """The whole explanation in sentences: the request, the decision, the reasons, and what would make room.
 
     Args:
         explanation: The explanation.
-        is_over: Whether the job waits no longer, because it was cancelled.
-        clock: How a moment is written.
+        is_over: Whether the job was cancelled, and no longer waits.
+        clock: Formats a moment.
     """
     asked = request_lines(explanation.asked, clock) if explanation.asked is not None else []
     help_ = (
@@ -135,12 +138,12 @@ def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clo
 
 
 def sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
-    """What was decided and why, one sentence an entry.
+    """The decision and its reasons, one sentence for each entry.
 
     Args:
         explanation: The explanation.
-        is_over: Whether the job waits no longer, because it was cancelled.
-        clock: How a moment is written.
+        is_over: Whether the job was cancelled, and no longer waits.
+        clock: Formats a moment.
     """
     lines = []
     if explanation.form and explanation.because:
@@ -157,14 +160,16 @@ def sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock =
         case "waiting":
             lines += _waiting_lines(explanation, clock, is_over=is_over)
         case "rejected":
-            lines.append(f"It was turned away: {explanation.sentence}.")
+            lines.append(f"It was rejected: {explanation.sentence}.")
             if explanation.setting:
                 lines.append(f"The setting {explanation.setting} of the dispatcher asks for this.")
     if explanation.basis.missing_shards:
         shards = ", ".join(map(str, explanation.basis.missing_shards))
-        lines.append(f"Scorers of shard {shards} did not answer; their nodes were out.")
+        lines.append(f"Scorers of shard {shards} did not answer; their nodes were not considered.")
     if explanation.basis.is_current:
-        lines.append("The history of this decision is no longer kept; scores and reasons are those of the state now.")
+        lines.append(
+            "The history of this decision is no longer stored; scores and reasons are those of the current state."
+        )
     return lines
 
 
@@ -187,7 +192,7 @@ def _ahead_words(explanation: Explanation, clock: Clock) -> str:
         return f"Room is reserved for it{at}."
     if explanation.start_ms:
         return f"Room is reserved for {explanation.ahead}{at}, and this job would delay it."
-    return f"{explanation.ahead} goes before it and waits as well."
+    return f"{explanation.ahead} is ahead of it and waits as well."
 
 
 def _choice_words(rank: int, explanation: Explanation) -> str:
@@ -224,7 +229,7 @@ def _choice_words(rank: int, explanation: Explanation) -> str:
 
 def _better_words(basis: Basis) -> str:
     if basis.is_current:
-        return "in the state of now it would be the better one"
+        return "it is better in the current state"
     if basis.missing_shards:
         return "better, but of a scorer that did not answer"
     return "better by this calculation"

@@ -1,4 +1,4 @@
-"""Nearness: the nodes and the parts of the cluster that come closest to what a gang waits for, and who holds chips there."""
+"""Nodes and parts of the cluster that almost have room for a waiting gang, and the jobs that hold chips there."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -16,9 +16,9 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 NEAREST: Final = 3
-"""Nodes, and domains, that are named when a gang waits."""
+"""Nodes and domains that are reported for a waiting gang."""
 _HOLDERS_MAX: Final = 16
-"""Jobs that are named of a domain."""
+"""Upper bound of the jobs that are reported for a domain."""
 _FITS: Final = int(NodeReason.FITS)
 _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.SHORTAGE: 0,
@@ -40,18 +40,18 @@ _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.NO_SUPERPOD: 5,
     NodeReason.NO_LEVEL: 5,
 }
-"""How far a node is from taking a pod; reasons that are not here: never."""
+"""Distance of a node from taking a pod, by reason. A node with another reason never takes it."""
 _HELD: Final = 1
-"""Up to here it is others' work that keeps a pod away."""
+"""Up to this distance the resources are held by other jobs."""
 _NEVER: Final = 9
 
 
 class Holders:
-    """Who holds chips on each node.
+    """Jobs with chips on each node.
 
     Args:
-        snapshot: The nodes, with what earlier verdicts of the record gave away.
-        laid: Holdings of those verdicts.
+        snapshot: The nodes after the earlier verdicts of the record.
+        laid: Holdings of these verdicts.
     """
 
     def __init__(self, snapshot: NodeSnapshot, laid: Iterable[Holding]) -> None:
@@ -65,7 +65,7 @@ class Holders:
             self._note(holding, zip(holding.placement.names(), map(len, chips), strict=True))
 
     def of(self, nodes: Iterable[str]) -> list[Holder]:
-        """Jobs with chips on some nodes, those with most of them first, then by name."""
+        """Jobs with chips on some nodes, most chips first, then by name."""
         chips: dict[tuple[str, int], int] = {}
         places: dict[tuple[str, int], dict[str, None]] = {}
         known: dict[tuple[str, int], Holding] = {}
@@ -94,7 +94,7 @@ class Holders:
 
 
 def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> list[NearNode]:
-    """Nodes that lack least, the nearest first."""
+    """Nodes that lack least, nearest first."""
     evaluation = ShapeEvaluation(snapshot, shape)
     table = snapshot.table
     ranked: list[tuple[int, int, str, int]] = []
@@ -122,9 +122,9 @@ def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> lis
 
 
 def nearest_domains(snapshot: NodeSnapshot, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:
-    """Leaf switches, SuperPoDs and other domains with room for most pods of a shape, the best first.
+    """Leaf switches, SuperPoDs and other domains with room for most pods of a shape, best first.
 
-    Only nodes count that could take a pod if nobody held anything. Nothing for pods that share chips, or have none.
+    Only nodes count that could take a pod if no job held anything. Empty for pods with soft share or without chips.
     """
     if snapshot.scorer.rule(shape) is None:
         return []
@@ -152,12 +152,12 @@ def nearest_domains(snapshot: NodeSnapshot, gang: Gang, shape: Shape, holders: H
 
 
 def _could(reason: int) -> bool:
-    """Whether a node takes a pod, or would if nobody held anything of it."""
+    """Whether a node takes a pod, or would if no job held anything there."""
     return reason == _FITS or _CLOSENESS.get(NodeReason(reason), _NEVER) <= _HELD
 
 
 def _places(snapshot: NodeSnapshot) -> Mapping[tuple[Literal["leaf", "superpod", "domain"], str], Sequence[int]]:
-    """Rows of each SuperPoD, each leaf switch, and each domain of nodes that are in neither."""
+    """Rows of each SuperPoD, of each leaf switch, and of each domain for nodes in neither."""
     table = snapshot.table
     found: dict[tuple[Literal["leaf", "superpod", "domain"], str], list[int]] = {}
     for row in np.flatnonzero(table.present[table.view()]).tolist():
@@ -171,7 +171,7 @@ def _places(snapshot: NodeSnapshot) -> Mapping[tuple[Literal["leaf", "superpod",
 
 
 def _pods_on(snapshot: NodeSnapshot, shape: Shape, row: int) -> int:
-    """Pods of a shape for which a node that fits has room, one after another."""
+    """How many pods of a shape fit on a node, one after the other."""
     rule = snapshot.scorer.rule(shape)
     state, count = snapshot.at(row), 0
     while rule is not None and not snapshot.scorer.evaluate_one(shape, row, state)[0]:

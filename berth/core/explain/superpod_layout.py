@@ -1,4 +1,4 @@
-"""How a gang lies in SuperPoDs, or in groups of levels, or what it meets there: as data and in words."""
+"""Blocks of a gang in SuperPoDs or in groups of levels, or the nearest SuperPoDs: as data and in words."""
 
 from typing import Final
 
@@ -25,21 +25,21 @@ class SuperpodUser(msgspec.Struct, frozen=True):
     job: str
     """``namespace/name``."""
     pods: int
-    """Its pods here, of ..."""
+    """Its pods in this SuperPoD."""
     of: int
-    """... so many in all."""
+    """All its pods with chips."""
     blocks: list[int] = []
-    """Its blocks that have nodes here."""
+    """Its blocks with nodes in this SuperPoD."""
 
     def words(self) -> str:
-        """Name, and how many of its pods and which of its blocks are meant."""
+        """Name, pods and blocks."""
         pods = pluralize(self.of, "pod") if self.pods == self.of else f"{self.pods} of {self.of} pods"
         blocks = blocks_words(self.blocks)
         return f"{self.job} ({pods}, {blocks})" if blocks else f"{self.job} ({pods})"
 
 
 class BlockSeat(msgspec.Struct, frozen=True):
-    """Where a block is."""
+    """Position of a block."""
 
     block: int
     superpod: str
@@ -47,28 +47,28 @@ class BlockSeat(msgspec.Struct, frozen=True):
     pods: int
     ranks: list[int]
     phase: str
-    """What gave it its nodes."""
+    """Phase of the selection that chose its nodes."""
 
 
 class NearSuperpod(msgspec.Struct, frozen=True):
-    """A SuperPoD, or a group of level 1, that has much to give to a gang that waits."""
+    """A SuperPoD, or a group of level 1, with many usable nodes for a waiting gang."""
 
     superpod: str
     usable: int
     """Nodes that can take a pod."""
     nodes: int
-    """Nodes that are known."""
+    """Known nodes."""
     blocks: int
-    """Whole blocks that the usable ones make."""
+    """Whole blocks that fit on the usable nodes."""
     lacks: int
-    """Nodes that are missing for one more; 0 where that is not what it waits for."""
+    """Nodes missing for one more block; 0 when the gang waits for something else."""
     unfit: dict[str, int] = {}
     """Nodes that cannot take a pod, by reason."""
     jobs: list[SuperpodUser] = []
 
 
 class BlockLayout(msgspec.Struct):
-    """How a gang lies in SuperPoDs, or what it meets there."""
+    """Blocks of a placed gang, or the demand of a waiting gang and the nearest SuperPoDs."""
 
     variant: str
     """``a3``, ``850``, ``rack`` or ``levels``."""
@@ -77,34 +77,34 @@ class BlockLayout(msgspec.Struct):
     size: int
     """Nodes of a block."""
     count: int
-    """Blocks that it asks for."""
+    """Requested blocks."""
     soft: bool = False
-    """Its blocks may be split."""
+    """Blocks may be split."""
     reserve: int = 0
-    """Nodes that a SuperPoD keeps while another can give; 0 where reserves play no part."""
+    """Nodes that stay reserved in a SuperPoD while another one has room; 0 when reserves do not apply."""
     rack_size: int = 0
     """Nodes that stay in one rack; 0 without racks."""
     levels: list[int] = []
-    """Levels: pods that share a group, level 1 first."""
+    """Pods in one group of each level, level 1 first."""
     service: str = ""
     """Inference service; empty without."""
     mindie: bool = False
     rule: str = ""
     """What is missing, while it waits."""
     missing: int = 0
-    """Blocks, or with levels groups, that are missing; 0 where it is something else that is."""
+    """Missing blocks, or groups for levels; 0 when something else is missing."""
     missing_size: int = 0
-    """Nodes of each of them."""
+    """Nodes of each missing block."""
     seats: list[BlockSeat] = []
     words: dict[str, str] = {}
-    """What each phase of ``seats`` means."""
+    """Description of each phase of ``seats``."""
     nearest: list[NearSuperpod] = []
     annotated: bool = False
     """Pods carry ``super-pod-id`` and ``super-pod-rank``."""
 
 
 def placed_lines(layout: BlockLayout) -> list[str]:
-    """What was asked, and what gave each block its nodes, one sentence an entry."""
+    """The request and the phases that chose the nodes, one sentence for each entry."""
     lines = [_asked(layout)]
     for phase in dict.fromkeys(seat.phase for seat in layout.seats):
         seats = [seat for seat in layout.seats if seat.phase == phase]
@@ -116,10 +116,10 @@ def placed_lines(layout: BlockLayout) -> list[str]:
 
 
 def waiting_lines(layout: BlockLayout, *, chips: int, form: str) -> list[str]:
-    """What is missing, and the SuperPoDs that come closest, one sentence an entry.
+    """What is missing and the nearest SuperPoDs, one sentence for each entry.
 
     Args:
-        layout: What is known.
+        layout: The demand and the nearest SuperPoDs.
         chips: Chips of a pod.
         form: Product form of the job.
     """
@@ -132,12 +132,12 @@ def waiting_lines(layout: BlockLayout, *, chips: int, form: str) -> list[str]:
 
 
 def seat_words(block: int, superpod: str, variant: str) -> str:
-    """Where a pod is: ``block 0, SuperPoD 3``."""
+    """Position of a pod: ``block 0, SuperPoD 3``."""
     return f"block {block}, {group_words(variant)} {superpod}"
 
 
 def words_of_phase(phase: str, blocks: Blocks) -> str:
-    """Name of a phase and what it means to a gang."""
+    """Name of a phase and its description for a gang."""
     found = phase_words(phase, blocks.variant, idlest=blocks.idlest, has_near=bool(blocks.near))
     return f"{found.name} ({found.why})" if found.why else found.name
 
@@ -158,12 +158,12 @@ def _asked(layout: BlockLayout) -> str:
     )
     head = f"SuperPoD affinity of {product_words(layout.variant)}{mode} asks for {blocks} for its {pods} with chips"
     if layout.reserve:
-        head += f"; a SuperPoD keeps {pluralize(layout.reserve, 'node')} while another can give"
+        head += f"; a SuperPoD keeps {pluralize(layout.reserve, 'node')} in reserve while another has room"
     return f"{head}."
 
 
 def _parts(layout: BlockLayout) -> str:
-    """What of a block stays in one rack."""
+    """Part of a block that stays in one rack."""
     if layout.rack_size in {0, 1} and not (layout.service and layout.variant == "rack"):
         return ""
     if layout.service or layout.rack_size == layout.size:

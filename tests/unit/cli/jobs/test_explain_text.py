@@ -48,7 +48,7 @@ async def test_without_history_the_state_of_now_is_used_and_said(cell: Cell) -> 
     assert found.explanation is not None
     assert found.explanation.basis.is_current
     assert found.explanation.choices[0].node == "a"
-    assert found.sentences[-1].startswith("The history of this decision is no longer kept")
+    assert found.sentences[-1].startswith("The history of this decision is no longer stored")
 
 
 async def test_a_rejected_job_names_the_setting(cell: Cell) -> None:

@@ -143,7 +143,7 @@ def test_a_job_whose_pods_could_not_be_bound_waits_anew_and_says_so() -> None:
     told = ExplainResult()
     told.place()
     told.release("bind-failed", again=True)
-    assert told.brief == ("waiting", "its pods could not be bound; it is placed anew")
+    assert told.brief == ("waiting", "its pods could not be bound; it is placed again")
     told.refuse()
     assert told.brief == ("waiting", "0 of 3 nodes fit")
 
