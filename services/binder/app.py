@@ -67,7 +67,7 @@ async def bind_in_kubernetes(
         ExceptionGroup: As :func:`bind_on`.
     """
     notices = NoticeLoop(api, clock, config, instruments)
-    cluster = KubeCluster(api, clock, config, instruments, tell=notices.tell)
+    cluster = KubeCluster(api, clock, config, instruments, report_event=notices.report_event)
     nodes = api.reflect(_NODES, NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:
         background = [
@@ -257,7 +257,7 @@ class _Intake:
         self.work.over.clear()
         if self.notices is not None:
             for attempt in filter(None, map(self.work.attempts.get, touched)):
-                self.notices.hush(attempt.namespace, attempt.name)
+                self.notices.suppress(attempt.namespace, attempt.name)
         self._wake(touched)
 
     def take_fact(self, stored: Stored) -> None:

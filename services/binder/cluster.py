@@ -177,19 +177,19 @@ class SimCluster(FactlessCluster):
             TransientError: As there.
             PoisonError: The answer is unreadable.
         """
-        wish = BindGang(gang.namespace, gang.name, gang.uid, gang.attempt, gang.placement, gang.run_ms)
-        bound = _answer(await self._ask("bind", wish), GangBound)
+        request = BindGang(gang.namespace, gang.name, gang.uid, gang.attempt, gang.placement, gang.run_ms)
+        bound = _answer(await self._ask("bind", request), GangBound)
         if bound.retry_after_ms:
             raise TransientError("pods of another attempt have the name", retry_after_s=bound.retry_after_ms / _MS)
         return BindResult(bound.bound, bound.failures)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`."""
-        wish = EvictGang(gang.namespace, gang.name, gang.uid, gang.attempt, reason)
-        _answer(await self._ask("evict", wish), GangEvicted)
+        request = EvictGang(gang.namespace, gang.name, gang.uid, gang.attempt, reason)
+        _answer(await self._ask("evict", request), GangEvicted)
 
-    async def _ask(self, verb: str, wish: Message) -> bytes:
-        return await self._bus.request(self._bus.subjects.sim(verb), encode(wish), timeout_s=self._timeout_s)
+    async def _ask(self, verb: str, request: Message) -> bytes:
+        return await self._bus.request(self._bus.subjects.sim(verb), encode(request), timeout_s=self._timeout_s)
 
 
 def _answer(data: bytes, kind: type[M]) -> M:

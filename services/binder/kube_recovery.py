@@ -43,9 +43,9 @@ class KubeRecovery:
         errors: list[TransientError | PoisonError] = []
         async with asyncio.TaskGroup() as group:
             for gang in gangs:
-                crew = self._members.of(gang.namespace, gang.name, gang.uid)
+                job_members = self._members.of(gang.namespace, gang.name, gang.uid)
                 chips, names = gang.placement.chips_by_rank(), gang.placement.names()
-                for rank, member in crew.rows.items() if crew is not None else ():
+                for rank, member in job_members.rows.items() if job_members is not None else ():
                     if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
                         continue
                     slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))

@@ -54,11 +54,11 @@ class Turns:
     def hold(self, slot: Slot, key: PodKey) -> None:
         """A pod is in a slot, whoever else is."""
         if self._claims.get(key[:2], {}).get(key[2], slot) != slot:
-            self.let_go(key)
+            self.release(key)
         self._claims.setdefault(key[:2], {})[key[2]] = slot
         self._enter(slot, key, _CLAIMED)
 
-    def let_go(self, key: PodKey) -> list[Slot]:
+    def release(self, key: PodKey) -> list[Slot]:
         """A pod was not bound, or needs its slot no longer; returns the slots that are free now."""
         claims = self._claims.get(key[:2], {})
         slot = claims.pop(key[2], None)
@@ -69,7 +69,7 @@ class Turns:
     def forget(self, uid: str, attempt: int) -> list[Slot]:
         """No pod of an attempt was bound, or none is left; returns the slots that are free now."""
         return [
-            slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.let_go((uid, attempt, rank))
+            slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.release((uid, attempt, rank))
         ]
 
     def is_served(self, namespace: str, gang: str, key: PodKey) -> bool:
@@ -77,7 +77,7 @@ class Turns:
         rows = self._seen.get((namespace, gang), {})
         return key in rows and rows[key] is None
 
-    def is_told(self, namespace: str, gang: str, key: PodKey) -> bool:
+    def is_reported(self, namespace: str, gang: str, key: PodKey) -> bool:
         """Whether the last fact of a gang speaks of a pod as one that is there."""
         return key in self._seen.get((namespace, gang), {})
 
@@ -98,14 +98,14 @@ class Turns:
             freed += self.forget(fact.uid, fact.attempt)
         for key, slot in now.items():
             if slot is None:
-                freed += self.let_go(key)
+                freed += self.release(key)
             else:
                 self._enter(slot, key, _SEEN)
         for key, slot in before.items():
             if slot is not None and now.get(key) != slot:
                 freed += self._leave(slot, key, _SEEN)
             if key not in now:
-                freed += self.let_go(key)
+                freed += self.release(key)
         return freed
 
     def _enter(self, slot: Slot, key: PodKey, source: int) -> None:

@@ -45,7 +45,7 @@ class Intake:
         self._cancel_seq = 0
         """INTAKE sequence of the last cancelling that was granted."""
         self._last_seq = 0
-        self._unsayable: dict[int, str] = {}
+        self._unpublishable: dict[int, str] = {}
         """Requests whose verdict can never be stored, by INTAKE sequence, and why; they are dead letters."""
         self._broken = ""
         self.judged = 0
@@ -55,7 +55,7 @@ class Intake:
         """Read on behind the last verdict that the facts hold."""
         stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
-        self._unsayable = {seq: reason for seq, reason in self._unsayable.items() if seq > self._last_seq}
+        self._unpublishable = {seq: reason for seq, reason in self._unpublishable.items() if seq > self._last_seq}
         self._sent.clear()
         self._sent_names.clear()
         self._cancel_seq = 0
@@ -121,8 +121,8 @@ class Intake:
             self._sent_names[verdict.uid] = key
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
-        if stored.sequence in self._unsayable:
-            await self._dead_letter(stored, self._unsayable[stored.sequence])
+        if stored.sequence in self._unpublishable:
+            await self._dead_letter(stored, self._unpublishable[stored.sequence])
             return
         try:
             verdict = self._verdict(stored, settings)
@@ -217,7 +217,7 @@ class Intake:
 
     def _not_stored(self, sequence: int, error: ShellError) -> None:
         if isinstance(error, PoisonError):
-            self._unsayable[sequence] = str(error)
+            self._unpublishable[sequence] = str(error)
         self._break(str(error))
 
     def _break(self, reason: str) -> None:

@@ -178,10 +178,10 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: say everything again.
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
-        self._look_at_superpods()
-        await self.views.expire_finished(now_ms, is_spoken_of=self.intake.has_sent)
+        self._check_superpods()
+        await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
-    def _look_at_superpods(self) -> None:
+    def _check_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting says; they are used all the same."""
         size = self.state.fold.settings.super_pod_size
         found = self.state.blocks.superpods.oversized(size)

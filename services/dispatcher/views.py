@@ -84,12 +84,12 @@ class Views:
         if batch:
             await self._submit(batch)
 
-    async def expire_finished(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
+    async def expire_finished(self, now_ms: int, *, has_pending_verdict: Callable[[JobKey], bool]) -> None:
         """Let jobs that have been over for long enough give up their names.
 
         Args:
             now_ms: The time.
-            is_spoken_of: Whether a verdict on a name is on its way; a tombstone must not be stored over it.
+            has_pending_verdict: Whether a verdict on a name is on its way; a tombstone must not be stored over it.
         """
         after_ms = self._state.fold.settings.tombstone_after_ms
         later: list[tuple[int, JobKey, str]] = []
@@ -99,7 +99,7 @@ class Views:
             status = status_of(self._state, key, at_ms=now_ms)
             if job is None or status is None or job.uid != uid or status.phase not in _OVER:
                 continue
-            if is_spoken_of(key):
+            if has_pending_verdict(key):
                 later.append((now_ms, key, uid))
                 continue
             tombstone = msgspec.structs.replace(

@@ -55,7 +55,7 @@ class DeviceReports:
         for change, one in changes:
             name = one.metadata.name.removeprefix(NAME_PREFIX)
             if name != one.metadata.name:
-                self._nodes.hear_device(name, None if change == "DELETED" else one.text)
+                self._nodes.take_device(name, None if change == "DELETED" else one.text)
         if self._nodes.is_changed:
             self._on_change()
 

@@ -80,7 +80,7 @@ class KubeWrites:
             key = await self._ready.get()
             waiting = self._waiting[key]
             try:
-                await insist(
+                await retry_until_answered(
                     waiting[0],
                     wait_s=self._wait_s,
                     wait_max_s=self._wait_max_s,
@@ -99,7 +99,7 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(
+async def retry_until_answered(
     write: Write, *, wait_s: float, wait_max_s: float, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S
 ) -> None:
     """Do a write again and again until the server answers it.
