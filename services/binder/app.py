@@ -173,7 +173,7 @@ class _Following:
     def _follow_statuses(self, gap: Gap | None = None) -> None:
         # They are a view: when their history breaks, what there is now is all that is wanted.
         if gap is not None:
-            self._log.warning("statuses are read anew", reason=gap.reason.value)
+            self._log.warning("statuses read again", reason=gap.reason.value)
         self._followers.append(
             self._bus.follow(
                 StreamName.STATUS, on_message=self._intake.take_status, on_gap=self._follow_statuses, start_seq=0
@@ -216,7 +216,7 @@ async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event)
         try:
             await cluster.begin(gangs, after_ms=after_ms, wake=loop.wake)
         except TransientError as error:
-            log.warning("pods of an earlier run not known yet", reason=error.reason)
+            log.warning("pods of the previous run not read yet", reason=error.reason)
             try:
                 async with asyncio.timeout(error.retry_after_s):
                     await stop.wait()

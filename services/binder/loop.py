@@ -130,7 +130,7 @@ class Loop:
         wait_s = min(max(doubled_s, error.retry_after_s if tries == 1 else 0), self._config.retry_wait_max_s)
         if tries > _TRIES_QUIET:
             self._log.warning(
-                "gang not done yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
+                "gang not handled yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
             )
         self._retry_in(key, wait_s)
 

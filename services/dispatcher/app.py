@@ -40,10 +40,10 @@ async def serve(
         try:
             await _lead(dispatcher, lease, config, instruments, stop)
         except* FencedError as group:
-            instruments.log.warning("deposed", by=[str(error) for error in group.exceptions])
+            instruments.log.warning("fenced by another dispatcher", by=[str(error) for error in group.exceptions])
             lease.drop()
         except* TransientError as group:
-            instruments.log.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
+            instruments.log.warning("leadership not taken", reasons=[str(error) for error in group.exceptions])
             await pause(stop, config.lease_s / _RENEWALS)
         finally:
             instruments.metrics.leads.set(0)
@@ -70,7 +70,7 @@ async def _lead(
             try:
                 await dispatcher.turn()
             except TransientError as error:
-                instruments.log.warning("turn not done", reason=error.reason)
+                instruments.log.warning("dispatch cycle failed", reason=error.reason)
                 await pause(stop, error.retry_after_s)
                 continue
             if not dispatcher.has_work:

@@ -86,7 +86,7 @@ class Lease:
                 self._subject, encode(nobody), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
             )
         except (ConflictError, TransientError) as error:
-            self._log.warning("lease not given up", reason=error.reason)
+            self._log.warning("lease not released", reason=error.reason)
 
     def drop(self) -> None:
         """Act no more; the lease itself runs out by its time to live."""

@@ -103,7 +103,7 @@ class Dispatcher:
         await self.snapshots.write()
         await self.intake.start()
         self.views.all_jobs()
-        self._log.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+        self._log.info("became leader", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
 
     async def stop(self) -> None:
         """Take nothing more in."""
@@ -259,7 +259,7 @@ class Dispatcher:
             try:
                 sequence = await self.bus.append(sent.data, expected_seq=sent.expected_seq)
             except (ConflictError, AmbiguousError) as error:
-                self._log.warning("append is in doubt, reading the ledger", reason=error.reason)
+                self._log.warning("append in doubt, reading the ledger", reason=error.reason)
                 await self._read_back()
                 if self.state.fold.head > sent.expected_seq:
                     return

@@ -109,7 +109,7 @@ class Scatter:
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
-            self._log.warning("offer does not count", shard=shard, reason=str(error))
+            self._log.warning("offer rejected", shard=shard, reason=str(error))
             return None
 
     def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer) -> Candidates:
@@ -127,7 +127,7 @@ class Scatter:
         book = self._state.leaf_book
         if book.parity or offer.leaf_states == book.bits().tobytes():
             return False
-        self._log.error("a shard has other leaf states at the same sequences", shard=offer.shard, round=offer.round)
+        self._log.error("shard disagrees on leaf states", shard=offer.shard, round=offer.round)
         return True
 
     def _nodes_of(self, shards: list[int]) -> int:

@@ -161,7 +161,7 @@ class Views:
         elif not isinstance(error, ShellError):
             raise error
         else:
-            self._log.warning("tombstone not stored, later again", reason=str(error))
+            self._log.warning("tombstone not stored, will retry", reason=str(error))
             heapq.heappush(self._over, entry)
 
     def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:

@@ -63,13 +63,13 @@ class ReportIntake:
         """A source's newest word on a node was read."""
         self.metrics.taken.labels(source).inc()
         if self.words.mark_good(node, source):
-            self.log.info("report is good again", node=node, source=source)
+            self.log.info("report recovered", node=node, source=source)
 
     def bad(self, node: str, source: str, error: ReportError) -> None:
         """A source's newest word on a node cannot be read; the one before it holds."""
         self.refused(source)
         if self.words.mark_suspect(node, source, str(error)):
-            self.log.warning("report refused, the last good one holds", node=node, source=source, reason=str(error))
+            self.log.warning("report rejected, last good one kept", node=node, source=source, reason=str(error))
 
     def refused(self, source: str) -> None:
         """Count something that cannot be read."""
@@ -268,7 +268,7 @@ class Clusterd:
             return
         if name in self._refused:
             self._refused.discard(name)
-            self._log.info("chunk is good again", chunk=name)
+            self._log.info("chunk recovered", chunk=name)
         self._intake.on_change(changed)
 
     def _refuse(self, name: str, error: ReportError) -> None:
@@ -276,7 +276,7 @@ class Clusterd:
         self._intake.refused("ClusterD")
         if name not in self._refused:
             self._refused.add(name)
-            self._log.warning("chunk refused, what it held stays", chunk=name, reason=str(error))
+            self._log.warning("chunk rejected, its last content kept", chunk=name, reason=str(error))
         nodes = self._held_by(name)
         for node in nodes:
             self._intake.words.mark_suspect(node, _source_of(name), str(error))
@@ -326,7 +326,7 @@ class Clusterd:
             node for node in read.entries if node not in read.errors and self._intake.words.mark_good(node, source)
         ]
         if trusted:
-            self._log.info("reports are good again", source=source, nodes=len(trusted), first=trusted[0])
+            self._log.info("reports recovered", source=source, nodes=len(trusted), first=trusted[0])
         return [*read.errors, *trusted]
 
 

@@ -56,7 +56,7 @@ async def serve(
         await bus.serve(bus.subjects.sim("break"), loop.break_node),
     ]
     instruments.log.info(
-        "cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults)
+        "cluster ready", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults)
     )
     instruments.readiness.ready()
     try:

@@ -77,7 +77,7 @@ class Shard:
         )
         if not ready:
             self._log.warning(
-                "cannot answer at the sequences asked",
+                "cannot answer at the requested sequences",
                 shard=self.shard,
                 facts_asked=request.facts_seq,
                 facts=self.state.nodes_seq,

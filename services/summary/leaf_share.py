@@ -92,7 +92,7 @@ class LeafShare:
                 await feeds.start(filters=[self._bus.subjects.facts("topology")])
                 await self._follow(feeds)
             except (ShellError, CoreError, DecodeError) as error:
-                self._log.warning("leaf switches are read anew", reason=str(error))
+                self._log.warning("leaf switches read again", reason=str(error))
             finally:
                 await feeds.stop()
             await asyncio.sleep(self._config.retry_wait_max_s)
@@ -151,7 +151,7 @@ class LeafShare:
             return False
         await self._api.delete(f"{self._folder}/{NAME}", uid=existing.metadata.uid)
         self._existing = None
-        self._log.info("leaf switches not told any more", name=NAME)
+        self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
 
     async def _write(self, text: str, existing: ConfigMap | None) -> None:
@@ -176,13 +176,13 @@ class LeafShare:
             else:
                 raise
         self._existing = msgspec.json.decode(answer, type=ConfigMap)
-        self._log.info("leaf switches told", name=NAME, bytes=len(text))
+        self._log.info("leaf switch facts written", name=NAME, bytes=len(text))
 
     def _note(self, reason: str) -> None:
         """Say what is wrong, once as long as it stays the same; empty when nothing is."""
         if reason and reason != self._reported:
             namespace = self._config.tor_share_namespace
-            self._log.warning("leaf switches not told", name=NAME, namespace=namespace, reason=reason)
+            self._log.warning("leaf switch facts not written", name=NAME, namespace=namespace, reason=reason)
         self._reported = reason
 
 

@@ -92,7 +92,7 @@ class DeviceReports:
             except PoisonError as error:
                 if left_s <= 0 and not known.is_set():
                     self._log.warning(
-                        "reports refused: nodes that are silent stay in the SuperPoD last said", reason=error.reason
+                        "reports rejected: nodes without a report keep their last known SuperPoD", reason=error.reason
                     )
                     known.set()
                 left_s -= pause_s

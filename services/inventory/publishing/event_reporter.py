@@ -94,7 +94,7 @@ class EventReporter:
             found = involved(key)
             if self._is_fault:
                 self._metrics.problems.labels(found.kind if found is not None else "").inc()
-                self._log.warning("object is wrong", about=key, reason=sentence)
+                self._log.warning("object invalid", about=key, reason=sentence)
             if found is not None:
                 self._unreported[key] = found
 

@@ -75,7 +75,7 @@ async def play(
             await bus.serve(bus.subjects.sim("counts"), loop.counts),
             await bus.serve(bus.subjects.sim("break"), loop.break_node),
         ]
-        instruments.log.info("cluster stands", nodes=len(loop.agents), faults=len(cluster.faults))
+        instruments.log.info("cluster ready", nodes=len(loop.agents), faults=len(cluster.faults))
         instruments.readiness.ready()
         try:
             await stop.wait()

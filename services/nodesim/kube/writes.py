@@ -118,7 +118,7 @@ async def retry_until_answered(
             give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
             if error.status != _FORBIDDEN or clock_s() >= give_up_s:
                 raise
-            log.warning("server forbids it for now", reason=str(error), wait_s=wait_s)
+            log.warning("server forbids the request for now", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, wait_max_s)
 

@@ -140,7 +140,7 @@ async def test_what_cannot_be_read_leaves_the_last_good_word_and_is_said(world: 
                 await world.has("b", unhealthy=1 << len(bad) % 8)
         found = await world.has("a", unhealthy=8, level=OK)
         assert found.reason.startswith("device plug-in is suspect: newest report refused, DeviceInfoCfg")
-        refused = [entry for entry in logs if entry["event"] == "report refused, the last good one holds"]
+        refused = [entry for entry in logs if entry["event"] == "report rejected, last good one kept"]
         assert [(entry["node"], entry["source"]) for entry in refused] == [("a", "device plug-in")]
         world.device("a")
         await world.has("a", unhealthy=0, reason="")

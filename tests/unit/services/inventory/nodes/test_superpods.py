@@ -134,7 +134,9 @@ async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: Sup
     assert [fact.domain for fact in world.facts("node", NodesSeen)] == ["superpod-4"]
 
 
-async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(world: SuperpodWorld) -> None:
+async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(
+    world: SuperpodWorld,
+) -> None:
     world.node("a", superPodID="1")
     world.node("b", superPodID="1")
     pod = a_pod("f", node="a", phase="Running", scheduler="volcano")
