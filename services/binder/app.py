@@ -108,7 +108,7 @@ async def bind_on(
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when a followed history broke, or a record cannot be folded; the
-            next start folds it anew.
+            next start folds it again.
     """
     loop = Loop(bus, cluster, clock, config, Work(), instruments)
     intake = _Intake(loop, cluster, notices, instruments.log)
@@ -244,7 +244,10 @@ class _Intake:
         return self._loop.work
 
     def take_record(self, stored: Stored) -> None:
-        """Fold a record. One that cannot be folded ends the binder, like every reader: it would not know who owns what."""
+        """Fold a record.
+
+        One that cannot be folded ends the binder, like every reader: chips would have no known owner.
+        """
         if self._ended.done():
             return
         try:

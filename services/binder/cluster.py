@@ -25,11 +25,11 @@ Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """An attempt to run a gang: what the cluster must know of it.
+    """An attempt to run a gang: what the cluster needs of it.
 
     Attributes:
         run_ms: Declared run time; 0 when unknown.
-        gone: Ranks that were released: nobody's business any more, ascending.
+        gone: Ranks that were released, ascending; they are left alone.
     """
 
     namespace: str
@@ -110,10 +110,10 @@ class Cluster(Protocol):
         """
 
     async def bind(self, gang: Gang) -> BindResult:
-        """Make the pods of a gang run where its placement says; pods that are bound there already count.
+        """Make the pods of a gang run where its placement says; a pod that is bound there already counts.
 
         Raises:
-            NotYetError: Not all can be bound yet; whoever knows of the change wakes the attempt.
+            NotYetError: Not all can be bound yet; the cluster wakes the attempt when that changes.
             TransientError: The cluster did not answer, or cannot do it yet; nothing is known of the result.
             PoisonError: The cluster will never do it.
         """

@@ -1,4 +1,4 @@
-"""Which pod stands for which rank of a job. Pure."""
+"""The pod of each rank of a job. Pure."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _RANK_BYTES: Final = 4
 
 
 class Member(NamedTuple):
-    """A pod that stands for a rank."""
+    """The pod of a rank."""
 
     pod: str
     uid: str

@@ -1,6 +1,6 @@
 """Writes notices into the cluster: Events of gangs, conditions of their pods, Events of what else happens to pods.
 
-Nobody waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
+Nothing waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "placed": ("Scheduled", "Normal"),
 }
 _GONE: Final = frozenset({404, 409, 422})
-"""Answers when who was to be told is gone, or another object has the name: absent, conflict, uid cannot change."""
+"""Answers when the object is gone, or another object has the name: absent, conflict, uid cannot change."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 _SCHEDULING_GATED: Final = "SchedulingGated"
-"""What the API server says of a pod with gates: it is not short of room, so nobody need add nodes for it."""
+"""What the API server says of a pod with gates: it does not lack room, so no node has to be added for it."""
 
 
 class _Named(Lean, frozen=True):
@@ -178,7 +178,7 @@ class NoticeLoop:
             await self._api.patch(one, repeated(said.count + 1, now_ms))
 
     async def _involved(self, notice: Notice) -> Involved:
-        """Whom an Event of a gang is about: its PodGroup, else its controller, else its first pod."""
+        """The object of an Event of a gang: its PodGroup, else its controller, else its first pod."""
         namespace, members = notice.job[0], notice.members
         if members.podgroup:
             path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"

@@ -1,8 +1,9 @@
-"""What is to be said in the cluster about jobs made from pods, and when. Pure: messages and times in, acts out.
+"""Which Events and pod conditions to write for jobs made from pods, and when. Pure: messages and times in, notices out.
 
-Each gang has one *word* at a time: it waits and why, it is held and why, it was turned away and why, or it is placed. A word is
-written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new sentence of the same
-kind waits for a while, since numbers in it change all the time; a few that differ in more than numbers do not.
+Each gang has one notice text at a time: it waits, it is held, it was rejected, each with the reason, or it is placed. A
+text is written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new
+sentence of the same kind is delayed, because the numbers in it change all the time; a few that differ in more than
+numbers are not delayed.
 
 Source: docs/reference/kubernetes.md, "Reasons for users".
 """
@@ -22,23 +23,23 @@ Kind = Literal["waiting", "held", "rejected", "failed", "placed"]
 
 _NUMBER: Final = re.compile(r"\d+")
 _AT_ONCE_MAX: Final = 3
-"""Sentences that differ in more than numbers and are told at once, in the time that others wait."""
+"""Sentences that differ in more than numbers and are written without delay, one after another."""
 _STATUSES_MAX: Final = 10_000
-"""Statuses that are kept for jobs whose pods are not known yet, the newest."""
+"""Most statuses kept for jobs without known pods; the newest are kept."""
 _KIND_OF_PHASE: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
-"""Phases whose sentence is told."""
+"""Phases whose sentence is written."""
 _PLACED: Final = frozenset({"placed", "bound", "running"})
 
 
 class NoticeText(NamedTuple):
-    """What is said of a gang."""
+    """The text of a notice about a gang."""
 
     kind: Kind
     sentence: str
 
 
 class Notice(NamedTuple):
-    """An act: an Event of the gang where ``pod_uid`` is empty, else the condition of a pod."""
+    """Something to write: an Event of the gang where ``pod_uid`` is empty, else the condition of a pod."""
 
     job: JobName
     text: NoticeText
@@ -48,7 +49,7 @@ class Notice(NamedTuple):
 
 
 class _JobTexts(NamedTuple):
-    """What is kept of a status: words by the uid of the request that they are about."""
+    """What is kept of a status: texts by the uid of the request that they are about."""
 
     texts: dict[str, NoticeText]
 
@@ -59,18 +60,18 @@ class _Job:
     text: NoticeText | None = None
     at_s: float = 0.0
     at_once: int = 0
-    """Sentences of the same kind that were told at once, one after another."""
+    """Sentences of the same kind that were written without delay, one after another."""
     event: bool = False
     pods: dict[str, str] = field(default_factory=dict)
     written_pods: set[str] = field(default_factory=set)
 
 
 class Notices:
-    """Words of all gangs, and what of them is still to be written.
+    """Texts of all gangs, and which of them are still to be written.
 
     Args:
         again_s: Pause before a new sentence of the same kind.
-        begun_ms: When this process began; that jobs were placed before it has been said.
+        begun_ms: When this process began; placements before that were reported by an earlier run.
     """
 
     def __init__(self, *, again_s: float, begun_ms: int) -> None:
@@ -126,7 +127,7 @@ class Notices:
         return standing.texts.get(job.members.uid) if standing is not None else None
 
     def _judge(self, name: JobName, now_s: float) -> None:
-        """Compare what was said of a job with what is to be said."""
+        """Compare the text that was written for a job with the current one."""
         job = self._jobs.get(name)
         if job is None:
             return
@@ -143,7 +144,7 @@ class Notices:
         self._collect_pods(name, job)
 
     def _must_wait(self, name: JobName, job: _Job, text: NoticeText, now_s: float) -> bool:
-        """Whether a word has to wait because one like it was written just now."""
+        """Whether a text is delayed because one of its kind was written a short time ago."""
         if job.text is None or job.event or job.text.kind != text.kind or now_s >= job.at_s + self._again_s:
             job.at_once = 0
             return False
@@ -154,7 +155,7 @@ class Notices:
         return True
 
     def _collect_pods(self, name: JobName, job: _Job) -> None:
-        """Note the pods that have not been told the word of their job."""
+        """Note the pods that lack a condition with the text of their job."""
         job.pods.clear()
         if job.text is not None and job.text.kind != "placed":
             pods = zip(job.members.pod_uids, job.members.pods, strict=True)
@@ -192,7 +193,7 @@ def _shape(text: NoticeText) -> str:
 
 
 def _texts(status: JobStatus) -> dict[str, NoticeText]:
-    """What a status says of the request that has the name, and of one that was turned away."""
+    """Texts of a status: of the request that has the name, and of a rejected one."""
     found: dict[str, NoticeText] = {}
     if status.rejection is not None:
         found[status.rejection.uid] = NoticeText("rejected", sentence(status.rejection.refusal))

@@ -1,7 +1,9 @@
 """One pod and one request: bind it, and find out what became of a request that was not simply taken.
 
-A Binding carries the annotations with it, so the API server sets node and annotations in one step. The pod's uid goes along
-as well, but older servers do not look at it: after every answer that leaves a doubt, the pod itself is read and compared.
+A Binding carries the annotations with it, so the API server sets node and annotations in one step. The pod's uid goes
+along
+as well, but older servers do not look at it: after every answer that leaves a doubt, the pod itself is read and
+compared.
 
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Binding".
 """
@@ -75,7 +77,7 @@ class PodLean(Lean, frozen=True):
 
 
 class BindRequest(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is to run on a node, with the annotations that say so.
+    """A pod to bind to a node, with the annotations to write.
 
     Attributes:
         is_stale: It bears annotations of an attempt that was rolled back; they go first.
@@ -95,9 +97,9 @@ class BindRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(NamedTuple):
-    """What became of a wish: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` now.
+    """The result of a request: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` now.
 
-    A server that has just started forbids everything for a moment, until it knows the roles.
+    A server that has just started forbids everything for a moment, until it has loaded the roles.
     ``pod`` is what the server showed, where it had to be asked; ``is_gone``: the pod is not there, or on its way out.
     """
 
@@ -139,7 +141,7 @@ def binding_of(request: BindRequest) -> bytes:
 
 
 def judge(pod: PodLean | None, request: BindRequest) -> Verdict | None:
-    """What a pod says of a wish; None when nothing stands in its way, so it may be tried again."""
+    """The result of a request by the state of its pod; None when nothing blocks it, so it may be tried again."""
     if pod is None:
         return Verdict("failed", f"pod {request.pod} is gone", is_gone=True)
     meta = pod.metadata
@@ -188,7 +190,7 @@ class PodBinding:
         self._faults = faults
 
     async def bind(self, request: BindRequest) -> Verdict:
-        """Carry out a wish.
+        """Carry out a request.
 
         Raises:
             TransientError: The server did not answer often enough; the pod may be bound or not.

@@ -1,4 +1,4 @@
-"""Wiring of the dispatcher: lease, reign, standby."""
+"""Wiring of the dispatcher: lease, leadership, standby."""
 
 import asyncio
 from typing import Final
@@ -32,7 +32,7 @@ async def serve(
     lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, instruments=instruments)
     while not stop.is_set():
         if not await lease.acquire():
-            instruments.readiness.ready()  # a standby has nothing to catch up with: its reign begins with reading everything
+            instruments.readiness.ready()  # a standby has nothing to catch up with: a new leader reads everything
             await pause(stop, config.lease_s / _RENEWALS)
             continue
         instruments.readiness.wait("facts and ledger are being read")
@@ -58,7 +58,7 @@ async def _lead(
     instruments: Instruments[DispatcherMetrics],
     stop: asyncio.Event,
 ) -> None:
-    """Decide until the lease is lost, another dispatcher reigns, or the end is asked for."""
+    """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""
     async with asyncio.TaskGroup() as group:
         renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS, instruments.log), name="renew lease")
         stopping = group.create_task(_wake_on(stop, dispatcher.feeds.arrived), name="wake on stop")

@@ -62,7 +62,8 @@ class Intake:
         self._broken = ""
         self._feed = Feed(self._arrived)
         start_seq = self._last_seq + 1
-        # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to stop.
+        # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to
+        # stop.
         self._feed.start(
             self._bus, StreamName.INTAKE, start_seq=max(start_seq, stored.first_seq), created=stored.created
         )
@@ -73,7 +74,7 @@ class Intake:
 
     @property
     def needs_restart(self) -> str:
-        """Why the intake must start again; empty while all is well."""
+        """Why the intake must start again; empty while nothing is wrong."""
         return self._broken
 
     @property
@@ -161,10 +162,10 @@ class Intake:
         self.dead += 1
 
     def _verdict(self, stored: Stored, settings: Settings) -> JobSeen | None:
-        """Verdict on a stored request, None where there is nothing to say.
+        """Verdict on a stored request, None where none is needed.
 
         Raises:
-            DecodeError: It is no request, or stands on the subject of another job.
+            DecodeError: It is no request, or has the subject of another job.
         """
         envelope = open_envelope(stored.data)
         receipt = Receipt(stored.sequence, self._last_seq, self._clock.now_ms())
@@ -181,7 +182,7 @@ class Intake:
         return admit(message, receipt, holder, settings)
 
     def _check_subject(self, subject: str, message: JobRequest | JobCancel) -> None:
-        """See that a message stands on the subject of the job that it names.
+        """Check that a message has the subject of the job that it names.
 
         Raises:
             DecodeError: It does not.

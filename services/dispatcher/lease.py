@@ -1,4 +1,4 @@
-"""Lease for liveness: who of several dispatchers works. Correctness does not rest on it."""
+"""Lease for liveness: it elects one of several dispatchers. Correctness does not depend on it."""
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock

@@ -92,7 +92,7 @@ class Scatter:
         return Offers(views, sorted(missing), [shard for shard in sorted(missing) if answers.get(shard) is not None])
 
     def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
-        """A shard's answer by shape, or None when it does not count; what it says of leaves may not count by itself."""
+        """A shard's answer by shape, or None when it is rejected; its leaf states may be rejected alone."""
         try:
             offer = decode(data, Offer)
             fits = (offer.shard, offer.round, offer.facts_seq, offer.ledger_seq) == (
@@ -123,7 +123,7 @@ class Scatter:
         return candidates_of(table, offer, leaves=self._state.leaves if shape.tor_affinity else None, own=own)
 
     def _contradicts(self, offer: Offer) -> bool:
-        """Whether a shard makes something else of the same ledger and the same leaf switches; then it is not believed."""
+        """Whether a shard has other leaf states at the same sequences; then its answer is rejected."""
         book = self._state.leaf_book
         if book.parity or offer.leaf_states == book.bits().tobytes():
             return False

@@ -1,7 +1,7 @@
 """Statuses of jobs, and the tombstones of those that are over.
 
-A status is a view: it is written when what it says has changed, again when it was lost, and for all jobs at the start of
-a reign.
+A status is a view: it is written when its content has changed, again when it was lost, and for all jobs when a
+dispatcher becomes leader.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
 class Views:
-    """What the dispatcher tells people."""
+    """What the dispatcher publishes about jobs."""
 
     def __init__(self, bus: Bus, clock: Clock, state: State, instruments: Instruments[DispatcherMetrics]) -> None:
         self._bus = bus
@@ -54,7 +54,7 @@ class Views:
         self._touched[key] = None
 
     def all_jobs(self) -> None:
-        """Write the status of every job anew."""
+        """Write the status of every job again."""
         self._written.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
 

@@ -133,7 +133,7 @@ class Shard:
         self.show()
 
     def show(self) -> None:
-        """Let the metrics say how far this shard is."""
+        """Set the metrics to the sequences of this shard."""
         self._metrics.facts.set(self.state.nodes_seq)
         self._metrics.ledger.set(self.state.fold.head)
         self._metrics.nodes.set(len(self.state.table))
