@@ -168,7 +168,7 @@ async def _serve(api: Api, config: InventoryConfig, loop: Loop, stop: asyncio.Ev
         tasks.append(group.create_task(_reflect_groups(api, config, loop, groups_known), name="reflect PodGroups"))
         reports = loop.devices.reflect(api, always[0].synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
-        calls = group.create_task(loop.chores.run(stop), name="calls")
+        calls = group.create_task(loop.api_tasks.run(stop), name="calls")
         events = [groups_known, devices_known, *(one.synced for one in always)]
         if await all_set(events, stop):
             readiness.ready()

@@ -26,19 +26,26 @@ from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory import metrics
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from berth.services.inventory.effects import (
+    Effect,
+    PatchPodGroup,
+    PublishCancel,
+    PublishMembers,
+    PublishRequest,
+    ReadOwner,
+)
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.podgroups.collection import Capacity
-from berth.services.inventory.podgroups.notices import GroupNotes
+from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
-from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
-from berth.services.inventory.publishing.warnings import Remarks
+from berth.services.inventory.publishing.warnings import RequestWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
@@ -60,34 +67,34 @@ class Loop:
         self._clock = clock
         self._config = config
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
+        self.pods = Pods(self.nodes, await_job_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
         self.switches = Switches(self.nodes, self.pods.on_node)
-        self.chores = ApiTasks(config)
+        self.api_tasks = ApiTasks(config)
         self._asks = PodAsks()
-        self._outlet = PublishQueue(bus)
-        self._letters: deque[OutboundMessage] = deque()
+        self._publish_queue = PublishQueue(bus)
+        self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
         self.devices = DeviceReports(self.nodes, config, self._changed.set)
         self._logged: set[str] = set()
-        self._about_nodes = EventReporter(api, clock, config, self.chores, reason="NodeInvalid")
-        self._about_moves = EventReporter(api, clock, config, self.chores, reason="NodeMoved")
-        self._about_pods = EventReporter(api, clock, config, self.chores, reason="ChipsInvalid")
-        self._about_switches = EventReporter(api, clock, config, self.chores, reason="SwitchesInvalid")
-        self._about_health = EventReporter(api, clock, config, self.chores, reason="HealthSuspect")
-        self._about_jobs = EventReporter(api, clock, config, self.chores, reason="FormAssumed")
-        self._about_groups = EventReporter(api, clock, config, self.chores, reason="EnqueueFailed", is_fault=False)
-        self._complaints = (
+        self._about_nodes = EventReporter(api, clock, config, self.api_tasks, reason="NodeInvalid")
+        self._about_moves = EventReporter(api, clock, config, self.api_tasks, reason="NodeMoved")
+        self._about_pods = EventReporter(api, clock, config, self.api_tasks, reason="ChipsInvalid")
+        self._about_switches = EventReporter(api, clock, config, self.api_tasks, reason="SwitchesInvalid")
+        self._about_health = EventReporter(api, clock, config, self.api_tasks, reason="HealthSuspect")
+        self._about_jobs = EventReporter(api, clock, config, self.api_tasks, reason="FormAssumed")
+        self._about_groups = EventReporter(api, clock, config, self.api_tasks, reason="EnqueueFailed", is_fault=False)
+        self._event_reporters = (
             self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
             self._about_groups, self._about_moves,
         )  # fmt: skip
-        self._waiting = GroupNotes()
+        self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
-        self._remarks = Remarks()
+        self._warnings = RequestWarnings()
 
     # What the cluster shows.
 
@@ -237,43 +244,43 @@ class Loop:
         """Say what has settled; whether all of it could be said."""
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
-        said = await self._say_nodes(now_ms) and await self._say_pods(now_ms)
+        published = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
         self._resolve(now_ms)
-        said = await self._post() and said
-        self._complain()
+        published = await self._publish_outbound() and published
+        self._report_events()
         metrics.NODES.set(self.nodes.count)
         metrics.PODS.set(len(self.pods))
         metrics.HELD.set(self.gangs.held)
         metrics.JOBS.set(self.gangs.parts)
-        return said
+        return published
 
-    async def _say_nodes(self, now_ms: int) -> bool:
+    async def _publish_nodes(self, now_ms: int) -> bool:
         """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
         subjects = self._bus.subjects
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = await self._outlet.store(
+            settled = await self._publish_queue.store(
                 [OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts]
             )
             for fact in facts[:settled]:
-                self.nodes.say(fact)
+                self.nodes.note_published(fact)
             if settled < len(facts):
                 return False
         switches = self.switches.due(now_ms)
         if switches is not None:
-            if not await self._outlet.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
+            if not await self._publish_queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
                 return False
-            self.switches.say(switches)
+            self.switches.note_published(switches)
         return True
 
-    async def _say_pods(self, now_ms: int) -> bool:
+    async def _publish_pods(self, now_ms: int) -> bool:
         """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
         while facts := self.pods.due(now_ms):
-            letters = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
-            settled = await self._outlet.store(letters)
+            messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
+            settled = await self._publish_queue.store(messages)
             for fact in facts[:settled]:
-                self.pods.say(fact)
+                self.pods.note_published(fact)
             if settled < len(facts):
                 return False
         return True
@@ -286,32 +293,34 @@ class Loop:
             self._capacity = capacity
             self.gangs.set_capacity(capacity)
         for effect in self.gangs.settle(now_ms):
-            self._carry_out(effect)
+            self._perform(effect)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         subjects = self._bus.subjects
         match effect:
-            case Tell(seen):
+            case PublishMembers(seen):
                 if not seen.rank:
-                    self._remarks.drop(seen.namespace, seen.job)
-                self._letters.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case Publish(request):
-                told = self.gangs.told(request.namespace, request.name)
-                self._remarks.judge(request, told, self.gangs.group_uid)
-                self._letters.append(OutboundMessage(subjects.intake_request(request.namespace, request.name), request))
-            case Withdraw(cancel):
-                self._letters.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
-            case Look(key):
-                self.chores.put(
-                    Chore(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                    self._warnings.drop(seen.namespace, seen.job)
+                self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
+            case PublishRequest(request):
+                members = self.gangs.published_members(request.namespace, request.name)
+                self._warnings.judge(request, members, self.gangs.group_uid)
+                self._outbound.append(
+                    OutboundMessage(subjects.intake_request(request.namespace, request.name), request)
                 )
-            case SetGroup():
+            case PublishCancel(cancel):
+                self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+            case ReadOwner(key):
+                self.api_tasks.put(
+                    ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                )
+            case PatchPodGroup():
                 self._waiting.see(effect, has_pods=self.gangs.has_pods(effect.namespace, effect.name))
-                self.chores.put(
-                    Chore(
+                self.api_tasks.put(
+                    ApiTask(
                         ("group", effect.namespace, effect.name),
                         f"patch PodGroup {effect.namespace}/{effect.name}",
-                        partial(self._set_group, effect),
+                        partial(self._patch_podgroup, effect),
                         give_up=partial(self._group_failed, effect),
                         tries_max=self._config.call_tries_max,
                     )
@@ -319,12 +328,12 @@ class Loop:
             case _:
                 assert_never(effect)
 
-    async def _post(self) -> bool:
+    async def _publish_outbound(self) -> bool:
         """Store members, requests and cancels in order; whether all were stored."""
-        waiting = list(self._letters)
-        settled = await self._outlet.store(waiting)
+        waiting = list(self._outbound)
+        settled = await self._publish_queue.store(waiting)
         for _ in range(settled):
-            self._letters.popleft()
+            self._outbound.popleft()
         return settled == len(waiting)
 
     async def _look(self, key: OwnerKey) -> None:
@@ -347,7 +356,7 @@ class Loop:
             self._logged.add(what)
             logger().warning(what, reason=str(error))
 
-    async def _set_group(self, effect: SetGroup) -> None:
+    async def _patch_podgroup(self, effect: PatchPodGroup) -> None:
         """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
 
         Raises:
@@ -360,11 +369,11 @@ class Loop:
             if not (error.is_conflict or error.is_absent):
                 raise
 
-    def _group_failed(self, effect: SetGroup) -> None:
+    def _group_failed(self, effect: PatchPodGroup) -> None:
         self.gangs.group_failed(effect.namespace, effect.name)
         self._changed.set()
 
-    def _complain(self) -> None:
+    def _report_events(self) -> None:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
@@ -373,7 +382,7 @@ class Loop:
         self._about_health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
         self._about_moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._about_groups.look(self._waiting.sentences, self._waiting.involved)
-        self._about_jobs.look(self._remarks.sentences, self._remarks.involved)
+        self._about_jobs.look(self._warnings.sentences, self._warnings.involved)
         self._about_pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
@@ -389,7 +398,11 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""
-        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), *(one.next_due_ms() for one in self._complaints)]
+        moments = [
+            self.gangs.next_due_ms(),
+            self.pods.next_due_ms(),
+            *(one.next_due_ms() for one in self._event_reporters),
+        ]
         due = [moment for moment in moments if moment is not None]
         seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
         async with asyncio.TaskGroup() as group:
