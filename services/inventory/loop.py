@@ -24,16 +24,8 @@ from berth.runtime.logs import logger
 from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
-from berth.services.inventory import metrics
+from berth.services.inventory import effects, metrics
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.effects import (
-    Effect,
-    PatchPodGroup,
-    PublishCancel,
-    PublishMembers,
-    PublishRequest,
-    ReadOwner,
-)
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
@@ -72,7 +64,7 @@ class Loop:
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config)
         self._asks = PodAsks()
-        self._publish_queue = PublishQueue(bus)
+        self._queue = PublishQueue(bus)
         self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
@@ -87,7 +79,7 @@ class Loop:
         self._about_health = EventReporter(api, clock, config, self.api_tasks, reason="HealthSuspect")
         self._about_jobs = EventReporter(api, clock, config, self.api_tasks, reason="FormAssumed")
         self._about_groups = EventReporter(api, clock, config, self.api_tasks, reason="EnqueueFailed", is_fault=False)
-        self._event_reporters = (
+        self._reporters = (
             self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
             self._about_groups, self._about_moves,
         )  # fmt: skip
@@ -260,7 +252,7 @@ class Loop:
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = await self._publish_queue.store(
+            settled = await self._queue.store(
                 [OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts]
             )
             for fact in facts[:settled]:
@@ -269,7 +261,7 @@ class Loop:
                 return False
         switches = self.switches.due(now_ms)
         if switches is not None:
-            if not await self._publish_queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
+            if not await self._queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
                 return False
             self.switches.note_published(switches)
         return True
@@ -278,7 +270,7 @@ class Loop:
         """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
         while facts := self.pods.due(now_ms):
             messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
-            settled = await self._publish_queue.store(messages)
+            settled = await self._queue.store(messages)
             for fact in facts[:settled]:
                 self.pods.note_published(fact)
             if settled < len(facts):
@@ -295,26 +287,25 @@ class Loop:
         for effect in self.gangs.settle(now_ms):
             self._perform(effect)
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: effects.Effect) -> None:
         subjects = self._bus.subjects
         match effect:
-            case PublishMembers(seen):
+            case effects.PublishMembers(seen):
                 if not seen.rank:
                     self._warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case PublishRequest(request):
+            case effects.PublishRequest(request):
                 members = self.gangs.published_members(request.namespace, request.name)
                 self._warnings.judge(request, members, self.gangs.group_uid)
-                self._outbound.append(
-                    OutboundMessage(subjects.intake_request(request.namespace, request.name), request)
-                )
-            case PublishCancel(cancel):
+                subject = subjects.intake_request(request.namespace, request.name)
+                self._outbound.append(OutboundMessage(subject, request))
+            case effects.PublishCancel(cancel):
                 self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
-            case ReadOwner(key):
+            case effects.ReadOwner(key):
                 self.api_tasks.put(
                     ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
                 )
-            case PatchPodGroup():
+            case effects.PatchPodGroup():
                 self._waiting.see(effect, has_pods=self.gangs.has_pods(effect.namespace, effect.name))
                 self.api_tasks.put(
                     ApiTask(
@@ -331,7 +322,7 @@ class Loop:
     async def _publish_outbound(self) -> bool:
         """Store members, requests and cancels in order; whether all were stored."""
         waiting = list(self._outbound)
-        settled = await self._publish_queue.store(waiting)
+        settled = await self._queue.store(waiting)
         for _ in range(settled):
             self._outbound.popleft()
         return settled == len(waiting)
@@ -356,7 +347,7 @@ class Loop:
             self._logged.add(what)
             logger().warning(what, reason=str(error))
 
-    async def _patch_podgroup(self, effect: PatchPodGroup) -> None:
+    async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
         """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
 
         Raises:
@@ -369,7 +360,7 @@ class Loop:
             if not (error.is_conflict or error.is_absent):
                 raise
 
-    def _group_failed(self, effect: PatchPodGroup) -> None:
+    def _group_failed(self, effect: effects.PatchPodGroup) -> None:
         self.gangs.group_failed(effect.namespace, effect.name)
         self._changed.set()
 
@@ -398,11 +389,7 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""
-        moments = [
-            self.gangs.next_due_ms(),
-            self.pods.next_due_ms(),
-            *(one.next_due_ms() for one in self._event_reporters),
-        ]
+        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), *(one.next_due_ms() for one in self._reporters)]
         due = [moment for moment in moments if moment is not None]
         seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
         async with asyncio.TaskGroup() as group:

@@ -9,13 +9,11 @@ follows.
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-import msgspec
-
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes, Use
-from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
+from berth.services.inventory.pods.facts import RankState, common_fields, is_same, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, Claim, Row
 
@@ -224,7 +222,7 @@ class Pods:
         for key in sorted(self._dirty):
             del self._dirty[key]
             fact = self._fact(key, now_ms)
-            if fact is None or _is_same(self._gangs[key].published, fact):
+            if fact is None or is_same(self._gangs[key].published, fact):
                 self._forget_idle(key)
             else:
                 self._offered[key] = None
@@ -393,9 +391,3 @@ class Pods:
 def _weight(row: Row) -> tuple[bool, str, str]:
     """Sort key among pods of one rank: a live pod before a finished one, then the youngest."""
     return (row.is_live, row.created, row.uid)
-
-
-def _is_same(published: PodsSeen | None, fact: PodsSeen) -> bool:
-    return published is not None and msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(
-        fact, at_ms=0
-    )

@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from berth.schemas.facts import PodsSeen
 from berth.schemas.units import UnixMs
-from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact
+from berth.services.inventory.pods.facts import RankState, common_fields, is_same, pods_fact
 from berth.services.inventory.pods.rows import Row
 
 PREFIX: Final = "pod/"
@@ -57,7 +55,7 @@ class Foreign:
         for uid in sorted(self._dirty):
             row, published = self._rows.get(uid), self._published.get(uid)
             fact = self._ended(published, now_ms) if row is None else self._fact(row, published, now_ms)
-            if fact is None or (published is not None and _same(published, fact)):
+            if fact is None or is_same(published, fact):
                 del self._dirty[uid]
             else:
                 facts.append(fact)
@@ -93,7 +91,3 @@ class Foreign:
         if published is None:
             return None
         return PodsSeen(published.namespace, published.gang, published.uid, 0, foreign=True, at_ms=now_ms)
-
-
-def _same(published: PodsSeen, fact: PodsSeen) -> bool:
-    return msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)
