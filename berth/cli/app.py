@@ -4,7 +4,6 @@
 """
 
 import sys
-from importlib.metadata import version
 from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError
@@ -25,11 +24,12 @@ from berth.cli.recordings.replay import replay
 from berth.cli.simulation.simulate import simulate
 from berth.cli.simulation.what_if import what_if
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
+from berth.runtime.release import release
 
 APP: Final = App(
     name="berth",
     help="Decide on which nodes and chips NPU jobs run, and say why.",
-    version=lambda: version("berth"),
+    version=release,
     result_action="return_value",
 )
 APP.command(up)

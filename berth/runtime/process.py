@@ -7,7 +7,6 @@ unasked, work that outlived the grace). 2: a wrong setting. The reason is printe
 import argparse
 import asyncio
 import gc
-import importlib.metadata
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -25,6 +24,7 @@ from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.identity import process_identity
+from berth.runtime.release import release
 from berth.schemas.subjects import token
 
 C = TypeVar("C", bound=ServiceConfig)
@@ -95,7 +95,7 @@ async def _serve(
 
 
 def _identity(name: str, cell: str, clock: Clock) -> Identity:
-    version = ".".join(importlib.metadata.version("berth").split(".")[:3])
+    version = ".".join(release().split(".")[:3])
     return Identity(
         name=f"berth-{name}",
         id=token(process_identity()),

@@ -4,7 +4,6 @@ The heads of both streams are taken first, the ledger's before that of the facts
 cell goes on meanwhile. What is read goes into the file a piece at a time, under a temporary name until it is whole.
 """
 
-import importlib.metadata
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +21,7 @@ from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.feeds import read_snapshot, snapshot_ends
+from berth.runtime.release import release
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.ledger import Settings, facts_known
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
@@ -175,7 +175,7 @@ def _check(since: When | None, until: When | None, ledger: StreamState) -> None:
 def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
     dump = dump_of(start.ledger) if start.ledger else None
     return RecordingHead(
-        release=importlib.metadata.version("berth"),
+        release=release(),
         cell=bus.subjects.cell,
         made_at_ms=clock.now_ms(),
         settings=dump.settings if dump is not None else Settings(),

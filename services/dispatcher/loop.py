@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State
@@ -187,6 +187,7 @@ class Dispatcher:
         """
         # 1. Take gangs in queue order, and what is due without a decision.
         opening = self.scheduler.open(self.clock.now_ms())
+        self._report(self.scheduler.setbacks)
         if opening is None:
             return False
         try:
@@ -226,7 +227,7 @@ class Dispatcher:
             except NeedMoreError as error:
                 asks[error.shape] = error.count
                 continue
-            self._report([*opening.must.setbacks, *self.scheduler.setbacks])
+            self._report(self.scheduler.setbacks)
             return self.scheduler.record(opening, verdicts, missing_shards)
         raise TransientError(f"round {opening.number} ran out of offers {_ASKS_MAX} times")
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from berth.core.cluster.bitmaps import mask_of
+from berth.core.cluster.bitmaps import bitmap_of
 from berth.core.placement.offers import OwnRows, offer_of
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State, shard_of
@@ -95,7 +95,7 @@ class Shard:
         if found.usable is not None:
             usable = leaves.pack(found.usable)
         elif found.fits is not None:
-            usable = mask_of(found.fits, self._own.rows(table))
+            usable = bitmap_of(found.fits, self._own.rows(table))
         return offer_of(table, found, usable=usable)
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:

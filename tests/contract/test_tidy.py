@@ -76,6 +76,33 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     assert [name_of(path) for path in MODULES if VAGUE & {path.stem, *path.stem.split("_")}] == []
 
 
+def imports_of(source: str) -> set[str]:
+    """Modules that a source imports, those that it imports names from included."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            found.add(node.module)
+    return found
+
+
+def test_services_and_schemas_are_imported_below_berth() -> None:
+    """In a checkout the top-level folders are importable as well; a module imported by two names exists twice."""
+    inside = {"services", "schemas"}
+    found = [
+        f"{name_of(path)}: {module}"
+        for path in MODULES
+        for module in sorted(imports_of(path.read_text("utf-8")))
+        if module.partition(".")[0] in inside
+    ]
+    assert found == []
+    started = re.compile(r"""-m["', ]+(?:services|schemas)\b""")
+    assert [name_of(path) for path in text_files() if started.search(path.read_text("utf-8", "replace"))] == []
+    links = {name: (ROOT / "berth" / name).readlink() for name in inside}
+    assert links == {name: Path("..") / name for name in inside}
+
+
 def test_a_todo_names_its_issue() -> None:
     word = "TO" + "DO"
     pattern = re.compile(rf"\b{word}\b(?!\(#[0-9]+\))")

@@ -90,8 +90,7 @@ class Checks:
         self._turns += 1
         if self._reader is not None:
             self._read(at_ms, record, missing_shards)
-        if opening is not None:
-            self._see_no_errors(opening)
+        self._see_no_errors(opening)
         if opening is None or record is None or not opening.asks:
             return
         if missing_shards.missing:
@@ -100,13 +99,14 @@ class Checks:
             for shards in self._shards.values():
                 self._compare(opening, record, missing_shards, shards)
 
-    def _see_no_errors(self, opening: Opening) -> None:
+    def _see_no_errors(self, opening: Opening | None) -> None:
         """Nobody is set aside but for what a history breaks.
 
         Raises:
             Failure: Somebody is.
         """
-        for setback in [*opening.must.setbacks, *self.world.seat.scheduler.setbacks]:
+        due = opening.must.setbacks if opening is not None else []
+        for setback in [*due, *self.world.seat.scheduler.setbacks]:
             if BrokenError.__name__ not in {type(setback.error).__name__, str(setback.error)}:
                 raise Failure(f"set aside: {type(setback.error).__name__}", f"{setback}") from setback.error
             self.count["gang: set aside"] += 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.scheduler import MissingShards, Opening
 from berth.runtime.bus.port import Gathered
 from berth.schemas.envelope import decode, encode

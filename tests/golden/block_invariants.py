@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from berth.core.rescheduling.block_history import FailureKind, PodFate
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, Rules
+from berth.core.rescheduling.block_history import DisruptedGang, PodFate
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool
 from berth.core.superpods.racks import DOMAIN_RACKS, RACK_NODES, Take
 from tests.golden.harness import Differences, differ
 
@@ -51,7 +51,7 @@ def pods_of(ground: CandidatePool) -> list[int]:
     return pods
 
 
-def plan_faults(ground: CandidatePool, want: BlockDemand, rules: Rules, plan: BlockPlan) -> Differences:
+def plan_faults(ground: CandidatePool, want: BlockDemand, rules: BlockRules, plan: BlockPlan) -> Differences:
     """What is wrong with a plan of a gang of which no pod has a node yet.
 
     Args:
@@ -64,10 +64,12 @@ def plan_faults(ground: CandidatePool, want: BlockDemand, rules: Rules, plan: Bl
     home = dict(zip(ground.rows.tolist(), pods_of(ground), strict=True))
     placed = [rank for rank, row in enumerate(plan.rows.tolist()) if row in home]
     faults += differ("plan", [home[int(plan.rows[rank])] for rank in placed], [int(plan.pods[rank]) for rank in placed])
-    faults += size_faults(plan.grants, want, is_exact=not rules.parity)
+    faults += size_faults(plan.allocations, want, is_exact=not rules.parity)
     if not rules.parity:
-        faults += differ("plan", sizes_of(plan.grants), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
-        faults += differ("plan", sorted(plan.vids.tolist()), plan.vids.tolist(), "ranks walk the blocks by number")
+        faults += differ("plan", sizes_of(plan.allocations), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
+        faults += differ(
+            "plan", sorted(plan.block_ids.tolist()), plan.block_ids.tolist(), "ranks walk the blocks by number"
+        )
     return faults
 
 
@@ -79,28 +81,30 @@ def node_faults(rows: Sequence[int], candidates: Sequence[int], pods: int, *, ma
     return faults if may_lack else faults + differ("plan", pods, len(given), "pods with a node")
 
 
-def size_faults(grants: Sequence[BlockAllocation], want: BlockDemand, *, is_exact: bool) -> Differences:
+def size_faults(allocations: Sequence[BlockAllocation], want: BlockDemand, *, is_exact: bool) -> Differences:
     """Blocks are whole, only pieces of a soft gang are smaller; every id is given once and none is left out."""
     faults: Differences = ()
-    for allocation in grants:
+    for allocation in allocations:
         is_piece = allocation.phase in PIECES and (want.soft or not is_exact)
         if not (0 < allocation.nodes <= want.block if is_piece else allocation.nodes == want.block):
             faults += (("plan", f"block {allocation.block_id} of {want.block} nodes has {allocation.nodes}"),)
     if is_exact:
-        ids = sorted(allocation.block_id for allocation in grants)
-        faults += differ("plan", list(range(len(grants))), ids, "ids of blocks")
-        faults += differ("plan", want.replicas, sum(allocation.nodes for allocation in grants), "nodes of all blocks")
+        ids = sorted(allocation.block_id for allocation in allocations)
+        faults += differ("plan", list(range(len(allocations))), ids, "ids of blocks")
+        faults += differ(
+            "plan", want.replicas, sum(allocation.nodes for allocation in allocations), "nodes of all blocks"
+        )
     return faults
 
 
-def sizes_of(grants: Sequence[BlockAllocation]) -> Mapping[tuple[int, int], int]:
+def sizes_of(allocations: Sequence[BlockAllocation]) -> Mapping[tuple[int, int], int]:
     """Nodes of each block, by its id and SuperPoD."""
-    return {(allocation.block_id, allocation.pod): allocation.nodes for allocation in grants}
+    return {(allocation.block_id, allocation.pod): allocation.nodes for allocation in allocations}
 
 
 def sizes_of_ranks(plan: BlockPlan) -> Mapping[tuple[int, int], int]:
     """Ranks of each block, by its id and SuperPoD."""
-    return Counter(zip(plan.vids.tolist(), plan.pods.tolist(), strict=True))
+    return Counter(zip(plan.block_ids.tolist(), plan.pods.tolist(), strict=True))
 
 
 def piece_faults(ground: CandidatePool, want: BlockDemand, plan: BlockPlan) -> Differences:
@@ -108,7 +112,7 @@ def piece_faults(ground: CandidatePool, want: BlockDemand, plan: BlockPlan) -> D
 
     Decisions D-4, D-5 and D-6; the whole blocks of the plan are taken as they are.
     """
-    whole = [allocation for allocation in plan.grants if allocation.phase not in PIECES]
+    whole = [allocation for allocation in plan.allocations if allocation.phase not in PIECES]
     left: list[int] = ground.counts.tolist()
     for allocation in whole:
         left[allocation.pod] -= allocation.nodes
@@ -121,7 +125,7 @@ def piece_faults(ground: CandidatePool, want: BlockDemand, plan: BlockPlan) -> D
                 wanted.append((pod, nodes))
                 left[pod] -= nodes
                 missing -= nodes
-    got = [(allocation.pod, allocation.nodes) for allocation in plan.grants if allocation.phase in PIECES]
+    got = [(allocation.pod, allocation.nodes) for allocation in plan.allocations if allocation.phase in PIECES]
     return differ("plan", wanted, got, "pieces")
 
 
@@ -139,8 +143,8 @@ def rack_faults(
     """
     rows = [row for take in takes for row in take.rows.tolist()]
     faults = node_faults(rows, ground.rows.tolist(), want.replicas, may_lack=False)
-    grants = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes]
-    faults += size_faults(grants, want, is_exact=is_exact)
+    allocations = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes]
+    faults += size_faults(allocations, want, is_exact=is_exact)
     pods = dict(zip(ground.rows.tolist(), pods_of(ground), strict=True))
     racks = dict(zip(ground.rows.tolist(), ground.racks.tolist(), strict=True))
     for take in takes:
@@ -157,7 +161,7 @@ def rack_faults(
 
 
 def move_faults(
-    pool: CandidatePool, want: BlockDemand, failure: FailureKind, plan: BlockPlan, *, parity: bool
+    pool: CandidatePool, want: BlockDemand, failure: DisruptedGang, plan: BlockPlan, *, parity: bool
 ) -> Differences:
     """What is wrong with a plan of a gang after a fault.
 
@@ -175,28 +179,31 @@ def move_faults(
         strangers = set(plan.rows[plan.rows >= 0].tolist()).difference(pool.rows.tolist(), known)
         return differ("plan", [], sorted(strangers), "nodes that are neither candidates nor its own")
     faults = node_faults(plan.rows.tolist(), [*pool.rows.tolist(), *known], want.replicas, may_lack=False)
-    runs = {rank: row for rank, row, stay in positions_of(failure) if stay is PodFate.RUNS}
+    runs = {rank: row for rank, row, fate in positions_of(failure) if fate is PodFate.RUNS}
     faults += differ("plan", runs, {rank: int(plan.rows[rank]) for rank in runs}, "pods that run are at")
     new = {row for rank, row in enumerate(plan.rows.tolist()) if rank not in runs}
     faults += differ("plan", [], sorted(new.difference(pool.rows.tolist())), "nodes that are no candidates")
     lengths = {held.block_id: len(held.rows) for held in failure.held}
     is_split = want.soft or any(nodes != want.block for nodes in lengths.values())
-    for allocation in plan.grants:
+    for allocation in plan.allocations:
         most = max(lengths.get(allocation.block_id, 0), want.block)
         if not (0 < allocation.nodes <= most if is_split else allocation.nodes == want.block):
             faults += (("plan", f"block {allocation.block_id} of {most} nodes has {allocation.nodes}"),)
     faults += differ(
-        "plan", len(plan.grants), len({allocation.block_id for allocation in plan.grants}), "different ids of blocks"
+        "plan",
+        len(plan.allocations),
+        len({allocation.block_id for allocation in plan.allocations}),
+        "different ids of blocks",
     )
-    return faults + differ("plan", sizes_of(plan.grants), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
+    return faults + differ("plan", sizes_of(plan.allocations), sizes_of_ranks(plan), "sizes of the blocks of the ranks")
 
 
-def positions_of(failure: FailureKind) -> list[tuple[int, int, PodFate]]:
+def positions_of(failure: DisruptedGang) -> list[tuple[int, int, PodFate]]:
     """Rank, node and what becomes of it, of every pod of a gang after a fault."""
-    return [position for held in failure.held for position in zip(held.ranks, held.rows, held.stays, strict=True)]
+    return [position for held in failure.held for position in zip(held.ranks, held.rows, held.fates, strict=True)]
 
 
-def is_stuck(pool: CandidatePool, failure: FailureKind) -> bool:
+def is_stuck(pool: CandidatePool, failure: DisruptedGang) -> bool:
     """Blocks with pods that run lack more nodes than are free in the SuperPoD where they have to stay."""
     lacking = Counter[str]()
     for held in failure.held:

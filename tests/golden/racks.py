@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.superpods.model import BlockAllocation, BlockDemand, CandidatePool, NoBlocks, Rules
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
 from berth.core.superpods.rack_inference import place_service
-from berth.core.superpods.racks import Racks, Take, all_of, decisions_of, place
+from berth.core.superpods.racks import Racks, Take, all_of, place, rack_decisions
 from berth.core.superpods.validation import BlockShape, check_blocks
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_racks, pods_of, rack_faults
@@ -34,10 +34,10 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
         rack_block=shape.rack_block,
         ub_memory=is_ub,
     )
-    rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
+    rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
     serves = bool(line.get("infer", {}).get("inferserviceid"))
     found = place_service(pool, want, ()) if serves else place(Racks(candidates(pool, want)), all_of(want), rules)
-    active = () if serves or rules.parity else decisions_of(pool, want, rules)
+    active = () if serves or rules.parity else rack_decisions(pool, want, rules)
     differences, decided = differences_of(line, pool, want, found, rules, active)
     ground = candidates(pool, want)
     if not isinstance(found, NoBlocks):
@@ -53,7 +53,7 @@ def differences_of(
     pool: CandidatePool,
     want: BlockDemand,
     found: Sequence[Take] | NoBlocks,
-    rules: Rules,
+    rules: BlockRules,
     active: Sequence[str],
 ) -> tuple[Differences, tuple[str, ...]]:
     """What is not as expected, and the decisions that say what is expected in the place of the reference."""
@@ -65,18 +65,18 @@ def differences_of(
     differences = differ("ok", ok, not isinstance(found, NoBlocks))
     if isinstance(found, NoBlocks) or not ok:
         return differences, ()
-    grants = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in found]
+    allocations = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in found]
     if line["stable"]:
         rows = [row for take in found for row in take.rows.tolist()]
-        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(pool, grants, rows))
+        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(pool, allocations, rows))
         differences += differ("by_rack", canonical(said["by_rack"]), by_rack_of(pool, rows))
     if not line["stable_by_vid"]:
         return differences, ()
-    vids = (
+    block_ids = (
         said["by_vid"] if rules.parity else [[renumbered(block_id, want), *rest] for block_id, *rest in said["by_vid"]]
     )
-    differences += differ("by_vid", canonical(vids), by_vid_of(pool, grants))
-    return differences, () if vids == said["by_vid"] else ("D-8",)
+    differences += differ("by_vid", canonical(block_ids), by_vid_of(pool, allocations))
+    return differences, () if block_ids == said["by_vid"] else ("D-8",)
 
 
 def renumbered(block_id: int, want: BlockDemand) -> int:

@@ -16,7 +16,7 @@ from berth.core.explain.switch_explanation import leaf_users
 from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words, counted
 from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL, STATE, UNHEALTHY
-from berth.core.switches.planner import rules_of
+from berth.core.switches.planner import switch_rules
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.facts import NodeHealth
@@ -84,7 +84,7 @@ class SwitchesShown(msgspec.Struct, frozen=True):
 def switches_of(state: State) -> SwitchesShown:
     """All leaves in the order of their source."""
     leaves = state.leaves
-    rules = rules_of(state.fold.settings, is_single_layer=leaves.is_single_layer)
+    rules = switch_rules(state.fold.settings, is_single_layer=leaves.is_single_layer)
     users = leaf_users(state)
     topology = state.topologies.get(SWITCHES)
     bits = state.leaf_book.bits().tolist()

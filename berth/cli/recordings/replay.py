@@ -1,6 +1,5 @@
 """``berth replay``: the decisions of a recording, made again and compared."""
 
-import importlib.metadata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recordings.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
+from berth.runtime.release import release
 from berth.schemas.recording import Entry
 
 _SHOW_EVERY: Final = 4096
@@ -228,7 +228,7 @@ def words_of(outcome: Outcome) -> list[str]:
 
 def _beside(outcome: Outcome) -> list[str]:
     """What else is to be known."""
-    found, here = outcome.replayed, importlib.metadata.version("berth")
+    found, here = outcome.replayed, release()
     lines = []
     if outcome.release != here and not outcome.is_identical:
         lines.append(f"release {outcome.release} wrote the recording, this is release {here}")

@@ -1,7 +1,6 @@
 """``berth simulate``: a trace of jobs on a cluster that does not exist yet, under one queue policy or several."""
 
 import gzip
-import importlib.metadata
 import math
 import zlib
 from collections import Counter
@@ -42,6 +41,7 @@ from berth.formats.recordings.recording import Frames
 from berth.formats.traces.jobs import Affinity
 from berth.formats.traces.reader import TraceError, read_trace
 from berth.runtime.recording import replacing
+from berth.runtime.release import release
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
@@ -237,7 +237,7 @@ def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simul
 def head_of(plan: SimulationPlan) -> RecordingHead:
     """Head of the recording of a simulation, which begins with an empty cell."""
     return RecordingHead(
-        release=importlib.metadata.version("berth"),
+        release=release(),
         cell=plan.cell,
         made_at_ms=0,
         settings=plan.settings,

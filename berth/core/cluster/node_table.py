@@ -85,9 +85,11 @@ class NodeTable:
     or memory, a better level, another class. What waits for room looks there. No node that is gone is among them: of those a
     reader of a snapshot knows nothing. ``thinned`` collects the rows on which free
     chips became fewer, and which chips were free before: a node with more of them than a product form has counts as
-    another product, and ceases to. ``regained`` collects the rows on which chips came back, whoever holds them: healthy again,
-    withheld no longer, or there again; they matter to pods that share chips. ``stirred`` says that any row changed. ``worsened`` says that by the facts some node is less than it was since it was last cleared:
-    what is kept for those who need it may be kept for nothing.
+    another product, and ceases to. The network's failure on a free chip counts as its loss there. ``regained`` collects the rows on
+    which chips came back, whoever holds them: healthy again, withheld no longer, or there again; they matter to pods that share
+    chips, and so do chips that go: a node may list more of them than can be shared. ``stirred`` says that any row changed.
+    ``worsened`` says that by the facts some node is less than it was since it was last cleared: what is kept for those who need it
+    may be kept for nothing.
     """
 
     present: Bools
@@ -132,8 +134,9 @@ class NodeTable:
         self.regained: dict[int, None] = {}
         self.worsened = False
         self.stirred = False
-        self.forgets = False
-        """Whether nothing is kept of nodes that go; see :meth:`forget_gone`."""
+        self.corrected = False
+        """Whether the corrections of 0.5 are in force: nothing is kept of nodes that go (see :meth:`forget_gone`), and more changes
+        are noted that may help somebody."""
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
@@ -223,11 +226,9 @@ class NodeTable:
                 self.improved[row] = None
             self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = told
             if self.domain[row] != domain:
-                self.domain[row] = domain
-                self.spoken[row] = self._is_spoken_of(fact.domain, row)
-                self._set_health(row, self._health.get(fact.domain, {}).get(row, _WELL))
+                self._enter(row, fact.domain)
             self.worsened = self.worsened or self._is_less(row, chips, allocatable, cpu, memory)
-            if chips & ~int(self.chips[row]):
+            if chips & ~int(self.chips[row]) or (self.corrected and chips != self.chips[row]):
                 self.regained[row] = None
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
@@ -242,6 +243,15 @@ class NodeTable:
             self._seen[fact.domain] = now
         else:
             self._seen.pop(fact.domain, None)
+
+    def _enter(self, row: int, domain: str) -> None:
+        """Take note that a node is in another domain now: its health is what the fact of that one says."""
+        was_spoken_of = self.spoken[row]
+        self.domain[row] = self._domain_of[domain]
+        self.spoken[row] = self._is_spoken_of(domain, row)
+        if self.corrected and self.spoken[row] and not was_spoken_of:
+            self._improve(row)
+        self._set_health(row, self._health.get(domain, {}).get(row, _WELL))
 
     def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
         """Whether this is less than a row has."""
@@ -258,7 +268,7 @@ class NodeTable:
                 self.domain[row] = -1
                 self.spoken[row] = False
                 self._set_health(row, _WELL)
-                if self.forgets:
+                if self.corrected:
                     self._forget(row)
 
     def forget_gone(self) -> None:
@@ -365,9 +375,11 @@ class NodeTable:
             or (self.network_known[row] and not health.network_known)
         ):
             self.worsened = True
-        barred = int(self.unhealthy[row]) | int(self.withheld[row])
-        if self.present[row] and barred & ~(health.unhealthy | health.withheld):
+        before, barred = int(self.unhealthy[row]) | int(self.withheld[row]), health.unhealthy | health.withheld
+        if self.present[row] and (before & ~barred or (self.corrected and before != barred)):
             self.regained[row] = None
+        if self.corrected and int(self.free[row]) & health.network & ~int(self.network[row]):
+            self.thinned[row] = self.thinned.get(row, 0) | int(self.free[row])
         self.unhealthy[row] = health.unhealthy
         self.network[row] = health.network
         self.level[row] = health.level

@@ -32,7 +32,7 @@ COUNT_MAX: Final = (1 << 31) - 1
 _SHOWN_MAX: Final = 80
 _LEVEL: Final = re.compile(r"level([1-9][0-9]?)")
 _COUNT: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
-_STRANGE: Final = -2
+_UNKNOWN_TREE: Final = -2
 """In place of the index of a tree: nodes of a tree that is not configured ..."""
 _UNLABELLED: Final = -1
 """... and nodes that lack a label."""
@@ -102,7 +102,7 @@ class Tree(NamedTuple):
         return self._replace(paths=self.paths[:, kept], rows=self.rows[kept])
 
 
-class Spot(NamedTuple):
+class NodePath(NamedTuple):
     """Where a node stands.
 
     Attributes:
@@ -119,12 +119,12 @@ class Forest(NamedTuple):
 
     Attributes:
         trees: In order of their names; those without a node are left out.
-        strangers: Nodes of a tree that is not configured.
+        unknown_tree: Nodes of a tree that is not configured.
         unlabelled: Nodes that lack a label of a level of their tree.
     """
 
     trees: tuple[Tree, ...]
-    strangers: int = 0
+    unknown_tree: int = 0
     unlabelled: int = 0
 
 
@@ -178,10 +178,10 @@ def read_level_config(text: str) -> Config:
     if not text.strip():
         return {}
     try:
-        told = msgspec.json.decode(text)
+        raw = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise LevelError(RESOURCE_LEVELS, text, "JSON text") from error
-    trees = _mapping(told, RESOURCE_LEVELS, "an object with the levels of each tree")
+    trees = _mapping(raw, RESOURCE_LEVELS, "an object with the levels of each tree")
     return {name: _levels(trees[name], name) for name in sorted(trees)}
 
 
@@ -191,21 +191,21 @@ def levels_of(text: str) -> Config:
     return read_level_config(text) if text else {}
 
 
-def stands_in_tree(config: Config, labels: Mapping[str, str], levels: int) -> bool:
+def is_in_tree(config: Config, labels: Mapping[str, str], levels: int) -> bool:
     """Whether labels of a node name its group on every level of a tree that has as many levels as a job asks."""
     tree = config.get(labels.get(TOPOTREE) or TREE_DEFAULT, ())
     return len(tree) >= levels and all(labels.get(level.label) for level in tree)
 
 
-def _levels(told: object, tree: str) -> tuple[Level, ...]:
+def _levels(raw: object, tree: str) -> tuple[Level, ...]:
     at = f"{RESOURCE_LEVELS}.{tree}"
-    levels = _mapping(told, at, "an object with level1, level2 and so on")
+    levels = _mapping(raw, at, "an object with level1, level2 and so on")
     numbers = _contiguous(levels, at)
     return tuple(_level(levels[f"level{number}"], f"{at}.level{number}") for number in numbers)
 
 
-def _level(told: object, at: str) -> Level:
-    level = _mapping(told, at, "an object with label and reservedNode")
+def _level(raw: object, at: str) -> Level:
+    level = _mapping(raw, at, "an object with label and reservedNode")
     label, reserved = level.get("label"), level.get("reservedNode", 0)
     if not isinstance(label, str) or not label.strip():
         raise LevelError(f"{at}.label", label, "the name of a node label")
@@ -214,10 +214,10 @@ def _level(told: object, at: str) -> Level:
     return Level(label.strip(), reserved)
 
 
-def _mapping(told: object, at: str, expected: str) -> Mapping[str, Any]:
-    if not isinstance(told, dict):
-        raise LevelError(at, told, expected)
-    return told
+def _mapping(raw: object, at: str, expected: str) -> Mapping[str, Any]:
+    if not isinstance(raw, dict):
+        raise LevelError(at, raw, expected)
+    return raw
 
 
 def _contiguous(names: Iterable[str], at: str) -> range:
@@ -247,14 +247,14 @@ def read_sizes(text: str) -> Sizes:
     Raises:
         LevelError: It is not such a text, a level stands twice or is missing, or a level does not divide the next.
     """
-    told: dict[str, int] = {}
+    raw: dict[str, int] = {}
     for part in text.split(","):
         name, sign, value = (piece.strip() for piece in part.partition("="))
         at = f"{AFFINITY_CONFIG}.{name}" if sign else AFFINITY_CONFIG
-        if not sign or name in told:
+        if not sign or name in raw:
             raise LevelError(at, part if sign else text, "level1=x,level2=y and so on, each once")
-        told[name] = _count(value, at)
-    sizes = tuple(told[f"level{number}"] for number in _contiguous(told, AFFINITY_CONFIG))
+        raw[name] = _count(value, at)
+    sizes = tuple(raw[f"level{number}"] for number in _contiguous(raw, AFFINITY_CONFIG))
     for number, (lower, upper) in enumerate(pairwise(sizes), start=2):
         if upper % lower:
             raise LevelError(f"{AFFINITY_CONFIG}.level{number}", upper, f"a multiple of level{number - 1}={lower}")
@@ -313,45 +313,49 @@ def forest_of(config: Config, nodes: Iterable[tuple[str, int, Mapping[str, str]]
         nodes: Name, row and labels of each candidate, in any order.
     """
     ordered = sorted(nodes, key=lambda node: node[:2])
-    spots = [spot_of(config, labels) for _, _, labels in ordered]
-    return forest(config, spots, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
+    node_paths = [node_path(config, labels) for _, _, labels in ordered]
+    return forest(config, node_paths, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
 
 
-def spot_of(config: Config, labels: Mapping[str, str]) -> Spot:
+def node_path(config: Config, labels: Mapping[str, str]) -> NodePath:
     """Where a node stands that has such labels."""
     tree = labels.get(TOPOTREE) or TREE_DEFAULT
     levels = config.get(tree)
     if levels is None:
-        return Spot("", ())
+        return NodePath("", ())
     path = tuple([labels.get(level.label, "") for level in reversed(levels)])
-    return Spot(tree, () if "" in path else path)
+    return NodePath(tree, () if "" in path else path)
 
 
-def forest(config: Config, spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Forest:
+def forest(config: Config, node_paths: Sequence[NodePath], kinds: Rows, rows: Rows) -> Forest:
     """Trees of nodes of which it is known where they stand.
 
     Args:
         config: Levels of each tree.
-        spots: Where nodes of each kind stand.
-        kinds: Kind of each node, as its index in ``spots``.
+        node_paths: Where nodes of each kind stand.
+        kinds: Kind of each node, as its index in ``node_paths``.
         rows: Nodes in order of their names.
     """
     trees = sorted(config)
     number = {name: index for index, name in enumerate(trees)}
-    lost = [_STRANGE if not spot.tree else number[spot.tree] if spot.path else _UNLABELLED for spot in spots]
+    lost = [_UNKNOWN_TREE if not spot.tree else number[spot.tree] if spot.path else _UNLABELLED for spot in node_paths]
     of_node = np.array(lost, np.int64)[kinds]
     members = [(name, of_node == index) for index, name in enumerate(trees)]
     return Forest(
-        tuple(_planted(name, config[name], spots, kinds[own], rows[own]) for name, own in members if own.any()),
-        int((of_node == _STRANGE).sum()),
+        tuple(
+            _tree_of_nodes(name, config[name], node_paths, kinds[own], rows[own]) for name, own in members if own.any()
+        ),
+        int((of_node == _UNKNOWN_TREE).sum()),
         int((of_node == _UNLABELLED).sum()),
     )
 
 
-def _planted(name: str, levels: tuple[Level, ...], spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Tree:
+def _tree_of_nodes(
+    name: str, levels: tuple[Level, ...], node_paths: Sequence[NodePath], kinds: Rows, rows: Rows
+) -> Tree:
     used, of_node = np.unique(kinds, return_inverse=True)
     ids, codes = [], []
-    for column in zip(*(spots[kind].path for kind in used.tolist()), strict=True):
+    for column in zip(*(node_paths[kind].path for kind in used.tolist()), strict=True):
         known = sorted(set(column), key=superpod_key)
         place = {text: number for number, text in enumerate(known)}
         ids.append(known)

@@ -37,7 +37,7 @@ class Found(NamedTuple):
     fragments: int
 
 
-class Shape:
+class GroupShape:
     """Groups of some levels and what each can take.
 
     Args:
@@ -96,10 +96,10 @@ class Shape:
         return nodes.reshape(-1), first[:, 0]
 
 
-class Taking:
+class _GroupAllocation:
     """The first way: groups beside their reserved nodes, those that leave the least behind first."""
 
-    def __init__(self, shape: Shape, tasks: Sequence[Counts], fragments: Sequence[Counts]) -> None:
+    def __init__(self, shape: GroupShape, tasks: Sequence[Counts], fragments: Sequence[Counts]) -> None:
         self._shape = shape
         self._tasks = tasks
         self._fragments = fragments
@@ -138,10 +138,10 @@ class Taking:
                 return
 
 
-class Gathering:
+class _NodeAllocation:
     """The second way: single nodes, reserved ones too, which make up parts as they come."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: GroupShape) -> None:
         self._shape = shape
         above = [np.repeat(np.arange(len(limits) - 1), np.diff(limits)) for limits in shape.children]
         self._parents = [parents.tolist() for parents in above]
@@ -207,16 +207,16 @@ def find(paths: Rows, nodes: int, sizes: Sequence[int], reserved: int) -> Found 
     Returns:
         Nodes; or the parts of the highest level that are needed and those that there are.
     """
-    shape = Shape(paths, nodes, sizes, reserved)
+    shape = GroupShape(paths, nodes, sizes, reserved)
     tasks, fragments = shape.parts(shape.counts - shape.kept)
     if not tasks[0][0]:
         all_tasks, _ = shape.parts(shape.counts)
         if not all_tasks[0][0]:
             highest = int(all_tasks[1].sum()) if shape.depth else nodes
             return shape.ratios[0], highest
-    blocks = list(Taking(shape, tasks, fragments).blocks())
+    blocks = list(_GroupAllocation(shape, tasks, fragments).blocks())
     if not tasks[0][0]:
-        blocks = Gathering(shape).run(blocks)
+        blocks = _NodeAllocation(shape).run(blocks)
     return Found(*shape.nodes_of(blocks), int(fragments[0][0]))
 
 

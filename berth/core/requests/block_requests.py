@@ -35,7 +35,7 @@ _LEVELS: Final = "levels"
 _TRUE: Final = "true"
 
 
-def wanted_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
+def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
     """How the pods with chips of a job are to lie, or why it is turned away.
 
     Args:
@@ -57,7 +57,7 @@ def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | 
         variant=_VARIANTS[form.variant],
         node_chips=form.chips_max,
         sp_block=request.annotations.get(SP_BLOCK),
-        tasks=[Pods(task.replicas, task.chips, _is_pardoned(request, task.name)) for task in request.tasks],
+        tasks=[Pods(task.replicas, task.chips, _may_lack_chips(request, task.name)) for task in request.tasks],
         size=settings.super_pod_size,
         ra_block=request.annotations.get(RA_BLOCK),
         ub_memory=request.annotations.get(UB_MEMORY) == _TRUE,
@@ -105,7 +105,7 @@ def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
     return Blocks(variant=_LEVELS, size=sizes[0], count=replicas // sizes[0], levels=sizes)
 
 
-def _is_pardoned(request: JobRequest, task: str) -> bool:
+def _may_lack_chips(request: JobRequest, task: str) -> bool:
     return task == "scheduler" or request.annotations.get(SKIP_PLUGIN) == "enabled"
 
 

@@ -64,6 +64,11 @@ class Gang(msgspec.Struct, gc=False):
         return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
 
     @property
+    def namespaced_name(self) -> str:
+        """Name in refusals, logs and reports: ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def order(self) -> tuple[int, int, str]:
         """Place in the queue: priority, then the sequence at which it was first accepted."""
         return (-self.priority, self.accepted_seq, self.uid)

@@ -11,7 +11,7 @@ import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.chips.products import FORMS, Form
-from berth.core.requests.block_requests import wanted_blocks
+from berth.core.requests.block_requests import requested_blocks
 from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.intake import JobRequest, Task
@@ -96,7 +96,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
-    blocks = wanted_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
+    blocks = requested_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
     if isinstance(blocks, Refusal):
         return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
     chip_pods = _gang_pods(request)

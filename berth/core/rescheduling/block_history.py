@@ -26,7 +26,7 @@ class PodFate(IntEnum):
     """It is to be placed again because its node or its chips failed."""
 
 
-class Held(NamedTuple):
+class HeldBlock(NamedTuple):
     """A block where it was last placed.
 
     Attributes:
@@ -34,39 +34,39 @@ class Held(NamedTuple):
         superpod: Physical SuperPoD of its first node.
         ranks: Rank of each position.
         rows: Node of each position; :data:`NOWHERE` where it is not known.
-        stays: What becomes of the pod of each position.
+        fates: What becomes of the pod of each position.
     """
 
     block_id: int
     superpod: str
     ranks: Sequence[int]
     rows: Sequence[int]
-    stays: Sequence[PodFate]
+    fates: Sequence[PodFate]
 
     @property
     def is_damaged(self) -> bool:
         """A node of it failed."""
-        return PodFate.LOST in self.stays
+        return PodFate.LOST in self.fates
 
     @property
     def runs(self) -> int:
         """Pods of it that run."""
-        return self.stays.count(PodFate.RUNS)
+        return self.fates.count(PodFate.RUNS)
 
 
-class FailureKind(NamedTuple):
+class DisruptedGang(NamedTuple):
     """A gang after a fault.
 
     Attributes:
         held: Its blocks, by id.
         is_pod_level: Pods are replaced one by one (:func:`is_pod_level`).
-        worn: Nodes that ever failed for this gang; they are taken last.
+        failed_nodes: Nodes that ever failed for this gang; they are taken last.
         waited_ms: Time since its first try.
     """
 
-    held: Sequence[Held]
+    held: Sequence[HeldBlock]
     is_pod_level: bool
-    worn: Collection[int] = frozenset()
+    failed_nodes: Collection[int] = frozenset()
     waited_ms: int = 0
 
     @property
@@ -75,7 +75,7 @@ class FailureKind(NamedTuple):
         return sum(held.runs for held in self.held)
 
 
-class Word(NamedTuple):
+class PodRecord(NamedTuple):
     """What is known of one pod.
 
     Attributes:
@@ -83,14 +83,14 @@ class Word(NamedTuple):
         block_id: Block that its annotation names.
         superpod: SuperPoD that its annotation names.
         row: Its node.
-        stay: What becomes of it.
+        fate: What becomes of it.
     """
 
     rank: int
     block_id: int
     superpod: str
     row: int
-    stay: PodFate
+    fate: PodFate
 
 
 def is_pod_level(
@@ -113,7 +113,7 @@ def is_pod_level(
     return pending != replicas
 
 
-def restored(words: Sequence[Word], demand: BlockDemand, *, parity: bool = False) -> list[Held]:
+def restored(words: Sequence[PodRecord], demand: BlockDemand, *, parity: bool = False) -> list[HeldBlock]:
     """Blocks as the annotations of their pods tell of them.
 
     A rank of which nothing is known returns to block ``rank div B`` where that has fewer than B nodes; else it is open. The
@@ -124,28 +124,28 @@ def restored(words: Sequence[Word], demand: BlockDemand, *, parity: bool = False
         demand: What the gang asks.
         parity: The reference's way.
     """
-    blocks: dict[int, list[Word]] = {}
+    blocks: dict[int, list[PodRecord]] = {}
     for word in words if parity else sorted(words):
         blocks.setdefault(word.block_id, []).append(word)
     if not parity:
         _return_unknown(blocks, demand)
     return [
-        Held(
+        HeldBlock(
             block_id,
             block[0].superpod,
             tuple(word.rank for word in block),
             tuple(word.row for word in block),
-            tuple(word.stay for word in block),
+            tuple(word.fate for word in block),
         )
         for block_id, block in sorted(blocks.items())
     ]
 
 
-def _return_unknown(blocks: dict[int, list[Word]], demand: BlockDemand) -> None:
+def _return_unknown(blocks: dict[int, list[PodRecord]], demand: BlockDemand) -> None:
     """Give the ranks of which nothing is known to the blocks that lack them."""
     known = {word.rank for block in blocks.values() for word in block}
     for rank in range(demand.replicas):
         block = blocks.get(rank // demand.block, [])
         if rank not in known and 0 < len(block) < demand.block:
-            block.append(Word(rank, block[0].block_id, block[0].superpod, NOWHERE, PodFate.LOST))
+            block.append(PodRecord(rank, block[0].block_id, block[0].superpod, NOWHERE, PodFate.LOST))
             block.sort()

@@ -25,7 +25,7 @@ STEPS_MAX: Final = LEVELS_MAX + 1
 _NOWHERE: Final = -1
 
 
-class Mended(NamedTuple):
+class LevelRecovery(NamedTuple):
     """Where each rank goes after a loss.
 
     Attributes:
@@ -94,7 +94,7 @@ def neighbours(tree: Tree, row: int) -> Rows:
     return rows
 
 
-def mend(trees: Sequence[Tree], sizes: Sizes, held: Rows, steps: int) -> Mended | NoLevels:
+def recover_levels(trees: Sequence[Tree], sizes: Sizes, held: Rows, steps: int) -> LevelRecovery | NoLevels:
     """Places for a gang that had places before.
 
     Where the job names level 1 only and stands in one group of level 2, it stays there if it can.
@@ -111,13 +111,13 @@ def mend(trees: Sequence[Tree], sizes: Sizes, held: Rows, steps: int) -> Mended 
     if home != _NOWHERE and len(sizes) == 1 and len(trees[home].paths) > 1:
         tree = trees[home]
         if len(np.unique(tree.paths[-2][np.isin(tree.rows, held)])) == 1:
-            found = Mending(trees, home, (*sizes, len(held)), held).run(steps)
-            if isinstance(found, Mended):
+            found = _Recovery(trees, home, (*sizes, len(held)), held).run(steps)
+            if isinstance(found, LevelRecovery):
                 return found
-    return Mending(trees, home, sizes, held).run(steps)
+    return _Recovery(trees, home, sizes, held).run(steps)
 
 
-class Mending:
+class _Recovery:
     """One search for places.
 
     Args:
@@ -151,14 +151,16 @@ class Mending:
             at[here] = order[place[here]]
         return at
 
-    def run(self, steps: int) -> Mended | NoLevels:
+    def run(self, steps: int) -> LevelRecovery | NoLevels:
         """Try with the smallest parts, and with larger ones where those find no place."""
         parts = self._grown({Part(len(self._spans) - 1, rank, 0) for rank in np.flatnonzero(self._loose).tolist()})
         while True:
             rows, failed, lack = self._tried(parts)
             if failed is None:
                 moved = rows != self._held
-                return Mended(self._home_of(rows), rows, np.flatnonzero(moved), np.flatnonzero(moved & self._sound))
+                return LevelRecovery(
+                    self._home_of(rows), rows, np.flatnonzero(moved), np.flatnonzero(moved & self._sound)
+                )
             if failed.steps >= steps or not failed.depth:
                 return lack
             above = self._above(failed)

@@ -16,16 +16,21 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.chips.products import FORMS
+from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
-from berth.core.placement.gang_placement import Chooser, NeedMoreError, askable, asks_of, is_larger_than_cluster
+from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import Silent
-from berth.core.placement.scoring import Candidates, Fits, Scorer
+from berth.core.placement.queue_policy import RESERVED
+from berth.core.placement.round_demand import NeedMoreError, candidate_counts, gangs_of_one_offer
+from berth.core.placement.round_refusals import is_larger_than_cluster
+from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
-from berth.core.scheduling.backfill import Backfill, Memory
+from berth.core.scheduling.backfill import Backfill, Memory, chips_of
 from berth.core.scheduling.queue import Queue, Sleep
-from berth.core.scheduling.queue_policies import NEVER, RESERVED, StrictOrder, name_of
+from berth.core.scheduling.queue_policies import NEVER, StrictOrder
 from berth.core.scheduling.reservations import next_end_ms
+from berth.core.scheduling.wake_rules import is_helped_by_any_change, may_fit
 from berth.core.state.cell import State, shard_of
 from berth.core.state.internal_errors import INTERNAL, RETRY_MS, SetAside, unreadable
 from berth.core.state.ledger import Folded, GangRecord, SleeperDump, WaitingDump
@@ -37,9 +42,6 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, Refusal
 
 _BACKFILLS: Final = frozenset({"easy", "conservative"})
-_TOO_MANY_NODES: Final = "size"
-"""Rule of a plan that gave up because a SuperPoD has more free nodes than it is said to have nodes: that some are taken, or
-go, may help."""
 _ROWS_ONE_BY_ONE: Final = 32
 """Up to so many improved nodes are asked one by one whether they help a class."""
 
@@ -94,7 +96,8 @@ class Scheduler:
         self._before = _Before([], {}, {}, eased=False)
         self._memory = Memory()
         self.setbacks: Sequence[SetAside] = ()
-        """Errors of the last choice, each with the gang that was set aside for it."""
+        """Errors of the last step: of :meth:`open` those in what is due, of :meth:`choose` those of the choice. Each names the gang
+        that was set aside for it."""
         self._opening: Opening | None = None
         """The round that was opened last, until it is known what became of it."""
 
@@ -157,15 +160,16 @@ class Scheduler:
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
-        gangs = askable(taken, nodes=len(self.state.table))
+        gangs = gangs_of_one_offer(taken, nodes=len(self.state.table))
         must = due(self.state)
+        self.setbacks = must.setbacks
         if must.adoptions:
             gangs = []  # what is adopted must not be given away in the same record
         if not gangs and not must:
             if self._before.woken:
                 self.take_back()  # in strict order, whoever was woken behind the head: no record will tell of it
             return None
-        asks = asks_of([gang for gang in gangs if gang.invalid is None])
+        asks = candidate_counts([gang for gang in gangs if gang.invalid is None])
         self._opening = Opening(self.state.fold.rounds + 1, at_ms, gangs, must, asks)
         return self._opening
 
@@ -203,13 +207,13 @@ class Scheduler:
             return []
         state = self.state
         gate = self._gate(opening, away)
-        chooser = Chooser(
-            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, gate=gate
+        chooser = PlacementRound(
+            self.scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, policy=gate
         )
         verdicts = chooser.choose(opening.gangs, missing=away.missing)
         self.setbacks = [
             *(
-                SetAside(name_of(gang), ReportedError(gang.invalid.value))
+                SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
                 for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),
@@ -297,31 +301,39 @@ class Scheduler:
         """Bring the queue in line with a record that was folded."""
         for gang in folded.gangs:
             if gang.phase != "waiting":
-                if (
-                    self.state.fold.settings.corrected
-                    and gang.phase == "placed"
-                    and self.queue.is_before_held(gang.uid)
-                ):
-                    self.queue.loosen()  # the reservations behind it may be others now
                 self.queue.remove(gang.uid)
                 self._free_uid(gang)
             elif gang.refusal is None:
                 self.state.changed[gang.namespace, gang.name] = None  # it goes back to the queue
             elif gang.refusal.code == "behind":
                 self.queue.seen(gang.uid)
-            elif gang.refusal.code != RESERVED:
-                settings, lack = self.state.fold.settings, gang.refusal.blocks
-                self.queue.refused(
-                    gang.uid,
-                    retry_at_ms=_retry_at_ms(gang, gang.refusal, settings),
-                    never=gang.refusal.code in NEVER,
-                    by_any_change=settings.corrected and lack is not None and lack.rule == _TOO_MANY_NODES,
-                )
-                if gang.refusal.start_ms and settings.corrected:
-                    self.queue.loosen()  # its reservation may be in the place of the one for whose sake others are held
+            else:
+                self._refused(gang, gang.refusal)
         self._keep_back(folded)
-        if folded.given_back or folded.freed:
+        has_left = folded.given_back or folded.freed
+        # Reservations follow from who runs, and until when.
+        if has_left or (self.state.fold.settings.corrected and (folded.taken or folded.ending)):
             self.queue.loosen()
+
+    def _refused(self, gang: GangRecord, refusal: Refusal) -> None:
+        """Put the class of a refused gang to sleep, unless it found room that is kept for somebody."""
+        queue, settings = self.queue, self.state.fold.settings
+        request_class = queue.class_of(gang.uid)
+        if request_class is None:
+            return
+        if refusal.code == RESERVED:
+            may_reserve = settings.queue_policy == "conservative" and chips_of(request_class) >= settings.reserve_chips
+            has_reserved = may_reserve and queue.is_fresh(gang.uid)
+        else:
+            has_reserved = refusal.start_ms > 0
+            queue.refused(
+                gang.uid,
+                retry_at_ms=_retry_at_ms(gang, refusal, settings),
+                never=refusal.code in NEVER,
+                by_any_change=settings.corrected and is_helped_by_any_change(request_class, refusal),
+            )
+        if has_reserved and settings.corrected:
+            queue.loosen()  # its reservation may be in the place of the one for whose sake others are held
 
     def _free_uid(self, gang: GangRecord) -> None:
         """A gang is over and nothing is known of it any more: a job that has its uid by now waits."""
@@ -341,12 +353,12 @@ class Scheduler:
             silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
             kept |= {gang.uid: gang for gang in silent if gang is not None}
         held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
-        late_ms = next_end_ms(self.state, fold.at_ms) if held else 0
+        late_ms = next_end_ms(self.state, fold.at_ms) if held else 0  # who is late by then makes reservations move
         heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
         for gang in held:
             if gang.phase == "waiting" and gang.refusal is not None:
-                start_ms = gang.refusal.start_ms
-                moments = (start_ms if start_ms > fold.at_ms else late_ms, heard_ms)
+                start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
+                moments = (start_ms, late_ms if fold.settings.corrected or not start_ms else 0, heard_ms)
                 self.queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
 
     def take_back(self) -> None:
@@ -420,11 +432,7 @@ class Scheduler:
         if improved or thinned or eased or came_back or (is_corrected and stirred) or self.queue.waits_for_time:
             rows = list(improved)
             most = functools.reduce(operator.or_, thinned.values(), 0)
-            woken = self.queue.wake(
-                lambda key: self._helps(key, rows, most, came_back),
-                time_ms=self.state.time_ms,
-                has_changed=is_corrected and stirred,
-            )
+            woken = self.queue.wake(lambda key: self._helps(key, rows, most, came_back), time_ms=self.state.time_ms)
             table.improved.clear()
             table.thinned.clear()
             book.eased = False
@@ -432,7 +440,7 @@ class Scheduler:
             woken += self._wake_heads()
         held: Sequence[SleeperDump] = ()
         loosened, worsened = self.queue.loosened, table.worsened
-        has_changed = bool(woken or improved or came_back) or eased or loosened or worsened
+        has_changed = bool(woken or improved) or eased or loosened or worsened or (is_corrected and stirred)
         if self.queue.is_holding and (has_changed or self.queue.is_due(self.state.time_ms)):
             held = self.queue.release()
         self.queue.loosened = table.worsened = table.stirred = False
@@ -469,13 +477,16 @@ class Scheduler:
         """
         if self.state.leaf_book.eased and any(shape.tor_affinity for shape, _ in key):
             return True
-        sleep = self.queue.sleep_of(key)
+        sleep, table = self.queue.sleep_of(key), self.state.table
+        if sleep.by_any_change and table.stirred and may_fit(self.scorer, key):
+            return True
         is_aside = sleep.never and sleep.retry_at_ms > 0
         for shape, _ in key:
-            rows = improved if shape.share is None else improved + regained
+            rows = improved
+            if shape.share is not None and self.state.fold.settings.corrected:
+                rows = [*improved, *regained, *table.thinned]
             if shape.form and FORMS[shape.form].is_beyond(most):
-                thinned = self.state.table.thinned.items()
-                rows = rows + [row for row, before in thinned if FORMS[shape.form].is_beyond(before)]
+                rows = rows + [row for row, before in table.thinned.items() if FORMS[shape.form].is_beyond(before)]
             if self._takes(shape, rows, otherwise=not is_aside):
                 return True
         return False

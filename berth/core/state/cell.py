@@ -202,7 +202,7 @@ class State:
         is_new = settings.corrected and not before.corrected
         if is_new or settings.reference_parity != self.leaf_book.parity:
             self._count_leaves()
-        self.table.forgets = settings.corrected
+        self.table.corrected = settings.corrected
         if is_new:
             self.table.forget_gone()
         if is_new and self._owns is None:
@@ -331,7 +331,7 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True)
         self.fold.load(dump)
-        self.table.forgets = self.fold.settings.corrected
+        self.table.corrected = self.fold.settings.corrected
         self._count_leaves()
         for key in sorted(self.fold.holdings):
             self._take(self.fold.holdings[key])
@@ -397,6 +397,8 @@ class State:
             parity = self.leaf_book.parity
             job = leaf_job(holding, self._owned[key], parity=parity, seen=self.pods_seen(holding) if parity else None)
             self.leaf_book.put(key, job)
+            if parity and self.fold.settings.corrected:
+                self.table.stirred = True  # what pods do changes their leaves there, and no row
 
     def _pods(self, envelope: Envelope) -> str:
         fact = body_of(envelope, PodsSeen)

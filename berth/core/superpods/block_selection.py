@@ -12,16 +12,26 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.superpods.model import BlockAllocation, Counts, Lack, NoBlocks, Phase, Rows, Rules, Variant, closest
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockRules,
+    Counts,
+    Lack,
+    NoBlocks,
+    Phase,
+    Rows,
+    Variant,
+    closest,
+)
 
-MENDS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
+CORRECTIONS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
 """Documented decisions that differ from the reference. D-1: a SuperPoD may be larger than ``super-pod-size``. D-3: reserves
 are given up until nothing changes, a hard gang is never split, and a plan without a node for some pod is none. D-4: pieces
 are taken until none is missing. D-5: no piece is larger than what is missing. D-6: pieces come from the SuperPoD with the
 most left first."""
 
 
-class Ask(NamedTuple):
+class OpenBlocks(NamedTuple):
     """Blocks that are to be placed.
 
     Attributes:
@@ -54,16 +64,16 @@ class _Table(NamedTuple):
 class _Decision:
     """One decision as it goes: what SuperPoDs have left, which blocks are still open, what was given."""
 
-    def __init__(self, counts: Counts, ask: Ask, reserve: int, mends: frozenset[str]) -> None:
+    def __init__(self, counts: Counts, open_blocks: OpenBlocks, reserve: int, corrections: frozenset[str]) -> None:
         """Begin with nothing given."""
-        self.ask = ask
+        self.open_blocks = open_blocks
         self.reserve = reserve
-        self.mends = mends
+        self.corrections = corrections
         self.left: list[int] = counts.tolist()
-        self.need = deque(ask.open_ids)
-        self.next_id = ask.next_id
-        self.missing = ask.missing
-        self.grants: list[BlockAllocation] = []
+        self.need = deque(open_blocks.open_ids)
+        self.next_id = open_blocks.next_id
+        self.missing = open_blocks.missing
+        self.allocations: list[BlockAllocation] = []
 
     def next_open(self) -> int:
         """Id of the next block, or of a new piece when no block is open."""
@@ -74,13 +84,13 @@ class _Decision:
 
     def give(self, pod: int, nodes: int, phase: Phase) -> None:
         """Nodes of a SuperPoD for the next block or piece."""
-        self.grants.append(BlockAllocation(self.next_open(), pod, nodes, phase))
+        self.allocations.append(BlockAllocation(self.next_open(), pod, nodes, phase))
         self.left[pod] -= nodes
         self.missing -= nodes
 
     def drain(self, pod: int, phase: Phase) -> None:
         """Blocks of a SuperPoD, as long as it keeps its reserve."""
-        block = self.ask.block
+        block = self.open_blocks.block
         for _ in range(min((self.left[pod] - self.reserve) // block, len(self.need))):
             self.give(pod, block, phase)
 
@@ -108,124 +118,128 @@ class _Decision:
                 return
             self.drain(pod, "larger")
 
-    def eat_reserves(self, table: _Table) -> None:
+    def take_reserves(self, table: _Table) -> None:
         """Phase C: a block of each SuperPoD that has one; again until nothing changes, unless the reference's way."""
-        while self._give_reserves(table) and "D-3" in self.mends:
+        while self._give_reserves(table) and "D-3" in self.corrections:
             pass
 
     def _give_reserves(self, table: _Table) -> bool:
         """One round of phase C; whether it gave anything."""
-        block, before = self.ask.block, len(self.grants)
+        block, before = self.open_blocks.block, len(self.allocations)
         left = self._left_of(table)
         order = np.lexsort((-left, table.column, -table.remainder))
         for pod in table.pods[order[left[order] >= block]].tolist():
             if not self.need:
                 break
             self.give(pod, block, "reserve")
-        return len(self.grants) > before
+        return len(self.allocations) > before
 
     def take_pieces(self, table: _Table) -> None:
         """Phase D: what is left, in pieces of at most a block; again until nothing is missing, unless the reference's way."""
-        while self._give_pieces(table) and "D-4" in self.mends:
+        while self._give_pieces(table) and "D-4" in self.corrections:
             pass
 
     def _give_pieces(self, table: _Table) -> bool:
         """One round of phase D; whether it gave anything."""
-        block, before = self.ask.block, len(self.grants)
+        block, before = self.open_blocks.block, len(self.allocations)
         left = self._left_of(table)
         for pod in table.pods[self._order_of_pieces(table, left)].tolist():
             if self.missing <= 0:
                 break
             nodes = min(block, self.left[pod])
-            if nodes < block and self.ask.variant == "850" and not self.ask.soft:
+            if nodes < block and self.open_blocks.variant == "850" and not self.open_blocks.soft:
                 self.next_open()  # the reference uses the id up and takes nothing
             else:
-                self.give(pod, min(nodes, self.missing) if "D-5" in self.mends else nodes, "pieces")
-        return len(self.grants) > before
+                self.give(pod, min(nodes, self.missing) if "D-5" in self.corrections else nodes, "pieces")
+        return len(self.allocations) > before
 
     def _left_of(self, table: _Table) -> Counts:
         return np.asarray(self.left, np.int64)[table.pods]
 
     def _order_of_pieces(self, table: _Table, left: Counts) -> Rows:
         """Those with the most left first, or the reference's order: by remainder, those below the reserve at the end."""
-        if "D-6" in self.mends:
+        if "D-6" in self.corrections:
             order = np.argsort(-left, kind="stable")
         else:
-            low = table.remainder < min(self.ask.block, self.reserve)
+            low = table.remainder < min(self.open_blocks.block, self.reserve)
             rank = np.where(low, table.remainder, -table.remainder)
             order = np.lexsort((-left, table.column, rank, low))
         return order[left[order] > 0]
 
 
-def select(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> tuple[BlockAllocation, ...] | NoBlocks:
+def select(
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules
+) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Which SuperPoD gives how many nodes to which block.
 
     Args:
         ids: SuperPoDs in their order, for a refusal.
         counts: Candidates of each.
-        ask: Blocks that are to be placed.
+        open_blocks: Blocks that are to be placed.
         rules: Reserve and size.
     """
-    return _select(ids, counts, ask, rules, frozenset() if rules.parity else frozenset(MENDS))
+    return _select(ids, counts, open_blocks, rules, frozenset() if rules.parity else frozenset(CORRECTIONS))
 
 
-def decisions_of(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> tuple[str, ...]:
+def selection_decisions(
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules
+) -> tuple[str, ...]:
     """Documented decisions that change what is selected: alone, or taken back alone while the others stand."""
-    everything = frozenset(MENDS)
-    mended = _select(ids, counts, ask, rules, everything)
-    copied = _select(ids, counts, ask, rules, frozenset())
+    everything = frozenset(CORRECTIONS)
+    mended = _select(ids, counts, open_blocks, rules, everything)
+    copied = _select(ids, counts, open_blocks, rules, frozenset())
     return tuple(
         name
-        for name in MENDS
-        if _select(ids, counts, ask, rules, everything - {name}) != mended
-        or _select(ids, counts, ask, rules, frozenset({name})) != copied
+        for name in CORRECTIONS
+        if _select(ids, counts, open_blocks, rules, everything - {name}) != mended
+        or _select(ids, counts, open_blocks, rules, frozenset({name})) != copied
     )
 
 
 def _select(
-    ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules, mends: frozenset[str]
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules, corrections: frozenset[str]
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
-    if "D-1" not in mends and _overflows(counts, ask, rules):
-        return _none("size", ids, counts, ask, limit=rules.size)
-    capacity = int((counts // ask.block).sum())
-    if capacity < len(ask.open_ids) and (not ask.soft or ask.is_partial):
-        return _none("blocks", ids, counts, ask)
-    decision = _Decision(counts, ask, rules.reserve, mends)
-    table = _table(counts, ask, rules.reserve)
+    if "D-1" not in corrections and _overflows(counts, open_blocks, rules):
+        return _none("size", ids, counts, open_blocks, limit=rules.size)
+    capacity = int((counts // open_blocks.block).sum())
+    if capacity < len(open_blocks.open_ids) and (not open_blocks.soft or open_blocks.is_partial):
+        return _none("blocks", ids, counts, open_blocks)
+    decision = _Decision(counts, open_blocks, rules.reserve, corrections)
+    table = _table(counts, open_blocks, rules.reserve)
     decision.fits(table)
     decision.larger(table)
-    decision.eat_reserves(table)
-    if ask.soft or "D-3" not in mends:
+    decision.take_reserves(table)
+    if open_blocks.soft or "D-3" not in corrections:
         decision.take_pieces(table)
-    if decision.missing > 0 and "D-3" in mends:
-        return _none("incomplete", ids, counts, ask, found=ask.missing - decision.missing)
-    return tuple(decision.grants)
+    if decision.missing > 0 and "D-3" in corrections:
+        return _none("incomplete", ids, counts, open_blocks, found=open_blocks.missing - decision.missing)
+    return tuple(decision.allocations)
 
 
-def _table(counts: Counts, ask: Ask, reserve: int) -> _Table:
+def _table(counts: Counts, open_blocks: OpenBlocks, reserve: int) -> _Table:
     """Cells of all SuperPoDs that are looked at.
 
     Source: docs/reference/superpods.md, "Queues".
     """
-    pods = np.flatnonzero(counts > 0 if ask.soft else counts >= ask.block)
+    pods = np.flatnonzero(counts > 0 if open_blocks.soft else counts >= open_blocks.block)
     beside = counts[pods] - reserve
     has_more = beside >= 0
     return _Table(
         pods,
-        np.where(has_more, beside // ask.block, 0),
-        np.where(has_more, beside, counts[pods]) % ask.block,
+        np.where(has_more, beside // open_blocks.block, 0),
+        np.where(has_more, beside, counts[pods]) % open_blocks.block,
     )
 
 
-def _overflows(counts: Counts, ask: Ask, rules: Rules) -> bool:
+def _overflows(counts: Counts, open_blocks: OpenBlocks, rules: BlockRules) -> bool:
     """The reference's table has no column for some SuperPoD; 850 asks for the size itself.
 
     See decision D-1.
     """
     most = int(counts.max(initial=0))
-    if ask.variant == "850":
+    if open_blocks.variant == "850":
         return most > rules.size
-    return (most - rules.reserve) // ask.block > rules.size // ask.block
+    return (most - rules.reserve) // open_blocks.block > rules.size // open_blocks.block
 
 
 def _walk(table: _Table, order: Rows) -> Iterator[tuple[int, int, int]]:
@@ -233,15 +247,15 @@ def _walk(table: _Table, order: Rows) -> Iterator[tuple[int, int, int]]:
 
 
 def _none(
-    lack: Lack, ids: Sequence[str], counts: Counts, ask: Ask, *, found: int | None = None, limit: int = 0
+    lack: Lack, ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, *, found: int | None = None, limit: int = 0
 ) -> NoBlocks:
     return NoBlocks(
         lack=lack,
-        block=ask.block,
-        blocks_need=len(ask.open_ids),
-        blocks_have=int((counts // ask.block).sum()),
-        nodes_need=ask.missing,
+        block=open_blocks.block,
+        blocks_need=len(open_blocks.open_ids),
+        blocks_have=int((counts // open_blocks.block).sum()),
+        nodes_need=open_blocks.missing,
         nodes_have=int(counts.sum()) if found is None else found,
-        closest=closest(ids, counts, ask.block),
+        closest=closest(ids, counts, open_blocks.block),
         limit=limit,
     )

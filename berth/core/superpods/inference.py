@@ -14,16 +14,16 @@ from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Counts,
     Lack,
     NoBlocks,
     Phase,
-    Rules,
     Variant,
     closest,
 )
-from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
+from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes
 
 SERVICE_LABEL: Final = "inferserviceid"
 """Label of a job of an inference service: its value is the service's id."""
@@ -43,12 +43,12 @@ class AffinityPreference(NamedTuple):
 
     Attributes:
         idlest: SuperPoDs with more free nodes come first.
-        liked: Of each SuperPoD, its nodes that are no candidates and carry pods that the first term of the gang's preferred
+        preferred: Of each SuperPoD, its nodes that are no candidates and carry pods that the first term of the gang's preferred
             pod affinity matches; None where the gang has no such term.
     """
 
     idlest: bool = False
-    liked: Counts | None = None
+    preferred: Counts | None = None
 
 
 def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | None:
@@ -73,11 +73,11 @@ def plan_service(pool: CandidatePool, demand: BlockDemand, hosts: Collection[str
         demand: What it asks.
         hosts: SuperPoDs that another job of the service has pods in.
     """
-    return _planned(pool, demand, lambda ids, counts: service_grants(ids, counts, demand, hosts))
+    return _planned(pool, demand, lambda ids, counts: service_allocations(ids, counts, demand, hosts))
 
 
 def plan_mindie(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, preference: AffinityPreference
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, preference: AffinityPreference
 ) -> BlockPlan | NoBlocks:
     """Where each rank of a MindIE gang goes.
 
@@ -87,10 +87,10 @@ def plan_mindie(
         rules: How many nodes a SuperPoD keeps.
         preference: What the gang prefers.
     """
-    return _planned(pool, demand, lambda ids, counts: mindie_grants(ids, counts, demand, rules, preference))
+    return _planned(pool, demand, lambda ids, counts: mindie_allocations(ids, counts, demand, rules, preference))
 
 
-def service_grants(
+def service_allocations(
     ids: Sequence[str], counts: Counts, demand: BlockDemand, hosts: Collection[str]
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Blocks of an inference service: beside its siblings first, then where most nodes are free.
@@ -115,11 +115,11 @@ def service_grants(
         is_host[pod] = True
 
     lack: Lack = "service"
-    return _too_few(ids, counts, demand, lack) or _dealt(left, demand, "service", key, taken)
+    return _too_few(ids, counts, demand, lack) or _allocate_blocks(left, demand, "service", key, taken)
 
 
-def mindie_grants(
-    ids: Sequence[str], counts: Counts, demand: BlockDemand, rules: Rules, preference: AffinityPreference
+def mindie_allocations(
+    ids: Sequence[str], counts: Counts, demand: BlockDemand, rules: BlockRules, preference: AffinityPreference
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
     """Blocks of a MindIE gang: where the reserve can be kept first, then beside the pods it prefers, then by what is free.
 
@@ -133,34 +133,34 @@ def mindie_grants(
         preference: What the gang prefers.
     """
     left: list[int] = counts.tolist()
-    liked: list[int] = [0] * len(left) if preference.liked is None else preference.liked.tolist()
+    preferred: list[int] = [0] * len(left) if preference.preferred is None else preference.preferred.tolist()
     least = demand.block + rules.reserve
     sign = -1 if preference.idlest else 1
 
     def key(pod: int) -> tuple[int, ...]:
-        return (left[pod] < least, -liked[pod], sign * left[pod])
+        return (left[pod] < least, -preferred[pod], sign * left[pod])
 
     def taken(pod: int) -> None:
-        if preference.liked is not None:
-            liked[pod] += demand.block
+        if preference.preferred is not None:
+            preferred[pod] += demand.block
 
     lack: Lack = "blocks"
-    return _too_few(ids, counts, demand, lack) or _dealt(left, demand, "affinity", key, taken)
+    return _too_few(ids, counts, demand, lack) or _allocate_blocks(left, demand, "affinity", key, taken)
 
 
 def _planned(
     pool: CandidatePool,
     demand: BlockDemand,
-    grants_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
+    allocations_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
 ) -> BlockPlan | NoBlocks:
     ground = candidates(pool, demand)
     if len(ground.rows) < demand.replicas:
         return not_enough_nodes(ground, demand)
-    grants = grants_of(ground.ids, ground.counts)
-    return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, demand.replicas)
+    allocations = allocations_of(ground.ids, ground.counts)
+    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(ground, allocations, demand.replicas)
 
 
-def _dealt(
+def _allocate_blocks(
     left: list[int],
     demand: BlockDemand,
     phase: Phase,
@@ -173,17 +173,17 @@ def _dealt(
     """
     heap = [(key(pod), pod) for pod, nodes in enumerate(left) if nodes >= demand.block]
     heapq.heapify(heap)
-    grants: list[BlockAllocation] = []
+    allocations: list[BlockAllocation] = []
     for block_id in range(demand.blocks):
         _, pod = heap[0]
-        grants.append(BlockAllocation(block_id, pod, demand.block, phase))
+        allocations.append(BlockAllocation(block_id, pod, demand.block, phase))
         left[pod] -= demand.block
         taken(pod)
         if left[pod] >= demand.block:
             heapq.heapreplace(heap, (key(pod), pod))
         else:
             heapq.heappop(heap)
-    return tuple(grants)
+    return tuple(allocations)
 
 
 def _too_few(ids: Sequence[str], counts: Counts, demand: BlockDemand, lack: Lack) -> NoBlocks | None:

@@ -73,7 +73,7 @@ class CandidatePool(NamedTuple):
         rows: Candidates, SuperPoD after SuperPoD, in the order in which they are taken: healthy before sub-healthy, then by
             rack, leaf, position and name.
         racks: Rack of each node, -1 where it is unknown.
-        ill: Nodes that are sub-healthy.
+        sub_healthy: Nodes that are sub-healthy.
         idle: Idle chips of each node; None where all are wholly idle, as those of a gang of several pods are.
     """
 
@@ -81,7 +81,7 @@ class CandidatePool(NamedTuple):
     starts: Rows
     rows: Rows
     racks: Rows
-    ill: Marks
+    sub_healthy: Marks
     idle: Rows | None = None
 
     @property
@@ -101,7 +101,7 @@ class CandidatePool(NamedTuple):
             running(kept)[self.starts],
             self.rows[kept],
             self.racks[kept],
-            self.ill[kept],
+            self.sub_healthy[kept],
             None if self.idle is None else self.idle[kept],
         )
 
@@ -141,7 +141,7 @@ class BlockDemand(NamedTuple):
         return self.pending is not None and 1 < self.pending < self.replicas
 
 
-class Rules(NamedTuple):
+class BlockRules(NamedTuple):
     """What a plan must heed.
 
     Attributes:
@@ -214,15 +214,15 @@ class BlockPlan(NamedTuple):
 
     Attributes:
         rows: Row of each rank; -1 where the plan has none for it, which only parity allows.
-        vids: Block of each rank; -1 likewise.
+        block_ids: Block of each rank; -1 likewise.
         pods: SuperPoD of each rank, as its index in :attr:`Yard.ids`; -1 likewise.
-        grants: What each block got, in the order of the decision.
+        allocations: What each block got, in the order of the decision.
     """
 
     rows: Rows
-    vids: Rows
+    block_ids: Rows
     pods: Rows
-    grants: tuple[BlockAllocation, ...]
+    allocations: tuple[BlockAllocation, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -264,13 +264,13 @@ def closest(ids: Sequence[str], counts: Counts, block: int) -> tuple[Near, ...]:
     return tuple(Near(ids[pod], free[pod], free[pod] // block) for pod in first if free[pod])
 
 
-def yard_of(
+def pool_of(
     ids: Sequence[str],
     pods: Rows,
     rows: Rows,
     *,
     racks: Rows | None = None,
-    ill: Marks | None = None,
+    sub_healthy: Marks | None = None,
     idle: Rows | None = None,
 ) -> CandidatePool:
     """Candidates sorted into their SuperPoDs.
@@ -280,17 +280,17 @@ def yard_of(
         pods: SuperPoD of each candidate, as its index in ``ids``.
         rows: Candidates in the order of rack, leaf, position and name, in which they stay.
         racks: Rack of each; without, all unknown.
-        ill: Candidates that are sub-healthy, which go behind the healthy ones of their SuperPoD; without, none.
+        sub_healthy: Candidates that are sub-healthy, which go behind the healthy ones of their SuperPoD; without, none.
         idle: Idle chips of each; see :attr:`Yard.idle`.
     """
     racks = np.full(len(rows), -1, np.int64) if racks is None else racks
-    ill = np.zeros(len(rows), np.bool_) if ill is None else ill
-    order = np.argsort(pods * 2 + ill, kind="stable")
+    sub_healthy = np.zeros(len(rows), np.bool_) if sub_healthy is None else sub_healthy
+    order = np.argsort(pods * 2 + sub_healthy, kind="stable")
     return CandidatePool(
         ids,
         running(np.bincount(pods, minlength=len(ids))),
         rows[order],
         racks[order],
-        ill[order],
+        sub_healthy[order],
         None if idle is None else idle[order],
     )

@@ -10,20 +10,20 @@ import numpy as np
 
 from berth.core.errors import InvariantError
 from berth.core.superpods import block_selection
-from berth.core.superpods.block_selection import Ask
+from berth.core.superpods.block_selection import OpenBlocks
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     NoBlocks,
     Rows,
-    Rules,
     closest,
 )
 
 
-def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> BlockPlan | NoBlocks:
+def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> BlockPlan | NoBlocks:
     """Where each rank of a gang without racks goes of which no pod has a node yet.
 
     Args:
@@ -40,21 +40,21 @@ def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> Block
     counts = ground.counts
     if len(ground.rows) < demand.replicas:
         return not_enough_nodes(ground, demand)
-    grants = block_selection.select(ground.ids, counts, ask_of(demand), rules)
-    return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, demand.replicas)
+    allocations = block_selection.select(ground.ids, counts, open_blocks_of(demand), rules)
+    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(ground, allocations, demand.replicas)
 
 
-def decisions_of(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> tuple[str, ...]:
+def block_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
     """Documented decisions that change the plan of a gang."""
     ground = candidates(pool, demand)
     if len(ground.rows) < demand.replicas:
         return ()
-    return block_selection.decisions_of(ground.ids, ground.counts, ask_of(demand), rules)
+    return block_selection.selection_decisions(ground.ids, ground.counts, open_blocks_of(demand), rules)
 
 
-def ask_of(demand: BlockDemand) -> Ask:
+def open_blocks_of(demand: BlockDemand) -> OpenBlocks:
     """All blocks of a gang, for the selection."""
-    return Ask(
+    return OpenBlocks(
         demand.variant,
         demand.block,
         range(demand.blocks),
@@ -76,7 +76,7 @@ def candidates(pool: CandidatePool, demand: BlockDemand) -> CandidatePool:
         return pool
     if pool.idle is not None:
         pool = pool.without(pool.idle > pool.idle.min())
-    return pool if demand.variant == "rack" or pool.ill.all() else pool.without(pool.ill)
+    return pool if demand.variant == "rack" or pool.sub_healthy.all() else pool.without(pool.sub_healthy)
 
 
 def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
@@ -95,7 +95,7 @@ def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
     )
 
 
-def drawn(pool: CandidatePool, grants: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
+def draw_nodes(pool: CandidatePool, allocations: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
     """Nodes of each rank, taken from each SuperPoD in its order, grant after grant.
 
     Ranks walk the blocks by their number, each as long as it is.
@@ -104,21 +104,22 @@ def drawn(pool: CandidatePool, grants: Sequence[BlockAllocation], replicas: int)
 
     Args:
         pool: SuperPoDs whose nodes are free to be taken.
-        grants: How many each block gets from where; a SuperPoD has all that it gives.
+        allocations: How many each block gets from where; a SuperPoD has all that it gives.
         replicas: Ranks; nodes beyond them serve nobody, ranks beyond the nodes get none.
     """
-    vids, pods, nodes = (
-        np.fromiter((allocation[field] for allocation in grants), np.int64, len(grants)) for field in (0, 1, 2)
+    block_ids, pods, nodes = (
+        np.fromiter((allocation[field] for allocation in allocations), np.int64, len(allocations))
+        for field in (0, 1, 2)
     )
-    walk = np.argsort(vids, kind="stable")
+    walk = np.argsort(block_ids, kind="stable")
     lengths = nodes[walk]
     ends = np.cumsum(lengths)
     places = np.repeat(_begins(pool, pods, nodes)[walk] - ends + lengths, lengths) + np.arange(lengths.sum())
     return BlockPlan(
         _ranks(pool.rows[places], replicas),
-        _ranks(np.repeat(vids[walk], lengths), replicas),
+        _ranks(np.repeat(block_ids[walk], lengths), replicas),
         _ranks(np.repeat(pods[walk], lengths), replicas),
-        tuple(grants),
+        tuple(allocations),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
-from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, lacking, ranked
+from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, rack_shortage, ranked
 
 Key = tuple[int, int, int, int]
 
@@ -84,10 +84,10 @@ def place_service(
 ) -> list[Take] | NoBlocks:
     """Nodes of each block; see :func:`plan_rack_service`."""
     racks = Racks(candidates(pool, demand))
-    ask = all_of(demand)
+    open_blocks = all_of(demand)
     have = int((racks.left // demand.block).sum())
     if have < demand.blocks:
-        return lacking(racks, ask, "service", have=have)
+        return rack_shortage(racks, open_blocks, "service", have=have)
     siblings = Siblings(racks, demand.block, hosts)
     heap = [best for best in map(siblings.best, range(len(racks.free))) if best is not None]
     heapq.heapify(heap)

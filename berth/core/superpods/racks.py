@@ -15,13 +15,13 @@ from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Counts,
     Lack,
     NoBlocks,
     Phase,
     Rows,
-    Rules,
     closest,
 )
 from berth.core.superpods.planner import candidates
@@ -35,7 +35,7 @@ Strategy = Literal["rack", "ub-memory", "superpod", "multi-superpod"]
 NO_ROWS: Final[Rows] = np.empty(0, np.int64)
 
 
-class Ask(NamedTuple):
+class OpenRackBlocks(NamedTuple):
     """Blocks that are to be placed.
 
     Attributes:
@@ -147,7 +147,7 @@ class Racks:
         return np.concatenate([NO_ROWS, *rows])
 
 
-def strategies(demand: BlockDemand, rules: Rules) -> tuple[Strategy, ...]:
+def strategies(demand: BlockDemand, rules: BlockRules) -> tuple[Strategy, ...]:
     """Ways to be tried, one after the other."""
     if demand.replicas <= RACK_NODES:
         return ("rack", "superpod", "multi-superpod")
@@ -157,7 +157,7 @@ def strategies(demand: BlockDemand, rules: Rules) -> tuple[Strategy, ...]:
 
 
 def plan_racks(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, *, unlinked: Rows = NO_ROWS
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, *, unlinked: Rows = NO_ROWS
 ) -> BlockPlan | NoBlocks:
     """Where each rank of a gang goes of which no pod has a node yet.
 
@@ -171,105 +171,109 @@ def plan_racks(
     return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=rules.parity)
 
 
-def all_of(demand: BlockDemand) -> Ask:
+def all_of(demand: BlockDemand) -> OpenRackBlocks:
     """All blocks of a gang."""
-    return Ask(demand, range(demand.blocks), next_id=demand.blocks)
+    return OpenRackBlocks(demand, range(demand.blocks), next_id=demand.blocks)
 
 
-def oversized_lack(racks: Racks, ask: Ask, rules: Rules) -> NoBlocks | None:
+def oversized_lack(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules) -> NoBlocks | None:
     """The reference gives up where a SuperPoD has more free nodes than it is said to have nodes (decision D-1)."""
     if not rules.parity or racks.free.max(initial=0) <= rules.size:
         return None
-    return lacking(racks, ask, "size", limit=rules.size)
+    return rack_shortage(racks, open_blocks, "size", limit=rules.size)
 
 
-def decisions_of(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> tuple[str, ...]:
+def rack_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
     """Documented decisions that change the plan of a gang."""
     return ("D-1",) if candidates(pool, demand).counts.max(initial=0) > rules.size else ()
 
 
-def place(racks: Racks, ask: Ask, rules: Rules, *, unlinked: Rows = NO_ROWS) -> list[Take] | NoBlocks:
+def place(
+    racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, *, unlinked: Rows = NO_ROWS
+) -> list[Take] | NoBlocks:
     """Nodes for blocks, by the first strategy that finds them.
 
     Args:
         racks: Racks; what is taken is gone from them.
-        ask: Blocks that are to be placed. With loose nodes only several SuperPoDs are tried.
+        open_blocks: Blocks that are to be placed. With loose nodes only several SuperPoDs are tried.
         rules: Size and parity.
         unlinked: See :func:`plan_racks`.
     """
-    lack = oversized_lack(racks, ask, rules)
+    lack = oversized_lack(racks, open_blocks, rules)
     if lack is not None:
         return lack
     ways: dict[Strategy, Callable[[], list[Take] | NoBlocks]] = {
-        "rack": lambda: _one_rack(racks, ask),
-        "ub-memory": lambda: _one_domain(racks, ask),
-        "superpod": lambda: _one_superpod(racks, ask),
-        "multi-superpod": lambda: _superpods(racks, ask, rules, unlinked),
+        "rack": lambda: _one_rack(racks, open_blocks),
+        "ub-memory": lambda: _one_domain(racks, open_blocks),
+        "superpod": lambda: _one_superpod(racks, open_blocks),
+        "multi-superpod": lambda: _superpods(racks, open_blocks, rules, unlinked),
     }
-    tried = ("multi-superpod",) if ask.loose else strategies(ask.demand, rules)
+    tried = ("multi-superpod",) if open_blocks.loose else strategies(open_blocks.demand, rules)
     found: list[Take] | NoBlocks = []
     for strategy in tried:
         if strategy == "rack":
-            lack = _hopeless(racks, ask)
+            lack = _hopeless(racks, open_blocks)
             if lack is not None:
                 return lack
         found = ways[strategy]()
         if not isinstance(found, NoBlocks):
             break
-        if strategy == "rack" and not ask.demand.soft and ask.nodes == ask.demand.rack_block:
+        if strategy == "rack" and not open_blocks.demand.soft and open_blocks.nodes == open_blocks.demand.rack_block:
             break
     return found
 
 
-def lacking(racks: Racks, ask: Ask, lack: Lack, *, limit: int = 0, have: int | None = None) -> NoBlocks:
+def rack_shortage(
+    racks: Racks, open_blocks: OpenRackBlocks, lack: Lack, *, limit: int = 0, have: int | None = None
+) -> NoBlocks:
     """Why there is no place, in numbers."""
-    block = ask.demand.block
+    block = open_blocks.demand.block
     return NoBlocks(
         lack=lack,
         block=block,
-        blocks_need=len(ask.open_ids),
-        blocks_have=int(_blocks(racks, ask).sum()) if have is None else have,
-        nodes_need=ask.nodes,
+        blocks_need=len(open_blocks.open_ids),
+        blocks_have=int(_blocks(racks, open_blocks).sum()) if have is None else have,
+        nodes_need=open_blocks.nodes,
         nodes_have=int(racks.left.sum()),
         closest=closest(racks.pool.ids, racks.free, block),
         limit=limit,
     )
 
 
-def _parts(racks: Racks, ask: Ask) -> Counts:
+def _parts(racks: Racks, open_blocks: OpenRackBlocks) -> Counts:
     """Parts that fit into the racks of each SuperPoD."""
-    parts = racks.left // ask.demand.rack_block
+    parts = racks.left // open_blocks.demand.rack_block
     return np.bincount(racks.pods, parts, minlength=len(racks.free)).astype(np.int64)
 
 
-def _blocks(racks: Racks, ask: Ask) -> Counts:
+def _blocks(racks: Racks, open_blocks: OpenRackBlocks) -> Counts:
     """Blocks that fit into each SuperPoD."""
-    return _parts(racks, ask) // (ask.demand.block // ask.demand.rack_block)
+    return _parts(racks, open_blocks) // (open_blocks.demand.block // open_blocks.demand.rack_block)
 
 
-def _hopeless(racks: Racks, ask: Ask) -> NoBlocks | None:
+def _hopeless(racks: Racks, open_blocks: OpenRackBlocks) -> NoBlocks | None:
     """A hard gang that no sum of SuperPoDs can hold."""
-    have = int((racks.free // ask.demand.block).sum())
-    if ask.demand.soft or have >= len(ask.open_ids):
+    have = int((racks.free // open_blocks.demand.block).sum())
+    if open_blocks.demand.soft or have >= len(open_blocks.open_ids):
         return None
-    return lacking(racks, ask, "blocks", have=have)
+    return rack_shortage(racks, open_blocks, "blocks", have=have)
 
 
-def _one_rack(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
+def _one_rack(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlocks:
     """All in the rack that is just large enough, of the SuperPoD with the fewest nodes that has one.
 
     The last block gets the first nodes.
     """
-    fit = np.flatnonzero(racks.left >= ask.nodes)
+    fit = np.flatnonzero(racks.left >= open_blocks.nodes)
     if not len(fit):
-        return lacking(racks, ask, "rack")
+        return rack_shortage(racks, open_blocks, "rack")
     pods = racks.pods[fit]
     cell = int(fit[np.lexsort((racks.left[fit], pods, racks.free[pods]))[0]])
-    rows = racks.take(cell, ask.nodes)
-    return list(_cut(rows, ask.open_ids[::-1], int(racks.pods[cell]), ask.demand.block, "rack"))
+    rows = racks.take(cell, open_blocks.nodes)
+    return list(_cut(rows, open_blocks.open_ids[::-1], int(racks.pods[cell]), open_blocks.demand.block, "rack"))
 
 
-def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
+def _one_domain(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlocks:
     """All in one domain of racks, of the SuperPoD with the fewest nodes that has one; of such domains the smallest.
 
     SuperPoDs with as many nodes count as one here.
@@ -277,48 +281,48 @@ def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
     domains = racks.pods * (int(racks.racks.max(initial=0)) // DOMAIN_RACKS + 1) + racks.racks // DOMAIN_RACKS
     starts = np.flatnonzero(np.diff(domains, prepend=-1))
     if not len(starts):
-        return lacking(racks, ask, "rack")
-    size, pods = ask.demand.rack_block, racks.pods[starts]
+        return rack_shortage(racks, open_blocks, "rack")
+    size, pods = open_blocks.demand.rack_block, racks.pods[starts]
     parts = np.add.reduceat(racks.left // size, starts)
     left = np.add.reduceat(racks.left, starts)
-    fit = np.flatnonzero((parts >= ask.parts) & (racks.free[pods] >= ask.nodes))
+    fit = np.flatnonzero((parts >= open_blocks.parts) & (racks.free[pods] >= open_blocks.nodes))
     if not len(fit):
-        return lacking(racks, ask, "rack")
+        return rack_shortage(racks, open_blocks, "rack")
     best = int(fit[np.lexsort((pods[fit], left[fit], racks.free[pods[fit]]))[0]])
     stop = int(starts[best + 1]) if best + 1 < len(starts) else len(domains)
-    rows = racks.filled(racks.by_left(int(starts[best]), stop), ask.parts, size)
-    return list(_cut(rows, ask.open_ids, int(pods[best]), ask.demand.block, "ub-memory"))
+    rows = racks.filled(racks.by_left(int(starts[best]), stop), open_blocks.parts, size)
+    return list(_cut(rows, open_blocks.open_ids, int(pods[best]), open_blocks.demand.block, "ub-memory"))
 
 
-def _one_superpod(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
+def _one_superpod(racks: Racks, open_blocks: OpenRackBlocks) -> list[Take] | NoBlocks:
     """All in one SuperPoD, the one with the fewest nodes that can."""
-    fit = np.flatnonzero((racks.free >= ask.nodes) & (_parts(racks, ask) >= ask.parts))
+    fit = np.flatnonzero((racks.free >= open_blocks.nodes) & (_parts(racks, open_blocks) >= open_blocks.parts))
     if not len(fit):
-        return lacking(racks, ask, "blocks")
+        return rack_shortage(racks, open_blocks, "blocks")
     pod = int(fit[np.argmin(racks.free[fit])])
-    return list(_given(racks, ask, pod, ask.open_ids, "superpod"))
+    return list(_given(racks, open_blocks, pod, open_blocks.open_ids, "superpod"))
 
 
-def _superpods(racks: Racks, ask: Ask, rules: Rules, unlinked: Rows) -> list[Take] | NoBlocks:
+def _superpods(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, unlinked: Rows) -> list[Take] | NoBlocks:
     """Whole blocks from the SuperPoDs with the most nodes on; of a soft gang what is left goes rack by rack."""
     racks.drop(unlinked)
     order = np.argsort(-racks.free, kind="stable")
-    fits = _blocks(racks, ask)[order]
+    fits = _blocks(racks, open_blocks)[order]
     before = np.cumsum(fits) - fits
-    given = np.minimum(fits, len(ask.open_ids) - before).clip(min=0)
-    if not ask.demand.soft and int(given.sum()) < len(ask.open_ids):
-        return lacking(racks, ask, "blocks")
+    given = np.minimum(fits, len(open_blocks.open_ids) - before).clip(min=0)
+    if not open_blocks.demand.soft and int(given.sum()) < len(open_blocks.open_ids):
+        return rack_shortage(racks, open_blocks, "blocks")
     takes: list[Take] = []
     for at in np.flatnonzero(given).tolist():
-        ids = ask.open_ids[int(before[at]) : int(before[at] + given[at])]
-        takes += _given(racks, ask, int(order[at]), ids, "multi-superpod")
-    missing = ask.nodes - len(takes) * ask.demand.block
+        ids = open_blocks.open_ids[int(before[at]) : int(before[at] + given[at])]
+        takes += _given(racks, open_blocks, int(order[at]), ids, "multi-superpod")
+    missing = open_blocks.nodes - len(takes) * open_blocks.demand.block
     if not missing:
         return takes
     if int(racks.left.sum()) < missing:
-        return lacking(racks, ask, "nodes", have=len(takes))
-    new_ids = count(ask.demand.replicas, -1) if rules.parity else count(ask.next_id)
-    return [*takes, *_pieces(racks, order, missing, chain(ask.open_ids[len(takes) :], new_ids))]
+        return rack_shortage(racks, open_blocks, "nodes", have=len(takes))
+    new_ids = count(open_blocks.demand.replicas, -1) if rules.parity else count(open_blocks.next_id)
+    return [*takes, *_pieces(racks, order, missing, chain(open_blocks.open_ids[len(takes) :], new_ids))]
 
 
 def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Iterator[Take]:
@@ -332,9 +336,9 @@ def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Itera
             yield Take(next(ids), pod, rows, "multi-superpod-pieces")
 
 
-def _given(racks: Racks, ask: Ask, pod: int, ids: Sequence[int], phase: Phase) -> Iterator[Take]:
+def _given(racks: Racks, open_blocks: OpenRackBlocks, pod: int, ids: Sequence[int], phase: Phase) -> Iterator[Take]:
     """Blocks of one SuperPoD, from its racks with the least left on."""
-    demand = ask.demand
+    demand = open_blocks.demand
     parts = len(ids) * demand.block // demand.rack_block
     rows = racks.filled(racks.by_left(*racks.limits[pod : pod + 2]), parts, demand.rack_block)
     return _cut(rows, ids, pod, demand.block, phase)
@@ -353,14 +357,14 @@ def ranked(takes: Sequence[Take], demand: BlockDemand, *, parity: bool) -> Block
     """
     walk = sorted(takes, key=lambda take: take.block_id)
     lengths = np.array([len(take.rows) for take in walk], np.int64)
-    vids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
-    ranks = np.arange(len(vids))
+    block_ids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
+    ranks = np.arange(len(block_ids))
     if parity:
-        ranks = vids * demand.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        ranks = block_ids * demand.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
     kept = ranks < demand.replicas
     found = np.full((3, demand.replicas), -1, np.int64)
-    columns = (np.concatenate([take.rows for take in walk]), vids, np.repeat([take.pod for take in walk], lengths))
+    columns = (np.concatenate([take.rows for take in walk]), block_ids, np.repeat([take.pod for take in walk], lengths))
     for column, values in zip(found, columns, strict=True):
         column[ranks[kept]] = values[kept]
-    grants = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
-    return BlockPlan(found[0], found[1], found[2], grants)
+    allocations = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
+    return BlockPlan(found[0], found[1], found[2], allocations)

