@@ -65,7 +65,7 @@ async def play(api: Api, bus: Bus, clock: Clock, config: NodesimConfig, cluster:
             await bus.serve(bus.subjects.sim("counts"), loop.counts),
             await bus.serve(bus.subjects.sim("break"), loop.break_node),
         ]
-        logger().info("cluster stands", nodes=len(loop.agents), faults=len(cluster.faults))
+        logger().info("cluster ready", nodes=len(loop.agents), faults=len(cluster.faults))
         readiness.ready()
         try:
             await stop.wait()
