@@ -16,7 +16,7 @@ from berth.schemas.facts import HealthSeen
 from berth.schemas.subjects import StreamName
 from berth.services.health.config import HealthConfig
 from berth.services.health.loop import Loop
-from berth.services.health.sources import Clusterd, Direct, Ears
+from berth.services.health.sources import Clusterd, Direct, ReportIntake
 
 
 async def serve(bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Event) -> None:
@@ -44,7 +44,7 @@ async def serve_on(api: Api | None, bus: Bus, clock: Clock, config: HealthConfig
         ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them anew.
     """
     loop = Loop(bus, clock, config)
-    ears = Ears(loop.words, loop.ground, clock, loop.touch)
+    intake = ReportIntake(loop.report_store, loop.cluster, clock, loop.touch)
     facts = await bus.state(StreamName.FACTS)
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
@@ -61,8 +61,8 @@ async def serve_on(api: Api | None, bus: Bus, clock: Clock, config: HealthConfig
         filters=filters,
         created=facts.created,
     )
-    reports = await bus.serve(subjects.reports_health, loop.hear)
-    source = Clusterd(ears) if config.source == "clusterd" else Direct(ears)
+    reports = await bus.serve(subjects.reports_health, loop.take_report)
+    source = Clusterd(intake) if config.source == "clusterd" else Direct(intake)
     reflections = source.reflections(api) if api is not None else []
     try:
         async with asyncio.TaskGroup() as group:
@@ -99,7 +99,7 @@ async def _open(loop: Loop, reflections: Sequence[Reflection]) -> None:
         await one.synced.wait()
     loop.open()
     readiness.ready()
-    logger().info("sources are read", reflections=len(reflections), nodes=len(loop.ground.nodes))
+    logger().info("sources are read", reflections=len(reflections), nodes=len(loop.cluster.nodes))
 
 
 async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 
 import msgspec
-from berth.services.nodesim.sim_nodes import SimNodes
 
 from berth.core.cluster.domains import leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
@@ -22,6 +21,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.kube.app import play
 from berth.services.nodesim.loop import Loop
+from berth.services.nodesim.sim_nodes import SimNodes
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
 

@@ -9,7 +9,6 @@ import math
 from typing import Final, assert_never
 
 import msgspec
-from berth.services.nodesim.sim_nodes import SimNodes
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -25,6 +24,7 @@ from berth.services.nodesim import metrics
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.gangs import Restored
 from berth.services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
+from berth.services.nodesim.sim_nodes import SimNodes
 
 _MS: Final = 1000
 

@@ -8,13 +8,12 @@ import heapq
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from berth.services.nodesim.sim_nodes import SimNodes
-
 from berth.schemas.facts import PodPhase, PodsSeen, RankFailure
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts
 from berth.services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, pods_fact
+from berth.services.nodesim.sim_nodes import SimNodes
 
 ENDED_KEPT_MAX: Final = 10_000
 """Number of ended gangs that are kept, so that a repeated request gets the same answer."""

@@ -13,8 +13,8 @@ from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import logger
 from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
-from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.leaf_map import NodeJobs
 from berth.services.summary.leaf_share import LeafShare
 from berth.services.summary.loop import Loop
@@ -42,20 +42,20 @@ async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop
     Raises:
         TransientError: The bus did not answer at the start.
     """
-    book = Book(kept_s=config.kept_s)
+    summaries = JobSummaries(kept_s=config.kept_s)
     store = Store(api, bus, clock)
-    loop = Loop(book, store, clock, config)
+    loop = Loop(summaries, store, clock, config)
     await store.load_events()
     dirty = loop.dirty.set
     share = LeafShare(api, bus, clock, config) if config.tor_share_namespace else None
-    pods = _pods(book, share, dirty)
+    pods = _pods(summaries, share, dirty)
     groups = _Handler[PodGroup](
-        book.set_group,
-        lambda group: book.drop_group((group.metadata.namespace, group.metadata.name)),
-        lambda all_: book.keep_groups((group.metadata.namespace, group.metadata.name) for group in all_),
+        summaries.set_group,
+        lambda group: summaries.drop_group((group.metadata.namespace, group.metadata.name)),
+        lambda all_: summaries.keep_groups((group.metadata.namespace, group.metadata.name) for group in all_),
         dirty,
     )
-    nodes = _Handler[Node](book.set_node, lambda _: None, lambda _: None, dirty)
+    nodes = _Handler[Node](summaries.set_node, lambda _: None, lambda _: None, dirty)
     reflections = [
         api.reflect("/api/v1/nodes", Node, nodes),
         api.reflect(
@@ -70,13 +70,13 @@ async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
             tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="tell leaf switches"))
-        working = group.create_task(_work(reflections, groups, book, store, loop, stop), name="write")
+        working = group.create_task(_work(reflections, groups, summaries, store, loop, stop), name="write")
         working.add_done_callback(lambda _: [task.cancel() for task in tasks])
 
 
-def _pods(book: Book, share: LeafShare | None, dirty: Callable[[], None]) -> "_Handler[Pod]":
+def _pods(summaries: JobSummaries, share: LeafShare | None, dirty: Callable[[], None]) -> "_Handler[Pod]":
     """Puts pods into the book, and into the names of jobs by node."""
-    takers: list[Book | NodeJobs] = [book] if share is None else [book, share.jobs]
+    takers: list[JobSummaries | NodeJobs] = [summaries] if share is None else [summaries, share.jobs]
 
     def put(pod: Pod) -> None:
         for taker in takers:
@@ -96,7 +96,7 @@ def _pods(book: Book, share: LeafShare | None, dirty: Callable[[], None]) -> "_H
 async def _work(
     reflections: list[Reflection],
     groups: "_Handler[PodGroup]",
-    book: Book,
+    summaries: JobSummaries,
     store: Store,
     loop: Loop,
     stop: asyncio.Event,
@@ -104,11 +104,11 @@ async def _work(
     readiness.wait("pods, nodes and summaries are listed")
     if not await all_set([*(item.synced for item in reflections), groups.known], stop):
         return
-    book.restore(store.found)
+    summaries.restore(store.found)
     store.found = []
-    await store.tell_gone(book)
+    await store.publish_gone(summaries)
     readiness.ready()
-    logger().info("ready", summaries=len(store.there))
+    logger().info("ready", summaries=len(store.existing))
     await loop.run(stop)
 
 
@@ -176,5 +176,5 @@ class _Summaries:
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """Summaries that changed."""
         self._store.change(changes)
-        if self._store.strayed:
+        if self._store.drifted:
             self._dirty()
