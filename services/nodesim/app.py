@@ -6,8 +6,8 @@ import msgspec
 
 from berth.core.cluster.domains import leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
+from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.clusters.topology_file import Cluster, TopologyError, parse_cluster
-from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError

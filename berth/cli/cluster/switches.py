@@ -11,9 +11,10 @@ from rich.table import Table
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.explain.model import LeafUser
 from berth.core.explain.switch_explanation import leaf_users
-from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words, counted
+from berth.core.explain.switch_layout import LeafUser
+from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words
+from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL, STATE, UNHEALTHY
 from berth.core.switches.planner import switch_rules
@@ -171,8 +172,8 @@ def table_of(shown: SwitchesShown, console: Console) -> Table:
 def heading(shown: SwitchesShown) -> str:
     """Policy, and how many leaves of what size."""
     policy = "of a single layer" if shown.policy == "single-layer" else shown.policy
-    shared = f", at most {counted(shown.shared_max, 'shared leaf')} a job" if shown.shared_max else ""
-    return f"Switch affinity {policy}{shared}; {counted(shown.total, 'leaf')} of {counted(shown.places, 'place')}."
+    shared = f", at most {pluralize(shown.shared_max, 'shared leaf')} a job" if shown.shared_max else ""
+    return f"Switch affinity {policy}{shared}; {pluralize(shown.total, 'leaf')} of {pluralize(shown.places, 'place')}."
 
 
 def show(shown: SwitchesShown) -> None:
@@ -200,7 +201,7 @@ def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:
     found = [row for row in shown.leaves if row.name == leaf]
     if not found:
         near = near_names(leaf, [row.name for row in shown.leaves])
-        hint = f"near names: {', '.join(near)}" if near else f"{counted(shown.total, 'leaf')} known"
+        hint = f"near names: {', '.join(near)}" if near else f"{pluralize(shown.total, 'leaf')} known"
         raise CommandError(f"no leaf is named {leaf}; {hint}")
     return msgspec.structs.replace(shown, leaves=found)
 

@@ -9,7 +9,7 @@ from berth.cli.jobs.listing import OVER, phase_words
 from berth.cli.output import moment, new_table, results, tell
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -218,10 +218,10 @@ def _show_candidates(told: Explanation) -> None:
 def _basis_words(basis: Basis) -> str:
     settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
     if basis.nodes:
-        held = f"{counted(basis.jobs_held, 'job')} held something" if basis.jobs_held else "nobody held anything"
+        held = f"{pluralize(basis.jobs_held, 'job')} held something" if basis.jobs_held else "nobody held anything"
         policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
         settings = (
-            f"{counted(basis.nodes, 'node')} with {counted(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
+            f"{pluralize(basis.nodes, 'node')} with {pluralize(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
             f" {held}; {settings}{policy}"
         )
     if not basis.ledger_seq:

@@ -16,7 +16,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import Lines, tree_of
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
@@ -152,7 +152,7 @@ def _tell(told: RecordTold) -> None:
 
 
 def _span(what: str, count: int, first: int, last: int) -> str:
-    return f"{counted(count, what)}: {first} to {last}" if count else f"no {what}s"
+    return f"{pluralize(count, what)}: {first} to {last}" if count else f"no {what}s"
 
 
 def log(
@@ -202,8 +202,8 @@ def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> i
         told = reading.order.end()
         complain(
             [
-                f"{file}: {reading.damage}; before it come {counted(told.facts, 'fact')} up to {told.facts_seq} and"
-                f" {counted(told.records, 'record')} up to {told.ledger_seq}"
+                f"{file}: {reading.damage}; before it come {pluralize(told.facts, 'fact')} up to {told.facts_seq} and"
+                f" {pluralize(told.records, 'record')} up to {told.ledger_seq}"
             ]
         )
         return FAILED

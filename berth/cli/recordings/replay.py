@@ -13,8 +13,8 @@ from berth.cli.cell import Form, run
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import line_of, tree_of
-from berth.core.explain.switch_text import ranges
-from berth.core.replay.divergence import Difference, NodeTold
+from berth.core.explain.text import ranges
+from berth.core.replay.divergence import Difference, NodeDetails
 from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recordings.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
@@ -283,7 +283,7 @@ def _set(found: Difference) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _node_words(node: NodeTold) -> str:
+def _node_words(node: NodeDetails) -> str:
     free = f"chips {ranges(node.free)} free" if node.free else "no chip free"
     fit = f"score {node.score}" if node.score is not None else node.unfit
     held = f"held by {listed(node.held_by, _JOBS_SHOWN)}" if node.held_by else ""

@@ -22,7 +22,7 @@ from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import Results, give, results_of
 from berth.core.cluster.node_packing import RepeatedNodeError
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.simulation.baselines import RIVALS, Baseline
 from berth.core.simulation.planned_cluster import facts_of
@@ -158,7 +158,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
     chips = sum(node.whole_chips for node in plan.nodes)
-    words = {"recording" if is_log else "trace": f"{trace.name}, {counted(len(workload.jobs), 'job')}"}
+    words = {"recording" if is_log else "trace": f"{trace.name}, {pluralize(len(workload.jobs), 'job')}"}
     if not is_log:
         words |= {
             "arrivals divided by": f"{wanted.compress:g}",

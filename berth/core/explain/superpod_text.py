@@ -7,7 +7,7 @@ Source: docs/reference/superpods.md, "Selection of blocks", "Soft and hard", "Af
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.core.superpods.racks import RACK_NODES
 from berth.schemas.refusal import BlockLack
 
@@ -124,16 +124,16 @@ def _affinity(lack: BlockLack) -> str:
 
 
 def _needs_blocks(lack: BlockLack, what_for: str) -> str:
-    head = f"needs {counted(lack.need, 'logical SuperPoD')} of {counted(lack.size, 'node')}{what_for}"
+    head = f"needs {pluralize(lack.need, 'logical SuperPoD')} of {pluralize(lack.size, 'node')}{what_for}"
     return f"{head}; {lack.have or 'none'} can be placed{_near(lack)}"
 
 
 def _nodes(lack: BlockLack) -> str:
-    return f"needs {counted(lack.nodes_need, 'node')}, and {_fitting(lack.nodes_have)}"
+    return f"needs {pluralize(lack.nodes_need, 'node')}, and {_fitting(lack.nodes_have)}"
 
 
 def _home(lack: BlockLack) -> str:
-    head = f"needs {counted(lack.nodes_need, 'node')} in the SuperPoDs where its damaged blocks have to stay"
+    head = f"needs {pluralize(lack.nodes_need, 'node')} in the SuperPoDs where its damaged blocks have to stay"
     return f"{head}, and {_fitting(lack.nodes_have)}"
 
 
@@ -142,7 +142,7 @@ def _fitting(nodes: int) -> str:
 
 
 def _incomplete(lack: BlockLack) -> str:
-    head = f"needs {counted(lack.nodes_need, 'node')} in logical SuperPoDs of {lack.size}"
+    head = f"needs {pluralize(lack.nodes_need, 'node')} in logical SuperPoDs of {lack.size}"
     return f"{head}; the SuperPoDs give {lack.nodes_have or 'none'}{_near(lack)}"
 
 
@@ -151,21 +151,21 @@ def _size(lack: BlockLack) -> str:
 
 
 def _rack(lack: BlockLack) -> str:
-    head = f"needs {counted(lack.nodes_need, 'node')}"
+    head = f"needs {pluralize(lack.nodes_need, 'node')}"
     if lack.nodes_need <= RACK_NODES:
         return f"{head} of one rack; no rack has as many usable ones{_near(lack)}"
     return f"{head} of racks that share memory; no such racks have as many usable ones{_near(lack)}"
 
 
 def _wait(lack: BlockLack) -> str:
-    return f"waits for its own nodes: {lack.nodes_have} of {counted(lack.nodes_need, 'node')} are free again"
+    return f"waits for its own nodes: {lack.nodes_have} of {pluralize(lack.nodes_need, 'node')} are free again"
 
 
 def _level(lack: BlockLack) -> str:
     if not lack.size:
-        return f"needs a tree of {counted(lack.need, 'level')}; the highest one has {lack.have}"
+        return f"needs a tree of {pluralize(lack.need, 'level')}; the highest one has {lack.have}"
     where = f" in tree {lack.near[0].name}, which comes closest" if lack.near else ""
-    head = f"needs {counted(lack.need, 'group')} of {counted(lack.size, 'node')}"
+    head = f"needs {pluralize(lack.need, 'group')} of {pluralize(lack.size, 'node')}"
     return f"{head}; {lack.have or 'none'} can be placed{where}"
 
 
@@ -179,8 +179,8 @@ def _near(lack: BlockLack) -> str:
     blocks = sum(near.blocks for near in lack.near)
     told: list[str] = []
     for near in lack.near:
-        nodes = counted(near.nodes, "usable node") if not told else str(near.nodes)
-        made = f" ({counted(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
+        nodes = pluralize(near.nodes, "usable node") if not told else str(near.nodes)
+        made = f" ({pluralize(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
         told.append(f"SuperPoD {near.name} has {nodes}{made}")
     return f"{', among others' if blocks < lack.have else ''}: {', '.join(told)}"
 

@@ -26,11 +26,11 @@ from berth.formats.ascend.pod_annotations import (
     RANK,
     RANK_INDEX,
     RESOURCE_PREFIX,
+    SHARE_LABEL,
     chip_names,
     configuration_key,
 )
 from berth.formats.ascend.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
-from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.placement import Share
 

@@ -45,6 +45,8 @@ RANK: Final = "berth/rank"
 """Rank in the job request, decimal, from 0."""
 
 RESOURCE_PREFIX: Final = "huawei.com/"
+SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
+"""Prefix of the labels that ask for a part of a chip."""
 
 
 def chip_names(resource: str, chips: Iterable[int]) -> str:

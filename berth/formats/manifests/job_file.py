@@ -25,6 +25,7 @@ from fractions import Fraction
 from typing import Final
 
 from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS, NodeProduct
+from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.manifests.gang_request import (
     REPLICAS_MAX,
     RUN_FOR,
@@ -48,7 +49,6 @@ from berth.schemas.intake import JobRequest, Task
 API_VERSION: Final = "berth/v1"
 KIND: Final = "Job"
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
-SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
 SHARE_SCHEDULE_POLICY: Final = "chip1-softShareDev"
 _POD_FIELDS: Final = ("replicas", "chips", "cpu", "memory", "affinity", "tolerations")
 _JOB_FIELDS: Final = (

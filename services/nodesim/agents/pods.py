@@ -3,10 +3,9 @@
 from typing import Final
 
 from berth.formats.ascend.device_list import CHIPS_MAX
-from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
 from berth.formats.kubernetes.objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
 from berth.formats.manifests.gang_request import RUN_FOR
-from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
