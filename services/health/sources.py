@@ -14,10 +14,10 @@ from berth.formats.ascend.node_info import NodeInfo, parse_node_info
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection
-from berth.runtime.logs import logger
-from berth.services.health import metrics
 from berth.services.health.cluster_state import ClusterState
+from berth.services.health.metrics import HealthMetrics
 from berth.services.health.report_store import ReportStore
 
 E = TypeVar("E")
@@ -37,16 +37,23 @@ class ReportIntake:
         cluster: Nodes and pods.
         clock: Source of time.
         on_change: Called with the nodes whose reports changed.
+        instruments: Of the process.
     """
 
     def __init__(
-        self, report_store: ReportStore, cluster: ClusterState, clock: Clock, on_change: Callable[[list[str]], None]
+        self,
+        report_store: ReportStore,
+        cluster: ClusterState,
+        clock: Clock,
+        on_change: Callable[[list[str]], None],
+        instruments: Instruments[HealthMetrics],
     ) -> None:
         self.report_store = report_store
         self.clock = clock
         self.on_change = on_change
+        self.log = instruments.log
+        self.metrics = instruments.metrics
         self._cluster = cluster
-        self._log = logger()
 
     def device(self, node: str, report: DeviceReport, *, is_live: bool) -> None:
         """Take a report of a device plug-in."""
@@ -56,21 +63,21 @@ class ReportIntake:
 
     def accept(self, node: str, source: str) -> None:
         """Note that the newest report of a source on a node was read."""
-        metrics.TAKEN.labels(source).inc()
+        self.metrics.taken.labels(source).inc()
         if self.report_store.mark_valid(node, source):
-            self._log.info("report recovered", node=node, source=source)
+            self.log.info("report recovered", node=node, source=source)
 
     def reject(self, node: str, source: str, error: ReportError) -> None:
         """Note that the newest report of a source on a node cannot be read; the one before stays in force."""
         self.refused(source)
         if self.report_store.mark_suspect(node, source, str(error)):
-            self._log.warning(
+            self.log.warning(
                 "report rejected, last valid one stays in force", node=node, source=source, reason=str(error)
             )
 
     def refused(self, source: str) -> None:
         """Count content that cannot be read."""
-        metrics.REFUSED.labels(source).inc()
+        self.metrics.refused.labels(source).inc()
 
 
 class DirectMaps:
@@ -205,7 +212,8 @@ class Clusterd:
         self._versions: dict[str, str] = {}
         self._refused: set[str] = set()
         self._is_live = False
-        self._log = logger()
+        self._log = intake.log
+        self._metrics = intake.metrics
 
     def reflections(self, api: Api) -> list[Reflection]:
         """The one reflection."""
@@ -317,7 +325,7 @@ class Clusterd:
         """Note which entries are valid and which are not; returns the nodes that changed."""
         for node, error in read.errors.items():
             self._intake.reject(node, source, error)
-        metrics.TAKEN.labels(source).inc(len(read.entries))
+        self._metrics.taken.labels(source).inc(len(read.entries))
         trusted = [
             node
             for node in read.entries

@@ -19,14 +19,15 @@ from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.runtime.logs import logger
 from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
-from berth.services.inventory import effects, metrics
+from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
@@ -35,8 +36,8 @@ from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
-from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.reporters import Reporters
 from berth.services.inventory.publishing.warnings import RequestWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
@@ -51,38 +52,33 @@ class Loop:
         api: The API server.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig) -> None:
+    def __init__(
+        self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics]
+    ) -> None:
         self._bus = bus
         self._api = api
         self._clock = clock
         self._config = config
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self.nodes = Nodes()
         self.pods = Pods(self.nodes, await_job_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
         self.switches = Switches(self.nodes, self.pods.on_node)
-        self.api_tasks = ApiTasks(config)
+        self.api_tasks = ApiTasks(config, instruments)
         self._asks = PodAsks()
-        self._queue = PublishQueue(bus)
+        self._queue = PublishQueue(bus, instruments)
         self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
-        self.devices = DeviceReports(self.nodes, config, self._changed.set)
+        self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._logged: set[str] = set()
-        self._about_nodes = EventReporter(api, clock, config, self.api_tasks, reason="NodeInvalid")
-        self._about_moves = EventReporter(api, clock, config, self.api_tasks, reason="NodeMoved")
-        self._about_pods = EventReporter(api, clock, config, self.api_tasks, reason="ChipsInvalid")
-        self._about_switches = EventReporter(api, clock, config, self.api_tasks, reason="SwitchesInvalid")
-        self._about_health = EventReporter(api, clock, config, self.api_tasks, reason="HealthSuspect")
-        self._about_jobs = EventReporter(api, clock, config, self.api_tasks, reason="FormAssumed")
-        self._about_groups = EventReporter(api, clock, config, self.api_tasks, reason="EnqueueFailed", is_fault=False)
-        self._reporters = (
-            self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
-            self._about_groups, self._about_moves,
-        )  # fmt: skip
+        self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
         self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
@@ -240,10 +236,10 @@ class Loop:
         self._resolve(now_ms)
         published = await self._publish_outbound() and published
         self._report_events()
-        metrics.NODES.set(self.nodes.count)
-        metrics.PODS.set(len(self.pods))
-        metrics.HELD.set(self.gangs.held)
-        metrics.JOBS.set(self.gangs.parts)
+        self._metrics.nodes.set(self.nodes.count)
+        self._metrics.pods.set(len(self.pods))
+        self._metrics.held.set(self.gangs.held)
+        self._metrics.jobs.set(self.gangs.parts)
         return published
 
     async def _publish_nodes(self, now_ms: int) -> bool:
@@ -345,7 +341,7 @@ class Loop:
     def _log_once(self, what: str, error: PoisonError) -> None:
         if what not in self._logged:
             self._logged.add(what)
-            logger().warning(what, reason=str(error))
+            self._log.warning(what, reason=str(error))
 
     async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
         """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
@@ -368,18 +364,18 @@ class Loop:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
-        self._about_nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
         suspect = {name: reason for found in self._suspect.values() for name, reason in found.items()}
-        self._about_health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
-        self._about_moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
-        self._about_groups.look(self._waiting.sentences, self._waiting.involved)
-        self._about_jobs.look(self._warnings.sentences, self._warnings.involved)
-        self._about_pods.look(self.pods.reasons, self._pod_involved)
+        self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
+        self._reporters.jobs.look(self._warnings.sentences, self._warnings.involved)
+        self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
             api_version="v1", kind="ConfigMap", namespace=NAMESPACE, name=CONFIG_MAP, uid=self.switches.uid
         )
-        self._about_switches.look(found, lambda _: about)
+        self._reporters.switches.look(found, lambda _: about)
 
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
@@ -389,7 +385,7 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""
-        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), *(one.next_due_ms() for one in self._reporters)]
+        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), self._reporters.next_due_ms()]
         due = [moment for moment in moments if moment is not None]
         seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
         async with asyncio.TaskGroup() as group:

@@ -13,16 +13,16 @@ import msgspec
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.logs import logger
+from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.message import Message
 from berth.schemas.placement import Share
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
-from berth.services.nodesim import metrics
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.gangs import Restored
+from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
 from berth.services.nodesim.sim_nodes import SimNodes
 
@@ -66,9 +66,17 @@ class Loop:
         clock: Source of time.
         config: Settings.
         sim_nodes: The nodes.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, config: NodesimConfig, sim_nodes: SimNodes) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        config: NodesimConfig,
+        sim_nodes: SimNodes,
+        instruments: Instruments[NodesimMetrics],
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._config = config
@@ -83,7 +91,8 @@ class Loop:
         self._stepped_ms = 0
         self._shown_s = -math.inf
         self._changed = asyncio.Condition()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     def publish_nodes(self, domains: list[str], published: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
         """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
@@ -213,7 +222,7 @@ class Loop:
         now_s = self._clock.monotonic_s()
         if now_s - self._shown_s >= 1:
             self._shown_s = now_s
-            metrics.show(self.sim.counts())
+            self._metrics.show(self.sim.counts())
 
     async def _sleep(self, stop: asyncio.Event) -> None:
         """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""

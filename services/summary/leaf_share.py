@@ -16,13 +16,13 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
-from berth.runtime.logs import logger
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError
-from berth.services.summary import metrics
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_map import NodeJobs, leaf_map
+from berth.services.summary.metrics import SummaryMetrics
 
 NAME: Final = "tor-share-cm"
 KEY: Final = "global-tor-info"
@@ -40,13 +40,18 @@ class LeafShare:
         bus: The cell.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, api: Api, bus: Bus, clock: Clock, config: SummaryConfig) -> None:
+    def __init__(
+        self, api: Api, bus: Bus, clock: Clock, config: SummaryConfig, instruments: Instruments[SummaryMetrics]
+    ) -> None:
         self._api = api
         self._bus = bus
         self._clock = clock
         self._config = config
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
         self._existing: ConfigMap | None = None
         self._dirty = asyncio.Event()
@@ -81,13 +86,13 @@ class LeafShare:
         for event in known:
             await event.wait()
         while True:
-            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain))
+            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain), self._log)
             self._dirty = feeds.arrived
             try:
                 await feeds.start(filters=[self._bus.subjects.facts("topology")])
                 await self._follow(feeds)
             except (ShellError, CoreError, DecodeError) as error:
-                logger().warning("leaf switch facts are read again", reason=str(error))
+                self._log.warning("leaf switch facts are read again", reason=str(error))
             finally:
                 await feeds.stop()
             await asyncio.sleep(self._config.retry_wait_max_s)
@@ -119,7 +124,7 @@ class LeafShare:
                 continue
             self._note(reason)
             tries = 0
-            metrics.WRITES.inc(is_written)
+            self._metrics.writes.inc(is_written)
             await asyncio.sleep(self._config.tor_share_pause_s if is_written else self._config.settle_s)
             await self._dirty.wait()
 
@@ -146,7 +151,7 @@ class LeafShare:
             return False
         await self._api.delete(f"{self._folder}/{NAME}", uid=existing.metadata.uid)
         self._existing = None
-        logger().info("leaf switch facts withdrawn", name=NAME)
+        self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
 
     async def _write(self, text: str, existing: ConfigMap | None) -> None:
@@ -171,13 +176,13 @@ class LeafShare:
             else:
                 raise
         self._existing = msgspec.json.decode(answer, type=ConfigMap)
-        logger().info("leaf switch facts written", name=NAME, bytes=len(text))
+        self._log.info("leaf switch facts written", name=NAME, bytes=len(text))
 
     def _note(self, reason: str) -> None:
         """Log a failure once while it stays the same; the reason is empty without one."""
         if reason and reason != self._logged:
             namespace = self._config.tor_share_namespace
-            logger().warning("leaf switch facts not written", name=NAME, namespace=namespace, reason=reason)
+            self._log.warning("leaf switch facts not written", name=NAME, namespace=namespace, reason=reason)
         self._logged = reason
 
 

@@ -5,13 +5,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-import structlog
-
 from berth.runtime.bus.stream_api import Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.logs import Logger
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
-
-_log = structlog.get_logger()
 
 _NS: Final = 1_000_000_000
 _PAUSE_FIRST_S: Final = 0.01
@@ -25,7 +22,9 @@ _FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one mes
 _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mode"})  # the server cannot change these
 
 
-async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int]) -> None:
+async def ensure_streams(
+    api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int], log: Logger
+) -> None:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
     A server that cannot do it yet is asked again for half a minute: one that starts, or a cluster without a leader.
@@ -49,7 +48,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_byt
                 except TransientError as error:
                     if error.reason != reason:
                         reason = error.reason
-                        _log.info("streams not there yet", stream=wanted[0]["name"], reason=reason)
+                        log.info("streams not there yet", stream=wanted[0]["name"], reason=reason)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _PAUSE_MAX_S)
     except TimeoutError as error:

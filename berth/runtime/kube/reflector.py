@@ -19,7 +19,7 @@ from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON, KubeHttp, SilenceError
 from berth.runtime.kube.port import Change, Handler, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Reflector(Generic[T]):
         skipped: Objects that did not decode.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one caller, which names them
         self,
         http: KubeHttp,
         path: str,
@@ -91,6 +91,7 @@ class Reflector(Generic[T]):
         config: KubeConfig,
         clock: Clock,
         rng: random.Random,
+        log: Logger,
     ) -> None:
         self._http = http
         self._path = path
@@ -109,7 +110,7 @@ class Reflector(Generic[T]):
         self._expired = 0
         self._named: set[str] = set()
         self._complaint = ""
-        self._log = logger(path=path)
+        self._log = log.bind(path=path)
         self.synced = asyncio.Event()
         self.lists = 0
         self.watches = 0

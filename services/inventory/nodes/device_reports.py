@@ -12,7 +12,7 @@ from berth.formats.kubernetes.node_place import DeviceMap
 from berth.formats.kubernetes.objects import Lean
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube.port import Api, Change
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.nodes.collection import Nodes
 
@@ -31,12 +31,14 @@ class DeviceReports:
         nodes: The nodes.
         config: Settings.
         on_change: Called when something changed.
+        log: Logger of the service.
     """
 
-    def __init__(self, nodes: Nodes, config: InventoryConfig, on_change: Callable[[], None]) -> None:
+    def __init__(self, nodes: Nodes, config: InventoryConfig, on_change: Callable[[], None], log: Logger) -> None:
         self._nodes = nodes
         self._config = config
         self._on_change = on_change
+        self._log = log
         self._needed = asyncio.Event()
 
     def look(self) -> None:
@@ -90,7 +92,7 @@ class DeviceReports:
                 least_s = error.retry_after_s
             except PoisonError as error:
                 if left_s <= 0 and not known.is_set():
-                    logger().warning(
+                    self._log.warning(
                         "reports refused: nodes without a SuperPoD of their own keep the published one",
                         reason=error.reason,
                     )

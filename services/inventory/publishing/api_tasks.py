@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.logs import logger
-from berth.services.inventory import metrics
+from berth.runtime.instruments import Instruments
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
 
 _DOUBLINGS_MAX: Final = 20
 
@@ -37,9 +37,10 @@ class ApiTasks:
 
     Args:
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, config: InventoryConfig) -> None:
+    def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
         self._ready: dict[Hashable, ApiTask] = {}
         self._waiting: dict[Hashable, tuple[ApiTask, asyncio.TimerHandle]] = {}
@@ -47,7 +48,8 @@ class ApiTasks:
         self._busy: set[Hashable] = set()
         self._stopping = False
         self._woken = asyncio.Event()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     @property
     def is_idle(self) -> bool:
@@ -100,10 +102,10 @@ class ApiTasks:
         try:
             await task.do()
         except TransientError as error:
-            metrics.FAILURES.inc()
+            self._metrics.failures.inc()
             self._later(task, error)
         except PoisonError as error:
-            metrics.FAILURES.inc()
+            self._metrics.failures.inc()
             self._log.warning("call refused", call=task.what, reason=str(error))
             self._end(task)
         else:

@@ -8,11 +8,11 @@ import msgspec
 
 from berth.formats.kubernetes.events import Involved, event_name, events_path, new_event, repeated
 from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
-from berth.services.inventory import metrics
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 
 _MS: Final = 1000
@@ -32,7 +32,8 @@ class EventReporter:
         clock: Source of time.
         config: Settings.
         api_tasks: Runs the calls.
-        reason: Reason of the Events, one word in camel case.
+        instruments: Of the process.
+        reason: Reason of the events, one word in camel case.
         is_fault: The messages are errors, so that they are logged and counted too; false: the objects only wait.
     """
 
@@ -42,6 +43,7 @@ class EventReporter:
         clock: Clock,
         config: InventoryConfig,
         api_tasks: ApiTasks,
+        instruments: Instruments[InventoryMetrics],
         *,
         reason: str,
         is_fault: bool = True,
@@ -57,7 +59,8 @@ class EventReporter:
         self._pending: dict[str, Involved] = {}
         """Objects with a new message, until their last Event is old enough."""
         self._written_ms: dict[str, UnixMs] = {}
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
         """Compare with the messages before; new ones are logged, counted and written as an Event.
@@ -92,7 +95,7 @@ class EventReporter:
                 continue
             found = involved(key)
             if self._is_fault:
-                metrics.PROBLEMS.labels(found.kind if found is not None else "").inc()
+                self._metrics.problems.labels(found.kind if found is not None else "").inc()
                 self._log.warning("object invalid", about=key, reason=sentence)
             if found is not None:
                 self._pending[key] = found

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 
 Write: TypeAlias = Callable[[], Awaitable[None]]
 """A write that may be repeated."""
@@ -26,6 +26,7 @@ class KubeWrites:
         at_once: Maximum number of concurrent writes.
         retry_wait_s: First pause after the server did not answer; it doubles up to ``retry_wait_max_s``.
         retry_wait_max_s: Maximum pause.
+        log: Logger of the service.
         forbidden_max_s: How long a write may be forbidden before it counts as refused.
     """
 
@@ -35,6 +36,7 @@ class KubeWrites:
         at_once: int,
         retry_wait_s: float,
         retry_wait_max_s: float,
+        log: Logger,
         forbidden_max_s: float = _FORBIDDEN_MAX_S,
     ) -> None:
         self._at_once = at_once
@@ -43,7 +45,7 @@ class KubeWrites:
         self._forbidden_max_s = forbidden_max_s
         self._waiting: dict[str, deque[Write]] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
-        self._log = logger()
+        self._log = log
         self.done = 0
         self.refused = 0
 
@@ -82,6 +84,7 @@ class KubeWrites:
                     waiting[0],
                     wait_s=self._wait_s,
                     wait_max_s=self._wait_max_s,
+                    log=self._log,
                     forbidden_max_s=self._forbidden_max_s,
                 )
                 self.done += 1
@@ -96,7 +99,9 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(write: Write, *, wait_s: float, wait_max_s: float, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
+async def insist(
+    write: Write, *, wait_s: float, wait_max_s: float, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S
+) -> None:
     """Repeat a write until the server answers it.
 
     Raises:
@@ -108,12 +113,12 @@ async def insist(write: Write, *, wait_s: float, wait_max_s: float, forbidden_ma
         try:
             return await write()
         except TransientError as error:
-            logger().warning("server did not answer", reason=error.reason, wait_s=wait_s)
+            log.warning("server did not answer", reason=error.reason, wait_s=wait_s)
         except RefusedError as error:
             give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
             if error.status != _FORBIDDEN or clock_s() >= give_up_s:
                 raise
-            logger().warning("write forbidden, retrying", reason=str(error), wait_s=wait_s)
+            log.warning("write forbidden, retrying", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, wait_max_s)
 
