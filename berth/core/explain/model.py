@@ -4,7 +4,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.chips.products import FORMS
 from berth.core.explain import superpod_layout, switch_layout
 from berth.core.explain.evidence import (
     Candidate,
@@ -20,6 +19,7 @@ from berth.core.explain.request import Asked, asked_lines
 from berth.core.explain.superpod_layout import BlockLayout, seat_words
 from berth.core.explain.switch_layout import LeafLayout
 from berth.core.explain.text import pluralize
+from berth.products.catalogue import FORMS
 
 Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_TOLD: Final = 8
@@ -146,7 +146,7 @@ def sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -
     match told.outcome:
         case "placed":
             lines += switch_layout.placed_lines(told.switch) if told.switch is not None else []
-            lines += superpod_layout.placed_lines(told.blocks) if told.blocks is not None else []
+            lines += superpod_layout.placed_lines(told.blocks, form=told.form) if told.blocks is not None else []
             lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
             if len(told.choices) > _RANKS_TOLD:
                 lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")

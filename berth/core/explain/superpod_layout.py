@@ -10,9 +10,9 @@ from berth.core.explain.superpod_text import (
     blocks_words,
     group_words,
     phase_words,
-    product_words,
 )
 from berth.core.explain.text import pluralize, ranges
+from berth.products.catalogue import FORMS
 from berth.schemas.offers import Blocks
 
 _BLOCKS_TOLD: Final = 8
@@ -103,9 +103,14 @@ class BlockLayout(msgspec.Struct):
     """Pods carry ``super-pod-id`` and ``super-pod-rank``."""
 
 
-def placed_lines(told: BlockLayout) -> list[str]:
-    """What was asked, and what gave each block its nodes, one sentence an entry."""
-    lines = [_asked(told)]
+def placed_lines(told: BlockLayout, *, form: str) -> list[str]:
+    """What was asked, and what gave each block its nodes, one sentence an entry.
+
+    Args:
+        told: What is known.
+        form: Product form of the job.
+    """
+    lines = [_asked(told, form)]
     for phase in dict.fromkeys(seat.phase for seat in told.seats):
         seats = [seat for seat in told.seats if seat.phase == phase]
         parts = [_seat_words(seat, told) for seat in seats[:_BLOCKS_TOLD]]
@@ -142,7 +147,7 @@ def words_of_phase(phase: str, blocks: Blocks) -> str:
     return f"{found.name} ({found.why})" if found.why else found.name
 
 
-def _asked(told: BlockLayout) -> str:
+def _asked(told: BlockLayout, form: str) -> str:
     pods = pluralize(told.pods, "pod")
     if told.variant == LEVELS:
         levels = ", ".join(f"{size} in a group of level {level}" for level, size in enumerate(told.levels, start=1))
@@ -154,7 +159,8 @@ def _asked(told: BlockLayout) -> str:
         mode = " for MindIE"
     noun = "block" if told.count == 1 else "blocks"
     blocks = f"{pluralize(told.count, 'logical SuperPoD')} ({noun}) of {pluralize(told.size, 'node')}{_parts(told)}"
-    head = f"SuperPoD affinity of {product_words(told.variant)}{mode} asks for {blocks} for its {pods} with chips"
+    product = (FORMS[form].block_product if form in FORMS else "") or told.variant
+    head = f"SuperPoD affinity of {product}{mode} asks for {blocks} for its {pods} with chips"
     if told.reserve:
         head += f"; a SuperPoD keeps {pluralize(told.reserve, 'node')} while another can give"
     return f"{head}."

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.chips.products import FORMS
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
 from berth.core.chips.soft_share_table import ShareBook, SharedNode
 from berth.core.cluster.bitmaps import Fits
@@ -26,6 +25,7 @@ from berth.core.errors import brief, guarded
 from berth.core.levels.model import is_in_tree, levels_of
 from berth.core.superpods.model import rack_number
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Settings
