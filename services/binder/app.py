@@ -23,7 +23,7 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.loop import Loop, gang_of
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
 from berth.services.binder.work import Work
 
@@ -67,7 +67,7 @@ async def bind_in_kubernetes(
         ExceptionGroup: As :func:`bind_on`.
     """
     notices = NoticeLoop(api, clock, config, instruments)
-    cluster = KubeCluster(api, clock, config, instruments, tell=notices.tell)
+    cluster = KubeCluster(api, clock, config, instruments, report_event=notices.report_event)
     nodes = api.reflect(_NODES, NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:
         background = [
@@ -257,7 +257,7 @@ class _Intake:
         self.work.over.clear()
         if self.notices is not None:
             for attempt in filter(None, map(self.work.attempts.get, touched)):
-                self.notices.hush(attempt.namespace, attempt.name)
+                self.notices.suppress(attempt.namespace, attempt.name)
         self._wake(touched)
 
     def take_fact(self, stored: Stored) -> None:

@@ -16,9 +16,9 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import Attempt, AttemptKey, Step, Work
 
-FAILURES_TOLD_MAX: Final = 256
+FAILURES_REPORTED_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
-_EVICT_WORDS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
+_EVICT_REASONS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
 _TRIES_QUIET: Final = 2
 """Tries that fail without a warning."""
 
@@ -87,14 +87,14 @@ class Loop:
         """Work until ``stop`` is set, then finish what is in hand."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.gangs_at_once):
-                group.create_task(self._hand(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"hand {number}")
             await stop.wait()
             self._stopping = True
             self._woken.set()
         for timer in self._waiting.values():
             timer.cancel()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             while not self._ready and not self._stopping:
                 self._woken.clear()
@@ -193,14 +193,14 @@ class Loop:
             attempt=attempt.attempt,
             state="failed" if failures and not self._leaves(bound, failures) else "bound",
             bound=bound.bound,
-            failures=failures[:FAILURES_TOLD_MAX],
+            failures=failures[:FAILURES_REPORTED_MAX],
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a gang of which some pods are bound is left as it is: then all others must be told."""
-        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_TOLD_MAX
+        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         try:
@@ -226,8 +226,8 @@ class Loop:
         reason = attempt.evict_reason
         outcome = self.work.outcome_of(attempt)
         if reason == "bind-failed" and outcome is not None and outcome.failures:
-            return f"{_EVICT_WORDS[reason]}: {outcome.failures[0].reason}"
-        return _EVICT_WORDS.get(reason, reason)
+            return f"{_EVICT_REASONS[reason]}: {outcome.failures[0].reason}"
+        return _EVICT_REASONS.get(reason, reason)
 
     async def _run_ms(self, attempt: Attempt) -> int:
         """Run time that the accepted job declares; 0 when it is not known."""

@@ -38,7 +38,7 @@ async def serve(
         instruments.readiness.wait("facts and ledger are being read")
         dispatcher = Dispatcher(bus, clock, config, holder=holder, instruments=instruments)
         try:
-            await _reign(dispatcher, lease, config, instruments, stop)
+            await _lead(dispatcher, lease, config, instruments, stop)
         except* FencedError as group:
             instruments.log.warning("deposed", by=[str(error) for error in group.exceptions])
             lease.drop()
@@ -51,7 +51,7 @@ async def serve(
     await lease.release()
 
 
-async def _reign(
+async def _lead(
     dispatcher: Dispatcher,
     lease: Lease,
     config: DispatcherConfig,

@@ -179,7 +179,7 @@ class Dispatcher:
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
         self._look_at_superpods()
-        await self.views.expire_finished(now_ms, is_spoken_of=self.intake.has_sent)
+        await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
     def _look_at_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting says; they are used all the same."""
