@@ -38,7 +38,7 @@ _EVENTS_MAX: Final = 16
 """Pods of a gang that get an Event of their own when they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _UNREPORTED_RETRY_S: Final = 2.0
-"""How long until pods that are asked to end, and of which no fact speaks, are looked at again."""
+"""How long until evicted pods that no fact reports yet are looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class _Pod:
 
 
 def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
-    """Where nobody writes Events."""
+    """Write no Event."""
 
 
 def ignore_wake(_keys: list[AttemptKey]) -> None:
-    """Where nobody waits."""
+    """Wake nothing."""
 
 
 class KubeCluster:
@@ -95,7 +95,7 @@ class KubeCluster:
         self._progress: dict[AttemptKey, Progress] = {}
         self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
         self._unreported: set[AttemptKey] = set()
-        """Attempts that are being ended and have pods of which no fact speaks."""
+        """Attempts that are being evicted and have pods that no fact reports yet."""
         self.nodes = NodeCards()
         self.times = PredicateTimes()
         self.wake: Wake = ignore_wake
@@ -103,7 +103,7 @@ class KubeCluster:
 
     @property
     def fact_kinds(self) -> tuple[str, ...]:
-        """Members name the pods, facts of pods say which have their chips."""
+        """Facts of members name the pods, facts of pods show which have their chips."""
         return ("member", "pod")
 
     @property
@@ -176,7 +176,7 @@ class KubeCluster:
         return bool(progress.failures) and self._config.partial == "undo"
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:
-        """A rank cannot be bound: note why, and tell it of its pod."""
+        """A rank cannot be bound: note the reason and write an Event of its pod."""
         progress.failures[rank] = reason
         if len(progress.failures) <= _EVENTS_MAX:
             self._report_event(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
@@ -226,7 +226,7 @@ class KubeCluster:
         return ready, wait_s
 
     def _slot(self, gang: Gang, chips: tuple[int, ...], pod: _Pod) -> Slot | None:
-        """Slot that a pod needs; None when it may be bound whoever else waits for chips."""
+        """Slot that a pod needs; None when it may be bound while other pods wait for chips."""
         if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
             return None
         if self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
@@ -329,11 +329,11 @@ class KubeCluster:
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
-        Whoever hears of the eviction takes the chips back once facts show no pod. So it is done only when facts speak
-        of every pod that is left: one of which none has spoken yet must not be taken for one that never was.
+        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report every
+        pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:
-            NotYetError: No fact speaks of some pods that are left.
+            NotYetError: No fact reports some of the pods that are left.
             TransientError: The API server did not answer.
             PoisonError: It does not let us, or the placement is damaged.
         """
@@ -364,7 +364,7 @@ class KubeCluster:
         await self.recover(gangs)
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
-        """After a start: look at pods that an earlier run may have bound, unless facts say that they have their chips.
+        """After a start: read pods that an earlier run may have bound, unless facts show that they have their chips.
 
         Args:
             gangs: All live attempts of our own.
@@ -375,7 +375,7 @@ class KubeCluster:
         await self._recovery.read(gangs)
 
     def _free(self, slots: Iterable[Slot]) -> None:
-        """Wake those who wait for slots."""
+        """Wake the attempts that wait for slots."""
         keys: dict[AttemptKey, None] = {}
         for slot in slots:
             keys.update(self._waiting.pop(slot, {}))

@@ -33,7 +33,7 @@ from berth.services.dispatcher.views import Views
 _ASKS_MAX: Final = 20
 """Times that a round may ask again for more candidates."""
 _APPENDS_MAX: Final = 3
-"""Times that a record is sent in one turn while no word of it comes."""
+"""Times that a record is sent in one turn while its result is unknown."""
 
 
 class FencedError(Exception):
@@ -49,13 +49,13 @@ class _Sent(NamedTuple):
 
 
 class Dispatcher:
-    """One reign.
+    """The dispatcher while it is leader: one epoch.
 
     Args:
         bus: The cell.
         clock: Of the process.
         config: Settings.
-        holder: Who reigns; stands in the epoch record.
+        holder: Identity of the leader; stored in the epoch record.
         instruments: Of the process.
     """
 
@@ -103,7 +103,7 @@ class Dispatcher:
         await self.snapshots.write()
         await self.intake.start()
         self.views.all_jobs()
-        self._log.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+        self._log.info("became leader", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
 
     async def stop(self) -> None:
         """Take nothing more in."""
@@ -131,7 +131,7 @@ class Dispatcher:
         """Do what there is to do once; returns whether a record was appended.
 
         Raises:
-            FencedError: Another dispatcher reigns.
+            FencedError: Another dispatcher is leader.
             TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
             FatalError: The history broke.
         """
@@ -148,7 +148,7 @@ class Dispatcher:
         for key in self.state.changed:
             self.intake.echoed(key)
             self.views.touch(key)
-        # A round knows facts only. One that is on its way and would change it is waited for; until then nobody is woken.
+        # A round knows facts only. A pending one that would change it is waited for; until then no gang is woken.
         may_decide = not self.intake.awaits_cancel
         appended = may_decide and await self.round()
         for key in self.state.moved:
@@ -175,14 +175,14 @@ class Dispatcher:
             self._timer_s = now_s
             await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
         if self.feeds.facts.reconnections != self._reconnections:
-            # The server may have lost views that it had acknowledged: say everything again.
+            # The server may have lost views that it had acknowledged: publish everything again.
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
         self._look_at_superpods()
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
     def _look_at_superpods(self) -> None:
-        """Warn of SuperPoDs that are larger than the setting says; they are used all the same."""
+        """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
         size = self.state.fold.settings.super_pod_size
         found = self.state.blocks.superpods.oversized(size)
         if found != self._oversized:
@@ -194,7 +194,7 @@ class Dispatcher:
         """One round; returns whether it appended a record.
 
         Raises:
-            FencedError: Another dispatcher reigns.
+            FencedError: Another dispatcher is leader.
         """
         # 1. Take gangs in queue order, and what is due without a decision.
         opening = self.scheduler.open(self.clock.now_ms())
@@ -216,8 +216,8 @@ class Dispatcher:
         """See what becomes of a record that was decided; returns whether it is stored.
 
         Raises:
-            FencedError: Another dispatcher reigns.
-            TransientError: Nobody can tell; the next turn goes on from here.
+            FencedError: Another dispatcher is leader.
+            TransientError: The result stays unknown; the next turn continues from here.
         """
         await self._append(sent)
         self._sent = None
@@ -259,7 +259,7 @@ class Dispatcher:
             try:
                 sequence = await self.bus.append(sent.data, expected_seq=sent.expected_seq)
             except (ConflictError, AmbiguousError) as error:
-                self._log.warning("append is in doubt, reading the ledger", reason=error.reason)
+                self._log.warning("append in doubt, reading the ledger", reason=error.reason)
                 await self._read_back()
                 if self.state.fold.head > sent.expected_seq:
                     return

@@ -109,7 +109,7 @@ async def _open(loop: Loop, reflections: Sequence[Reflection], instruments: Inst
         await one.synced.wait()
     loop.open()
     instruments.readiness.ready()
-    instruments.log.info("sources are read", reflections=len(reflections), nodes=len(loop.cluster.nodes))
+    instruments.log.info("sources read", reflections=len(reflections), nodes=len(loop.cluster.nodes))
 
 
 async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:

@@ -117,7 +117,7 @@ class Loop:
             self._metrics.refused.labels(AGENT).inc()
             if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
                 self._refusal = str(error)
-                self._log.warning("report of an agent refused", reason=self._refusal)
+                self._log.warning("agent report rejected", reason=self._refusal)
             return answer(error)
         self._metrics.taken.labels(AGENT).inc()
         return answer()
@@ -168,7 +168,7 @@ class Loop:
         """Look at the clock."""
         now_ms = self._clock.now_ms()
         if not self._is_open and now_ms - self._started_ms > self.rules.stale_ms:
-            self._log.warning("sources cannot be read, judging without them", source=self.rules.source)
+            self._log.warning("sources cannot be read, continuing without them", source=self.rules.source)
             self.open()
         for name in sorted(self.report_store.unsettled):
             before = self.report_store.of(name).device
