@@ -28,7 +28,7 @@ from berth.services.nodesim.agents.registration import (
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.controllers.runner import controllers_of
 from berth.services.nodesim.kube.loop import KubeLoop
-from berth.services.nodesim.kube.writes import Write, make_object, put_object
+from berth.services.nodesim.kube.writes import Write, make_object, put_object, retry_until_answered
 from berth.services.nodesim.metrics import NodesimMetrics
 
 CLUSTERD_APART_S: Final = 0.2
