@@ -1,4 +1,4 @@
-"""Ground: nodes by domain, and how many of their chips pods hold, as the facts say. Pure."""
+"""Ground: nodes by domain, and how many of their chips pods hold, from facts. Pure."""
 
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.schemas.columns import unpack, unpack_names
@@ -20,7 +20,7 @@ class Ground:
         self._gangs_on: dict[str, dict[str, None]] = {}
 
     def apply_nodes(self, fact: NodesSeen) -> list[str]:
-        """Take the nodes of a domain for what a fact says; returns the domains in which something changed, sorted.
+        """Take the nodes of a domain from a fact; returns the domains in which something changed, sorted.
 
         Raises:
             ValueError: As :func:`unpack_nodes`.
@@ -47,7 +47,7 @@ class Ground:
         return sorted(touched)
 
     def apply_pods(self, subject: str, fact: PodsSeen) -> list[str]:
-        """Take the pods of a gang for what a fact says; returns the nodes whose held chips changed, sorted.
+        """Take the pods of a gang from a fact; returns the nodes whose held chips changed, sorted.
 
         Raises:
             ValueError: A column or the name table is damaged.

@@ -35,7 +35,7 @@ class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent is told."""
+    """The answer to the agent."""
 
     ok: bool
     error: str = ""
@@ -65,7 +65,7 @@ def parse_report(data: bytes) -> HealthReport:
 
 
 def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) -> None:
-    """See that a report is of a node that we know, and of chips that it has.
+    """Check that a report is of a known node, and of chips that it has.
 
     Raises:
         ReportError: It is not.

@@ -1,7 +1,7 @@
-"""Sources: ConfigMaps as they come from the API server, turned into words.
+"""Sources: ConfigMaps as they come from the API server, turned into reports.
 
-What cannot be read leaves the last good word in force, makes the node suspect, is counted, and is logged once for as long as
-it lasts. A report that is deleted leaves what it said to age.
+A report that cannot be read leaves the last good one in force, makes the node suspect, is counted, and is logged once
+while that lasts. After the deletion of a report its last content ages.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ _CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
 
 
 class ReportIntake:
-    """What all sources do with a word: keep it, judge it suspect or good, say whose it is.
+    """Takes the reports of all sources: keeps them, marks them good or suspect, counts them.
 
     Args:
-        words: Where words are kept.
+        words: Where reports are kept.
         ground: The nodes and pods.
         clock: Source of time.
-        on_change: Called with the nodes of which something new was said.
+        on_change: Called with the nodes that have new reports.
         instruments: Of the process.
     """
 
@@ -60,13 +60,13 @@ class ReportIntake:
         self.words.take_device(node, report, now_ms=self.clock.now_ms(), is_live=is_live, idle=self._ground.idle(node))
 
     def good(self, node: str, source: str) -> None:
-        """A source's newest word on a node was read."""
+        """The newest report of a source on a node was read."""
         self.metrics.taken.labels(source).inc()
         if self.words.mark_good(node, source):
             self.log.info("report recovered", node=node, source=source)
 
     def bad(self, node: str, source: str, error: ReportError) -> None:
-        """A source's newest word on a node cannot be read; the one before it holds."""
+        """The newest report of a source on a node cannot be read; the one before it stays in force."""
         self.refused(source)
         if self.words.mark_suspect(node, source, str(error)):
             self.log.warning("report rejected, last good one kept", node=node, source=source, reason=str(error))
@@ -80,7 +80,7 @@ class DirectMaps:
     """ConfigMaps of one kind, one a node, written on the node.
 
     Args:
-        intake: What is done with words.
+        intake: Takes the reports.
         prefix: What the names begin with; the node's name follows.
         read: Takes a node, the data and whether they were watched live.
         drop: Takes a node whose ConfigMap is gone.
@@ -176,7 +176,7 @@ class Direct:
         self._intake.good(node, SWITCH)
 
     def _no_device(self, node: str) -> None:
-        """What it said ages; its switch is not known any more."""
+        """Its last content ages; its switch is not known any more."""
         self._intake.words.take_switch(node, None)
         for source in (DEVICE, SWITCH):
             self._intake.words.mark_good(node, source)
@@ -192,7 +192,7 @@ class Direct:
         self._intake.good(node, NODED)
 
     def _no_noded(self, node: str) -> None:
-        """NodeD deletes its ConfigMap when the node is well."""
+        """NodeD deletes its ConfigMap when the node is healthy."""
         self._intake.words.take_node(node, None)
         self._intake.words.mark_good(node, NODED)
 
@@ -234,7 +234,7 @@ class Clusterd:
                 self._take(one.metadata.name, one)
 
     def forget(self, *, after_ms: int) -> None:
-        """Forget what no chunk has held for ``after_ms``: a node's switch counts as well again."""
+        """Forget what no chunk has held for ``after_ms``: a node's switch counts as healthy again."""
         now_ms = self._intake.clock.now_ms()
         self._devices.forget(now_ms=now_ms, after_ms=after_ms)
         gone = self._switches.forget(now_ms=now_ms, after_ms=after_ms)
@@ -243,7 +243,7 @@ class Clusterd:
             self._intake.on_change(gone)
 
     def _lose(self, name: str) -> None:
-        """A chunk that is deleted takes nothing away; the list of sick nodes that is deleted is empty."""
+        """The deletion of a chunk removes nothing; a deleted list of unhealthy nodes is empty."""
         self._versions.pop(name, None)
         self._take(name, ConfigMap(data={name: ""}))
         self._versions.pop(name, None)

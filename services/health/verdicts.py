@@ -1,7 +1,7 @@
-"""Verdicts: what all words on a node come to. Pure.
+"""Verdicts: the condition of a node from all reports on it. Pure.
 
-The worst level wins, chips that any source calls sick are sick, and the reason names every source that has something to
-say. Staleness takes new work away from a node and never ends what runs there.
+The worst level wins, a chip is unhealthy if any source reports it so, and the reason names every source that reports a
+fault. A node with stale reports takes no new work; pods that run there are not ended.
 
 Source: docs/reference/kubernetes.md, "Device information"; docs/reference/faults.md, "Chip fault levels",
 "Node and switch fault levels" and "Normalised levels"; docs/reference/nodes-and-chips.md, "Free list".
@@ -52,11 +52,11 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What one source's word comes to.
+    """What follows from the report of one source.
 
     Attributes:
         level: Level of the node.
-        reason: Why, with the source; empty when all is well.
+        reason: Why, with the source; empty when nothing is wrong.
         unhealthy: Mask of chips.
         recovering: Mask of chips.
         network_unhealthy: Mask of chips.
@@ -76,7 +76,7 @@ def judge(node: NodeDescription, latest: NodeReports, rules: Rules, *, held: int
 
     Args:
         node: The node.
-        latest: What was said of it.
+        latest: The latest reports on it.
         rules: Settings.
         held: Mask of the chips that its pods hold.
         now_ms: The time.
@@ -117,7 +117,7 @@ def uses_own_list(node: NodeDescription, latest: NodeReports, rules: Rules) -> b
 
 
 def turns_ms(latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> UnixMs | None:
-    """When the verdict on a node next changes by time alone, if nobody speaks; None for never."""
+    """When the verdict on a node next changes by time alone, if no report comes; None for never."""
     spoke = [heard.reported_ms for heard in (latest.device, latest.agent) if heard is not None]
     if not spoke and latest.restored is not None:
         spoke = [latest.restored.updated_ms]
@@ -202,7 +202,7 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, sick: int) -> list[Finding
 
 
 def _others(latest: NodeReports, rules: Rules) -> list[Finding]:
-    """What NodeD and the switch say."""
+    """What NodeD and the switch report."""
     parts = []
     if latest.node is not None:
         verdict = judge_node(latest.node)
@@ -227,7 +227,7 @@ def judge_switch(info: SwitchInfo) -> tuple[NodeHealth, str]:
 
 
 def _agent(latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> Finding | None:
-    """What the agent's report comes to; an old one counts no more where a device plug-in speaks."""
+    """What follows from the agent's report; a stale one is ignored where a device plug-in reports."""
     if latest.agent is None:
         return None
     report = latest.agent.report
@@ -249,7 +249,7 @@ def _agent(latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> Finding | No
 
 
 def _missing_report(node: NodeDescription, latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> Finding:
-    """Nobody has spoken of a node with chips, or not in words that could be read."""
+    """No source has reported a node with chips, or no report could be read."""
     if latest.suspect:
         return Finding(NodeHealth.NO_NEW_WORK, "no report that can be read")
     if latest.restored is not None and latest.restored.updated_ms:
@@ -264,7 +264,7 @@ def _missing_report(node: NodeDescription, latest: NodeReports, rules: Rules, *,
 
 
 def _known_until(node: NodeDescription, latest: NodeReports) -> tuple[bool, UnixMs]:
-    """Whether the list of network-unhealthy chips is known, and when the source last spoke."""
+    """Whether the list of network-unhealthy chips is known, and when the source last reported."""
     if latest.device is not None:
         lists = _lists(latest.device.report, node.resource)
         return lists is None or lists.network_known, latest.device.reported_ms
@@ -274,14 +274,17 @@ def _known_until(node: NodeDescription, latest: NodeReports) -> tuple[bool, Unix
 
 
 def _lists(report: DeviceReport, resource: str) -> ChipLists | None:
-    """Lists of a node's resource; where the node has not said it, those of the only one there is."""
+    """Lists of a node's resource; where the node does not name it, those of the only resource."""
     if not resource and len(report.chips) == 1:
         return next(iter(report.chips.values()))
     return report.chips.get(resource)
 
 
 def stale_reason(age_ms: int, limit_ms: int) -> str:
-    """Why a report of an age is too old; empty when it is not. The age told doubles, so that the words seldom change."""
+    """Why a report of an age is too old; empty when it is not.
+
+    The age in the text doubles, so that the text seldom changes.
+    """
     if age_ms <= limit_ms:
         return ""
     told_ms = limit_ms
@@ -291,7 +294,7 @@ def stale_reason(age_ms: int, limit_ms: int) -> str:
 
 
 def span(length_ms: int) -> str:
-    """A length of time for people, such as ``10 min``."""
+    """A duration as text, such as ``10 min``."""
     seconds = length_ms // _MS
     if seconds < 2 * _MINUTE_S:
         return f"{seconds} s"

@@ -1,8 +1,9 @@
-"""Words: the last good one of each source on each node, and when it was said. Pure.
+"""Reports: the last good one of each source on each node, and when it was written. Pure.
 
-A node's own clock may be wrong, so its UpdateTime alone does not tell how old a report is. What is watched live teaches
-how far the node's clock is behind ours: the smallest difference seen between receipt and UpdateTime. A report is as old as
-its UpdateTime, put right by that; what was there before we looked counts by its UpdateTime alone.
+The clock of a node may be wrong, so UpdateTime alone does not give the age of a report. Reports that are watched live
+show how far the node's clock is behind ours: the smallest difference between receipt and UpdateTime. The age of a
+report follows from its UpdateTime, corrected by that difference; for a report from before the watch it follows from
+UpdateTime alone.
 """
 
 import msgspec
@@ -41,11 +42,11 @@ class AgentReport(msgspec.Struct, frozen=True):
 
 
 class NodeReports(msgspec.Struct):
-    """All that was said of a node.
+    """The latest reports on a node.
 
     Attributes:
-        restored: What an earlier run concluded; counts only while nobody has spoken.
-        suspect: What is wrong with a source's newest word, by source; its word before that holds.
+        restored: What an earlier run concluded; counts only until a source reports.
+        suspect: What is wrong with the newest report of a source, by source; the report before it is used.
     """
 
     device: DeviceState | None = None
@@ -57,7 +58,7 @@ class NodeReports(msgspec.Struct):
 
 
 class SourceReports:
-    """Words on all nodes, by name."""
+    """Reports on all nodes, by name."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, NodeReports] = {}
@@ -65,11 +66,11 @@ class SourceReports:
         """Nodes whose newest free list is not believed yet."""
 
     def of(self, node: str) -> NodeReports:
-        """Words on a node; empty ones for a node of which nobody has spoken."""
+        """Reports on a node; empty for a node without any."""
         return self._by_node.get(node) or NodeReports()
 
     def suspect_count(self) -> int:
-        """Nodes of which some source's newest word could not be taken."""
+        """Number of nodes for which the newest report of some source could not be read."""
         return sum(1 for latest in self._by_node.values() if latest.suspect)
 
     def restore(self, condition: NodeCondition) -> None:
@@ -100,7 +101,7 @@ class SourceReports:
         self._note(node, views)
 
     def look_again(self, node: str, *, now_ms: UnixMs, idle: int) -> None:
-        """Judge free lists anew, when time has passed or pods have come or gone."""
+        """Judge free lists again, when time has passed or pods have come or gone."""
         device = self._latest(node).device
         if device is None:
             return
@@ -110,11 +111,11 @@ class SourceReports:
         self._note(node, views)
 
     def take_node(self, node: str, info: NodeInfo | None) -> None:
-        """Take what NodeD says of a node; None: it says nothing, so it is well."""
+        """Take the report of NodeD on a node; None: it reports nothing, so the node is healthy."""
         self._latest(node).node = info
 
     def take_switch(self, node: str, info: SwitchInfo | None) -> None:
-        """Take what is said of a node's switch; None: nothing."""
+        """Take the report on a node's switch; None for no report."""
         self._latest(node).switch = info
 
     def take_agent(self, report: HealthReport, *, now_ms: UnixMs) -> None:
@@ -122,14 +123,14 @@ class SourceReports:
         self._latest(report.node).agent = AgentReport(report, now_ms)
 
     def mark_suspect(self, node: str, source: str, reason: str) -> bool:
-        """Note that a source's newest word cannot be taken; whether it was not in doubt before."""
+        """Note that the newest report of a source cannot be read; returns whether it was good before."""
         suspect = self._latest(node).suspect
         is_new = source not in suspect
         self._latest(node).suspect = {**suspect, source: reason}
         return is_new
 
     def mark_good(self, node: str, source: str) -> bool:
-        """Note that a source's newest word is good; whether it was in doubt before."""
+        """Note that the newest report of a source is good; returns whether it was suspect before."""
         latest = self._latest(node)
         if source not in latest.suspect:
             return False

@@ -1,4 +1,4 @@
-"""What the gang resolver wants done, in this order: each is done, and tried again, by whoever asked for it."""
+"""What the gang resolver asks for, in order; the caller performs each effect and retries it."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,7 +10,7 @@ from berth.schemas.intake import JobCancel, JobRequest
 
 @dataclass(frozen=True, slots=True)
 class PublishMembers:
-    """Publish which pods stand for a request, or why there is none."""
+    """Publish the pods of a request, or why there is no request."""
 
     members: MembersSeen
 

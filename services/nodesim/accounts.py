@@ -1,4 +1,4 @@
-"""Accounts of the simulated nodes: which chips, cpu and memory are taken, kept apart from whoever placed. Pure."""
+"""Accounts of the simulated nodes: which chips, cpu and memory are taken, independent of the scheduler. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Wiring of the simulated cluster: read the file, compare with what earlier runs said, restore pods, serve."""
+"""Wiring of the simulated cluster: read the file, compare with what earlier runs published, restore pods, serve."""
 
 import asyncio
 
@@ -81,7 +81,7 @@ def read_cluster(config: NodesimConfig) -> Cluster:
 
 
 async def _settle_ground(bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground, loop: Loop) -> None:
-    """Say what differs from what earlier runs said: first where nodes have left, then the rest."""
+    """Say what differs from what earlier runs published: first where nodes have left, then the rest."""
     subjects = bus.subjects
     await bus.wait_mirror(
         StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=config.mirror_wait_s
@@ -113,7 +113,7 @@ async def _settle_ground(bus: Bus, clock: Clock, config: NodesimConfig, ground: 
 
 
 def _is_published(data: bytes, switches: TopologySeen) -> bool:
-    """Whether a fact says the same of the switches; one that cannot be read does not, and is overwritten."""
+    """Whether a fact has the same switches; one that cannot be read has not, and is overwritten."""
     try:
         return msgspec.structs.replace(decode(data, TopologySeen), at_ms=switches.at_ms) == switches
     except DecodeError:

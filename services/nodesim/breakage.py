@@ -58,7 +58,7 @@ _FILE_KINDS: Final = {"unhealthy": "chip", "network-unhealthy": "network", "reco
 
 
 class WrongBreakError(ValueError):
-    """A wish to break what cannot be broken so; the text names field, value and what is right."""
+    """A request to break what cannot be broken so; the text names field, value and what is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Breakage:
         level: Level of the reporting agent; empty for recovering, kubelet and plugin.
         code: Fault code; likewise.
         from_ms: When it breaks.
-        until_ms: When it is well again by itself; None for never.
+        until_ms: When it recovers by itself; None for never.
     """
 
     kind: str
@@ -169,13 +169,13 @@ class Breakages:
         )
 
     def next_turn_ms(self, now_ms: UnixMs) -> UnixMs | None:
-        """When something next breaks or is well after ``now_ms``; None for never."""
+        """When something next breaks or recovers after ``now_ms``; None for never."""
         turns = [turn for item in self.items for turn in (item.from_ms, item.until_ms) if turn and turn > now_ms]
         return min(turns, default=None)
 
 
 def breakage_of(wish: BreakNode, node: NodeDescription, now_ms: UnixMs) -> Breakage:
-    """What a wish breaks or mends.
+    """What a request breaks or repairs.
 
     Raises:
         WrongBreakError: The kind, a chip, the level or the code cannot be.
@@ -195,8 +195,8 @@ def breakage_of(wish: BreakNode, node: NodeDescription, now_ms: UnixMs) -> Break
 def breakages_of_file(fault: Fault, node: NodeDescription, start_ms: UnixMs) -> list[Breakage]:
     """What a fault of a topology file breaks; its times count from ``start_ms``.
 
-    A sub-healthy node is one whose switch says so where it reports any (A3), else one with all chips sub-healthy: NodeD
-    has no such level.
+    A sub-healthy node is one with a sub-healthy switch where it reports any (A3), else one with all chips sub-healthy:
+    NodeD has no such level.
     """
     from_ms = start_ms + fault.from_ms
     until_ms = None if fault.until_ms is None else start_ms + fault.until_ms

@@ -1,4 +1,4 @@
-"""Gangs of the simulated cluster: their pods, what a placement takes, and the facts that tell of them. Pure."""
+"""Gangs of the simulated cluster: their pods, what a placement takes, and their facts. Pure."""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -18,7 +18,7 @@ GangKey: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Pods of an earlier run of the simulation, as it last told of them."""
+    """Pods of an earlier run of the simulation, as last published."""
 
     seen: PodsSeen
     run_ms: int
@@ -102,7 +102,7 @@ def told(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
 
 
 def gang_of(event: Restored) -> SimGang:
-    """Gang that an earlier run told of; its cpu and memory are taken as those of its first pod."""
+    """Gang of an earlier run; its cpu and memory are taken as those of its first pod."""
     seen = event.seen
     table = unpack_names(seen.nodes)
     nodes = [table[index] for index in unpack(seen.node_index, 4)]

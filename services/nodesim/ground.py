@@ -1,4 +1,4 @@
-"""Ground: the nodes of a simulated cluster, their faults, and the facts that tell of both. Pure."""
+"""Ground: the nodes of a simulated cluster, their faults, and the facts of both. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,7 +20,7 @@ _FIELDS: Final = {"unhealthy": "unhealthy", "network-unhealthy": "network_unheal
 
 
 class DomainFacts(msgspec.Struct, frozen=True):
-    """What is said of one domain."""
+    """Facts of one domain."""
 
     nodes: NodesSeen
     health: HealthSeen
@@ -62,7 +62,7 @@ class Ground:
         return sorted({self.domain_of[name] for name in (*self._faults, *self._broken)})
 
     def break_node(self, wish: BreakNode, now_ms: UnixMs) -> str:
-        """Break or mend something on command; why not, or nothing. Faults of the file are not mended."""
+        """Break or repair something on command; returns why not, or nothing. Faults of the file are not repaired."""
         node = self.nodes.get(wish.node)
         if node is None:
             return f"node is {wish.node!r}, expected a node of the topology file"
@@ -109,7 +109,7 @@ class Ground:
         )
 
     def facts(self, domain: str, now_ms: UnixMs) -> DomainFacts:
-        """What is to be said of a domain: unhealthy and recovering chips are not allocatable."""
+        """Facts to publish of a domain: unhealthy and recovering chips are not allocatable."""
         conditions = [self.condition(name, now_ms) for name in self.domains[domain]]
         nodes = [
             _allocatable(self.nodes[condition.name], condition, is_dead=self._is_dead(condition.name, now_ms))

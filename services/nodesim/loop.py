@@ -1,7 +1,7 @@
 """Receive, step, publish: the simulated cluster on the bus.
 
-Facts go through an outbox that keeps the newest message of each subject, in the order in which subjects changed; a request is
-answered when the facts that follow from it are stored.
+Facts go through an outbox that keeps the newest message of each subject, in the order in which subjects changed; a
+request is answered when the facts that follow from it are stored.
 """
 
 import asyncio
@@ -90,11 +90,11 @@ class Loop:
         self._metrics = instruments.metrics
 
     def publish_ground(self, domains: list[str], said: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
-        """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
+        """Put the facts of ``domains`` into the outbox, where they differ from the published ones.
 
         Args:
             domains: Domains to look at.
-            said: What earlier runs said, by subject; None leaves what this run said.
+            said: What earlier runs published, by subject; None keeps what this run published.
         """
         self._published.update(said or {})
         now_ms = self._looked_ms = self._clock.now_ms()
@@ -213,7 +213,7 @@ class Loop:
             self._log.warning("facts not stored at the end", waiting=len(self.outbox), reason=error.reason)
 
     def _show(self) -> None:
-        """Let the metrics say what has been seen, once a second at most: counting looks at all nodes."""
+        """Update the metrics, once a second at most: counting looks at all nodes."""
         now_s = self._clock.monotonic_s()
         if now_s - self._shown_s >= 1:
             self._shown_s = now_s
@@ -233,5 +233,5 @@ class Loop:
 
 
 def is_same(one: NodesSeen | HealthSeen, other: NodesSeen | HealthSeen) -> bool:
-    """Whether two facts say the same, whenever they said it."""
+    """Whether two facts are equal but for their time."""
     return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

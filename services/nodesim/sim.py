@@ -1,7 +1,7 @@
-"""Pods of a simulated cluster: who runs where, until when. Pure: events and times in, effects out.
+"""Pods of a simulated cluster: which run where, until when. Pure: events and times in, effects out.
 
-The simulation trusts nobody: it keeps its own account of chips, cpu and memory, refuses what does not fit, and counts
-every chip that was to be given twice.
+The simulation trusts no scheduler: it keeps its own account of chips, cpu and memory, refuses what does not fit, and
+counts every chip that was to be given twice.
 """
 
 import heapq
@@ -40,7 +40,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Alarmed:
-    """Report that somebody placed what does not fit."""
+    """Report a placement that does not fit."""
 
     gang: BindGang
     failures: list[RankFailure]
@@ -55,7 +55,7 @@ class Sim:
 
     Args:
         ground: The nodes below them.
-        run_default_ms: How long pods run whose request does not say.
+        run_default_ms: How long pods run whose request has no run time.
         terminating_ms: How long an evicted pod takes to go.
     """
 
@@ -70,7 +70,7 @@ class Sim:
         self._bound = self._failed = self._over = 0
 
     def step(self, event: Event, now_ms: UnixMs) -> list[Effect]:
-        """Take an event at a moment, and say what is to be done."""
+        """Take an event at a moment; returns what is to be done."""
         match event:
             case BindGang():
                 return self._bind(event, now_ms)
@@ -165,7 +165,7 @@ class Sim:
             self._wake(gang, now_ms + self._terminating_ms)
             return [PodsChanged(told(gang, now_ms)), Answered(GangEvicted(len(running)))]
         if gang is not None and gang.live:
-            return [Answered(GangEvicted(0))]  # the name belongs to other pods; nothing may be said over them
+            return [Answered(GangEvicted(0))]  # the name belongs to other pods; no fact may replace theirs
         none = PodsSeen(event.namespace, event.name, event.uid, event.attempt, at_ms=now_ms)
         return [PodsChanged(none), Answered(GangEvicted(0))]
 

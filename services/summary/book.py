@@ -1,6 +1,6 @@
 """All summaries: which jobs there are, what each one's ConfigMaps should be, and when the next one goes. Pure.
 
-Two jobs of different kinds with one name in a namespace want the same ConfigMap; the one that was seen first has it.
+Two jobs of different kinds with one name in a namespace need the same ConfigMap; the one that was seen first has it.
 
 Source: docs/reference/kubernetes.md, "Identity of a job summary" and "States of a job summary".
 """
@@ -106,7 +106,7 @@ class Book:
             self.drop_group(place)
 
     def set_node(self, node: Node) -> None:
-        """Take a node as it is now; what its running jobs say of it follows with their next change."""
+        """Take a node as it is now; summaries of its running jobs follow with their next change."""
         self._nodes[node.metadata.name] = NodeView(node.metadata.annotation(SERIAL_NUMBER))
 
     def restore(self, found: Iterable[ConfigMap]) -> None:
@@ -122,7 +122,7 @@ class Book:
                 self._restore(namespace, uid, chunks_found)
 
     def _restore(self, namespace: str, uid: str, found: dict[int, ConfigMap]) -> None:
-        first = found[min(found)]  # not always chunk 0: who deletes or writes chunks may die in between
+        first = found[min(found)]  # not always chunk 0: a writer may die between two chunks
         data = first.data or {}
         labels = first.metadata.labels or {}
         status: JobStatus = next((word for word in STATUSES if word == data.get("job_status")), "pending")

@@ -1,4 +1,4 @@
-"""What people read of the leaf switches: their states, and which jobs are on the nodes below them. Pure.
+"""The leaf switches for operators: their states, and the jobs on the nodes below them. Pure.
 
 Source: docs/reference/kubernetes.md, "Map of leaf switches"; docs/reference/switches.md,
 "Ranks, scores and annotations".
@@ -41,7 +41,7 @@ class NodeJobs:
     """Names of the jobs that have pods with chips on a node.
 
     Args:
-        changed: Called when something else is to be said of a node.
+        changed: Called when the entry of a node changes.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -92,9 +92,9 @@ class NodeJobs:
 
 
 def leaf_map(state: State, jobs: NodeJobs) -> str | None:
-    """JSON by name of the leaf; empty where policy 2.0 does not reign or no leaf is known, None before the first epoch.
+    """JSON by name of the leaf; empty without policy 2.0 or without leaves, None before the first epoch.
 
-    Leaves are sorted by name, nodes stand in the order of their places.
+    Leaves are sorted by name, nodes by their places.
     """
     if not state.fold.epoch:
         return None

@@ -1,6 +1,6 @@
-"""The ConfigMap ``tor-share-cm``: written when something in it changes, and again when somebody alters or removes it.
+"""The ConfigMap ``tor-share-cm``: written when its content changes, and when another writer alters or removes it.
 
-It follows the ledger and the facts of switches by themselves: where their history breaks, they are read anew, and job
+It follows the ledger and the facts of switches by themselves: where their history breaks, they are read again, and job
 summaries go on meanwhile.
 """
 
@@ -56,7 +56,7 @@ class LeafShare:
         self._existing: ConfigMap | None = None
         self._dirty = asyncio.Event()
         self._reported = ""
-        """What is wrong, as it was said last; empty when nothing is."""
+        """The problem that was logged last; empty when there is none."""
         self.jobs = NodeJobs(self._wake)
 
     def reflection(self) -> Reflection:
@@ -110,7 +110,7 @@ class LeafShare:
             self._dirty.clear()
             feeds.apply_facts()
             feeds.apply_records()
-            feeds.dead.clear()  # who decides by them writes them down
+            feeds.dead.clear()  # the dispatcher writes the dead letters
             text, reason = leaf_map(feeds.state, self.jobs), ""
             if text is not None and len(text) > _BYTES_MAX:
                 text, reason = "", f"{len(text)} bytes are more than a ConfigMap holds: {_BYTES_MAX} at most"

@@ -1,4 +1,4 @@
-"""What the summary of a job says, from what is seen of its pods and what was said before. Pure.
+"""Content of the summary of a job, from its pods and the summary before. Pure.
 
 Source: docs/reference/kubernetes.md, "Fields of a job summary" and "States of a job summary".
 """
@@ -37,7 +37,7 @@ class Operator(enum.StrEnum):
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
-    """What a rank table says of a node."""
+    """A node in a rank table."""
 
     serial_number: str = ""
 

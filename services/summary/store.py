@@ -49,11 +49,11 @@ class Store:
         self.found: list[ConfigMap] = []
         """The first list, until it was taken up."""
         self.drifted: dict[str, None] = {}
-        """Jobs (uid) of which somebody else changed a ConfigMap."""
+        """Jobs (uid) with a ConfigMap that another writer changed."""
         self._published: dict[str, bytes] = {}
         """Digest of the last event of each subject."""
         self._live_events: dict[str, JobSummary] = {}
-        """Events of an earlier run that tell of a summary, by subject and without the data."""
+        """Events of an earlier run for summaries that exist, by subject and without the data."""
 
     async def load_events(self) -> None:
         """Learn which events were published already."""
@@ -91,7 +91,7 @@ class Store:
     def _take(self, item: ConfigMap) -> None:
         place = (item.metadata.namespace, item.metadata.name)
         if not is_summary(item):
-            self.existing.pop(place, None)  # somebody made something else of it
+            self.existing.pop(place, None)  # another writer made it something else
             return
         data = item.data or {}
         self.existing[place] = ExistingMap(data["job_id"], _digest(item.metadata.labels or {}, data))
@@ -99,7 +99,7 @@ class Store:
     async def reconcile(self, job: JobName, wanted: list[Chunk]) -> int:
         """Make the ConfigMaps of a job what they should be; returns how many were written or deleted.
 
-        The first chunk is written last: who waits for it finds the others. Surplus ones go at the end.
+        The first chunk is written last: a reader that waits for it finds the others. Surplus ones go at the end.
 
         Raises:
             TransientError: The server or the bus did not answer; what was done is done.
@@ -118,7 +118,7 @@ class Store:
         return count
 
     async def publish_deleted(self, book: Container[str]) -> None:
-        """Publish that summaries are gone whose end an earlier run did not live to tell.
+        """Publish the deletion of summaries that an earlier run deleted and did not publish.
 
         Args:
             book: The jobs (uid) that are known.

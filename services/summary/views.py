@@ -60,7 +60,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     master: str
     minimum: int
     labels: dict[str, str]
-    """Only those that stand in a summary."""
+    """Only those that are part of a summary."""
     is_shared: bool
     container_ids: dict[str, str]
 
@@ -72,7 +72,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     minimum: int
     resource: str
-    """Resource name of the chips that its pods will ask for; empty when it tells none."""
+    """Resource name of the chips that its pods will ask for; empty when it names none."""
     labels: dict[str, str]
     is_shared: bool
 

@@ -1,4 +1,4 @@
-"""Why nothing may be requested for a gang yet, whatever pods it has: each as a sentence, empty when nothing stands against."""
+"""Reasons why nothing may be requested for a gang yet, whatever pods it has; each a text, empty for none."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ from berth.formats.kubernetes.workloads import GangKey
 from berth.services.inventory.gangs.requests import unix_ms
 
 NOT_ADMITTED: Final = frozenset({"", "Pending"})
-"""Phases of a PodGroup that wait to be let in."""
+"""Phases of a PodGroup that wait for admission."""
 TAKEN_BACK: Final = "its PodGroup is Pending again"
-"""Reason of a cancelling that nobody asked for: its pods are requested anew once their group is let in."""
+"""Reason of a cancelling by Berth itself: the pods are requested again once their group is admitted."""
 _JUDGED_MS: Final = 5_000
 _MUST_BE_READ: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
 
@@ -23,12 +23,12 @@ def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
         return f"PodGroup {key.name} is not there"
     if group.status.phase not in NOT_ADMITTED:
         return ""
-    told = (item.message for item in group.status.conditions or () if item.type == "Unschedulable")
-    return f"PodGroup is Pending: {next((text for text in told if text), 'not admitted yet')}"
+    texts = (item.message for item in group.status.conditions or () if item.type == "Unschedulable")
+    return f"PodGroup is Pending: {next((text for text in texts if text), 'not admitted yet')}"
 
 
 def judged_by_ms(group: PodGroup | None, now_ms: int) -> int:
-    """Until when nothing need be said of a new PodGroup's pods: it is let in, or told why not, in a moment; 0 for now."""
+    """Until when a new PodGroup's pods need no reason: it is admitted or gets a reason in a moment; 0 for now."""
     if group is None or group.status.phase not in NOT_ADMITTED:
         return 0
     if any(item.type == "Unschedulable" for item in group.status.conditions or ()):
@@ -45,7 +45,7 @@ def taken_back(group: PodGroup | None) -> str:
 
 
 def unreadable(look: OwnerKey, group: PodGroup | None) -> str:
-    """Why an owner that could not be read holds its gang: nothing else tells how large it is."""
+    """Why an owner that could not be read holds its gang: the size of the gang is known from nowhere else."""
     minimum = group.spec.min_member if group is not None else None
     if look.kind in _MUST_BE_READ:
         is_known = (minimum or 0) > 1

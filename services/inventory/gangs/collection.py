@@ -1,7 +1,8 @@
 """Gangs: pods that belong together become job requests, and stay the pods of their requests.
 
-A state machine without clock or wire: what was seen goes in, :meth:`Gangs.settle` says what is to be done. Work is done
-for the gangs that something has touched, in the order of their keys. What was told in the facts is enough to go on after a
+A state machine without clock or network: what was seen goes in, :meth:`Gangs.settle` says what is to be done. Work is
+done for the gangs that something has touched, in the order of their keys. The published facts are enough to go on
+after a
 restart: names, uids and ranks of requests are read back from there.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
@@ -52,13 +53,13 @@ class Gangs:
         self._early: list[JobSeen | JobStatus | OutcomeSeen] | None = []
         """What was noted before the first :meth:`settle`, when requests are given to their gangs; None after that."""
         self._podless: dict[Name, MembersSeen] | None = {}
-        """What was told of requests without pods, until they are given to their gangs; None after that."""
+        """Published facts of requests without pods, until they are given to their gangs; None after that."""
 
     def restore(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Take back what was told before the start; all of it before the first :meth:`settle`, in any order with the rest.
+        """Restore a fact from before the start; all of them before the first :meth:`settle`, in any order.
 
         Args:
-            seen: What was told of a request's pods.
+            seen: The published fact of a request's pods.
             job: Verdict on the name, if there is one.
         """
         if job is not None:
@@ -69,7 +70,7 @@ class Gangs:
                 self._podless[name] = seen
                 self._early.append(job)
             return
-        self._resolver.told[name] = seen
+        self._resolver.last_members[name] = seen
         self._restored[name] = (seen, job)
 
     def set_pod(self, pod: Pod) -> None:
@@ -142,7 +143,7 @@ class Gangs:
             self._touch(gang.key)
 
     def note_status(self, status: JobStatus) -> None:
-        """Note where a job stands; jobs that were not made here are ignored."""
+        """Note the status of a job; jobs that were not made here are ignored."""
         self._resolver.note_status(status)
         if self._early is not None:
             self._early.append(status)
@@ -187,9 +188,9 @@ class Gangs:
         own = self._due[0][0] if self._due else None
         return min((at_ms for at_ms in (own, self._groups.next_due_ms()) if at_ms is not None), default=None)
 
-    def told(self, namespace: str, name: str) -> MembersSeen | None:
-        """What was told last under a name."""
-        return self._resolver.told.get((namespace, name))
+    def last_members(self, namespace: str, name: str) -> MembersSeen | None:
+        """The fact that was published last under a name."""
+        return self._resolver.last_members.get((namespace, name))
 
     def has_pods(self, namespace: str, name: str) -> bool:
         """Whether a PodGroup has pods."""
@@ -204,7 +205,7 @@ class Gangs:
     @property
     def held(self) -> int:
         """Names under which pods are held."""
-        return sum(1 for seen in self._resolver.told.values() if seen.hold)
+        return sum(1 for seen in self._resolver.last_members.values() if seen.hold)
 
     @property
     def parts(self) -> int:
@@ -225,12 +226,12 @@ class Gangs:
         return effects
 
     def _pods_of(self, group: PodGroup, looks: list[Effect], now_ms: int) -> GroupPods:
-        """What is known of a PodGroup's pods; adds what must be read to know whose they are."""
+        """What is known of a PodGroup's pods; adds the owners that must be read first."""
         name = (group.metadata.namespace, group.metadata.name)
         key = GangKey("podgroup", *name)
         gang = self._gangs.get(key)
         if gang is not None and gang.members:
-            return group_pods(gang, self._resolver.told)
+            return group_pods(gang, self._resolver.last_members)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
         look = group_owner(group)
@@ -245,8 +246,8 @@ class Gangs:
 
     @property
     def _takes_unknown(self) -> bool:
-        told = self._settings.groups_without_scheduler
-        return "volcano" in self._schedulers if told is None else told
+        setting = self._settings.groups_without_scheduler
+        return "volcano" in self._schedulers if setting is None else setting
 
     def _set_foreign(self, pod: Pod) -> None:
         """A pod that others place: its PodGroup is theirs too."""
@@ -260,7 +261,7 @@ class Gangs:
             self._groups.touch(group)
 
     def _take_up(self, job: JobSeen) -> None:
-        """A request that nobody remembers: its pods vanished, and then so did who was to take it back in time."""
+        """A request without an owner: its pods vanished, and a restart followed before it was cancelled."""
         name = (job.namespace, job.name)
         if self._early is not None or job.state != "accepted" or not self._resolver.is_open(name, job.uid):
             return
@@ -269,7 +270,7 @@ class Gangs:
         elif name in self._podless and self._podless[name].uid == job.uid:
             seen = self._podless[name]
         else:
-            return  # its pods may be there: they are asked for anew, under the same uid
+            return  # its pods may be there: they are requested again, under the same uid
         key = GangKey("podgroup", job.namespace, seen.podgroup) if seen.podgroup else GangKey(_LOST, *name)
         gang = self._gang(key)
         gang.parts[job.name] = part_from(seen, job, gang, is_first=False)
@@ -300,7 +301,7 @@ class Gangs:
         return self._shown.get((key.namespace, key.name)) if key.kind == "podgroup" else None
 
     def _attach(self) -> None:
-        """Give what was told before the start to the gangs of its pods."""
+        """Give the facts from before the start to the gangs of their pods."""
         restored, self._restored = self._restored, {}
         early, self._early = self._early or [], None
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
@@ -310,7 +311,7 @@ class Gangs:
                 GangKey("podgroup", seen.namespace, seen.podgroup) if seen.podgroup else by_owner.get(seen.owner.uid)
             )
             gang = self._gang(next(known, None) or group or GangKey(_LOST, seen.namespace, seen.job))
-            gang.told[seen.job] = None
+            gang.published_names[seen.job] = None
             self._resolver.names[seen.namespace, seen.job] = gang.key
             if seen.uid:
                 is_first = seen.job == base_name(gang.key, self._shown_of(gang.key))

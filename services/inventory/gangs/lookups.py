@@ -20,7 +20,7 @@ class Looked:
     """What is known of an object.
 
     Attributes:
-        facts: What it says; None when it is not there, or cannot be read, or was not read yet.
+        facts: What it specifies; None when it is not there, or cannot be read, or was not read yet.
         is_known: It was looked up.
         is_old: That was so long ago that it is to be looked up again before anything follows from it.
         at_ms: When it was looked up.
@@ -52,7 +52,7 @@ class Lookups:
         return sorted(users)
 
     def use(self, gang: GangKey, key: OwnerKey | None) -> None:
-        """Note which object a gang uses, None for none; one that nobody uses any more is forgotten."""
+        """Note which object a gang uses, None for none; one that is used no more is forgotten."""
         before = self._look_of.get(gang)
         if before == key:
             return
@@ -83,7 +83,7 @@ class Lookups:
         return looked.at_ms + self._again_ms
 
     def ask(self, gang: GangKey) -> OwnerKey | None:
-        """Object that a gang wants looked up; None when somebody is about to."""
+        """Object that is to be read for a gang; None when that is under way."""
         key = self._look_of.get(gang)
         if key is None or key in self._looking:
             return None

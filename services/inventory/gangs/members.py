@@ -1,4 +1,4 @@
-"""What is told of the pods that stand for the ranks of a request."""
+"""Facts of the pods of a request, by rank."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from berth.services.inventory.gangs.model import Member, Part
 
 
 def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> MembersSeen:
-    """Pods of a request. A pod that got its node stands there until the request is over, even when it is gone."""
+    """Pods of a request. A pod that got its node stays listed until the request is over, even when it is gone."""
     rows = [(rank, slot) for rank, slot in enumerate(part.slots) if slot.uid and (slot.is_there or slot.was_bound)]
     return MembersSeen(
         namespace=part.gang.namespace,
@@ -56,5 +56,5 @@ def tombstone(namespace: str, job: str, uid: str, *, at_ms: int) -> MembersSeen:
 
 
 def is_same(one: MembersSeen, other: MembersSeen) -> bool:
-    """Whether two messages say the same, whenever they were made."""
+    """Whether two messages are equal but for the time."""
     return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

@@ -56,7 +56,7 @@ class Member:
 
     @property
     def has_rank(self) -> bool:
-        """Whether the pod says itself which rank it has."""
+        """Whether the pod itself names its rank."""
         return RANK_INDEX in (self.pod.metadata.annotations or {})
 
     def order(self, tasks: dict[str, int]) -> tuple[object, ...]:
@@ -92,7 +92,7 @@ def member_of(pod: Pod, asks: PodAsks) -> Member:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A rank of a request and the pod that stands for it.
+    """A rank of a request and its pod.
 
     Attributes:
         task: Task of the pod.
@@ -101,7 +101,7 @@ class Slot:
         index: Rank in the whole gang.
         pod: Name of the pod.
         uid: Its uid.
-        tells_rank: The pod says its rank itself, or needs none.
+        tells_rank: The pod itself names its rank, or needs none.
         is_there: The pod is live.
         was_bound: The pod got a node while it stood here.
         is_stale: As :attr:`Member.is_stale`.
@@ -126,7 +126,7 @@ class Slot:
         return known and self.task == member.place.task and self.ask == member.ask
 
     def take(self, member: Member) -> None:
-        """Let a pod stand for the rank; it keeps the place's index."""
+        """Give the rank to a pod; it keeps the place's index."""
         self.pod, self.uid = member.name, member.uid
         self.source = member.place.source
         self.was_bound = False
@@ -161,7 +161,7 @@ class Part:
         is_first: It holds the gang's minimum.
         gang_pods: Pods with chips of the whole gang when it was made.
         state: ``closed`` once it is over and its pods are not asked for again.
-        hold: Why it is closed, where nothing else says so.
+        hold: Why it is closed, where nothing else gives the reason.
     """
 
     gang: GangKey
@@ -178,7 +178,7 @@ class Part:
     attempt: int = 0
     sentence: str = ""
     code: str = ""
-    """Code of the refusal that it waits with, or was turned away by."""
+    """Code of the refusal that it waits with, or was rejected with."""
     outcome: OutcomeSeen | None = None
     hold: str = ""
     gone_since_ms: int | None = None
@@ -226,7 +226,7 @@ class Part:
         return before != (self.phase, self.sentence, self.code, self.published)
 
     def note_status(self, status: JobStatus) -> bool:
-        """Note where the job stands; whether it changed anything."""
+        """Note the status of the job; returns whether it changed anything."""
         if status.uid != self.uid or self.phase == "gone":
             return False
         refusal = status.refusal
@@ -255,7 +255,7 @@ class Gang:
         key: Its identity.
         members: Its pods, by uid.
         parts: Its requests, by name.
-        told: Names under which something was told of its pods.
+        published_names: Names under which facts of its pods are published.
         former: Uid of the last request of a pod, by the pod's uid.
         failures: Requests that failed one after another.
         retry_at_ms: Not before that time the next one.
@@ -266,7 +266,7 @@ class Gang:
     key: GangKey
     members: dict[str, Member] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
-    told: dict[str, None] = field(default_factory=dict)
+    published_names: dict[str, None] = field(default_factory=dict)
     former: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
@@ -280,4 +280,4 @@ class Gang:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (self.members or self.parts or self.told)
+        return not (self.members or self.parts or self.published_names)

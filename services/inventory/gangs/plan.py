@@ -1,7 +1,7 @@
 """Which requests the free pods of a gang need, or why they must wait.
 
-The first request of a gang holds its minimum. Pods beyond the minimum, and pods that come while others run, are requests
-of their own; they wait until the first request has its chips, so that they never take them from it.
+The first request of a gang holds its minimum. Pods beyond the minimum, and pods that come while others run, are
+requests of their own; they wait until the first request has its chips, so that they never take them from it.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
@@ -30,10 +30,10 @@ class GangContext:
 
     Attributes:
         group: Its Volcano PodGroup.
-        facts: What its owner says; None when it was not looked up, or is not there.
+        facts: What its owner specifies; None when it was not looked up, or is not there.
         barrier: Why nothing may be requested yet: a sentence; empty when it may.
         is_reading: Its owner is being read for the first time, or its PodGroup has not been judged yet.
-        is_old: What its owner said is too old for a first request, and is being read again.
+        is_old: What its owner specified is too old for a first request, and is being read again.
         again_ms: When the owner is read again while the gang is short of pods; None when nothing is to be read.
     """
 
@@ -60,7 +60,7 @@ class Plan:
         single: Pods that are requests of their own.
         held: Pods that wait together, and why.
         held_alone: Pods that wait, each for its own reason.
-        is_short: Held for want of pods, or by what its owner says: the owner is to be read again.
+        is_short: Held for want of pods, or by what its owner specifies: the owner is to be read again.
         gang_pods: Pods with chips of the whole gang.
     """
 
@@ -115,7 +115,7 @@ def _runs(gang: Gang) -> bool:
 
 
 def _is_blocked(gang: Gang) -> bool:
-    """Whether pods wait for a request of their gang: the first has no chips yet, or all that there are are about to end."""
+    """Whether pods wait for a request of their gang: the first has no chips yet, or all requests are ending."""
     parts = gang.parts.values()
     if any(part.is_first and (part.state == "closed" or not part.is_placed) for part in parts):
         return True
@@ -147,9 +147,9 @@ def _minimum(gang: Gang, pod: Member, around: GangContext) -> Minimum:
 
 
 def _in_blocks(gang: Gang, free: Sequence[Member], around: GangContext, least: Minimum) -> Minimum:
-    """The minimum of a job in blocks: all of its pods, whatever it says, for one plan seats them all.
+    """The minimum of a job in blocks: all of its pods, whatever it declares, because one plan places them all.
 
-    Where some pods are only made once others run, the minimum stays: nobody would ever see all of them waiting.
+    Where some pods are only made once others run, the minimum stays: they would never all wait at the same time.
 
     Source: docs/reference/superpods.md, "Terms of SuperPoDs" and "Before the selection".
     """

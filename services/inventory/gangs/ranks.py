@@ -1,6 +1,6 @@
 """Ranks of pods: in their request, and in their whole gang.
 
-In the gang a pod has the rank that it tells itself, else the one that follows from its index and the sizes of the tasks
+In the gang a pod has the rank that it names itself, else the one that follows from its index and the sizes of the tasks
 before its own, else the lowest that is free.
 
 Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md,
@@ -14,7 +14,7 @@ from berth.services.inventory.gangs.model import Gang, Member, Slot, tells_rank
 
 
 def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) -> list[Slot]:
-    """Ranks of a new request for ``members``, in their order; ranks of the gang that other live pods have stay theirs."""
+    """Ranks of a new request for ``members``, in their order, without the ranks of other live pods of the gang."""
     live = {member.uid for member in gang.members.values() if member.is_live}
     taken = {slot.index for part in gang.parts.values() for slot in part.slots if slot.uid in live}
     ownership = {slot.uid for part in gang.parts.values() for slot in part.slots}

@@ -16,7 +16,7 @@ def see_pods(gang: Gang) -> None:
 
 
 def unassigned(gang: Gang) -> list[Member]:
-    """Live pods without a node, gated or not, that stand for no rank."""
+    """Live pods without a node, gated or not, that have no rank."""
     taken = {slot.uid for part in gang.parts.values() for slot in part.slots}
     return [
         member for member in gang.members.values() if member.is_live and not member.is_bound and member.uid not in taken
@@ -26,8 +26,8 @@ def unassigned(gang: Gang) -> list[Member]:
 def fill(gang: Gang, free: list[Member]) -> list[Member]:
     """Let free pods take over ranks whose pods are gone; returns those that stay free.
 
-    A pod that could take over a rank whose pod had got a node waits until it is known whether the attempt is undone, and
-    is not among those returned.
+    A pod that could take over a rank whose pod had got a node waits until it is known whether the attempt is undone,
+    and is not among those returned.
 
     Args:
         gang: The gang.
@@ -71,7 +71,7 @@ def _vacancies(gang: Gang) -> Iterator[tuple[Part, Slot]]:
 
 
 def _may_fill(part: Part, slot: Slot) -> bool:
-    """Whether a rank may have another pod now: nobody has bound the one before, or that was undone."""
+    """Whether a rank may have another pod now: the one before was never bound, or that was undone."""
     if part.phase in {"", "waiting"}:
         return True
     return part.phase != "ending" and not slot.was_bound
@@ -130,7 +130,7 @@ def _why_withdraw(gang: Gang, part: Part, settings: GangSettings, *, is_pending:
 
 
 def _has_no_pods_or_facts(gang: Gang, part: Part) -> bool:
-    """Whether pods that were bound are all deleted; facts about pods end such a request, unless nobody ever saw them."""
+    """Whether pods that were bound are all deleted; facts of pods end such a request, if there are any."""
     return all(slot.uid not in gang.members for slot in part.slots)
 
 

@@ -38,7 +38,7 @@ _VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
 _NOT_COPIED: Final = frozenset(
     {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS}
 )
-"""Annotations of a PodGroup that change, or are long, and say nothing about placement."""
+"""Annotations of a PodGroup that change, or are long, and do not concern placement."""
 _OF_ONE_POD: Final = frozenset(
     {
         COMPLETION_INDEX,
@@ -59,7 +59,7 @@ _OF_ONE_POD: Final = frozenset(
         "statefulset.kubernetes.io/pod-name",
     }
 )
-"""Labels that tell one pod, or one making of an object, from another."""
+"""Labels that differ between pods, or between copies of an object."""
 
 
 def request_of(
@@ -80,7 +80,7 @@ def request_of(
         name: Name of the request.
         uid: Its uid.
         group: Volcano PodGroup of the gang, if there is one.
-        facts: What its owner says, if it was looked up.
+        facts: What its owner specifies, if it was looked up.
         gang_pods: Pods with chips of the whole gang.
     """
     firsts = _firsts(members)
@@ -117,7 +117,7 @@ def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerF
     Args:
         members: The pods in order of rank.
         group: Volcano PodGroup of the gang, if there is one.
-        facts: What its owner says, if it was looked up.
+        facts: What its owner specifies, if it was looked up.
     """
     return merged(
         (group.metadata.labels if group is not None else None) or {},
@@ -189,12 +189,12 @@ def _queue(group: PodGroup | None, facts: OwnerFacts | None, first: Member) -> s
         return group.spec.queue
     layers = [facts.annotations] if facts is not None else []
     layers.append(first.pod.metadata.annotations or {})
-    told = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
-    return next((name for name in told if name), "") or (facts.queue if facts is not None else "") or "default"
+    names = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
+    return next((name for name in names if name), "") or (facts.queue if facts is not None else "") or "default"
 
 
 def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:
-    """Equal pods that follow one another; a task of unequal pods is several, told apart by a number."""
+    """Equal pods that follow one another; a task of unequal pods is several, distinguished by a number."""
     tasks: list[Task] = []
     used: dict[str, int] = {}
     taken = {member.place.task for member in members}

@@ -1,4 +1,4 @@
-"""One gang at a time: which requests its pods need, and what is told of them.
+"""One gang at a time: which requests its pods need, and which facts of them are published.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
@@ -46,14 +46,14 @@ class Resolver:
         self._settings = settings
         self.lookups = Lookups(again_ms=round(settings.look_again_s * 1000))
         self.names: dict[Name, GangKey] = {}
-        """Names under which something was requested or told, and the gangs."""
-        self.told: dict[Name, MembersSeen] = {}
-        """What was told last under a name."""
+        """Names under which something was requested or published, and the gangs."""
+        self.last_members: dict[Name, MembersSeen] = {}
+        """The fact that was published last under a name."""
         self._holders: dict[Name, _Holder] = {}
-        """Who has, or had last, a name that pods were requested under."""
+        """The current or last holder of a name that pods were requested under."""
 
     def note_job(self, seen: JobSeen) -> None:
-        """Note who has a name: a uid is not accepted twice, and nobody else gets a name before its job is over."""
+        """Note the holder of a name: no uid is accepted twice, and a name is free only after its job is over."""
         name = (seen.namespace, seen.name)
         if seen.state == "tombstone":
             self._holders.pop(name, None)
@@ -99,7 +99,7 @@ class Resolver:
         if found.is_short and around.again_ms is not None:
             gang.due(around.again_ms)
         new = self._new_parts(gang, found, base, around)
-        # 4. Who stands for which rank is told before the request is published.
+        # 4. The pods of the ranks are published before the request.
         wanted = self._wanted(gang, found, base, around, now_ms)
         effects += self._tell(gang, wanted, now_ms)
         effects += [SubmitRequest(part.request) for part in (*again, *new) if part.request is not None]
@@ -215,7 +215,7 @@ class Resolver:
         return name
 
     def _wanted(self, gang: Gang, found: Plan, base: str, around: GangContext, now_ms: int) -> dict[str, MembersSeen]:
-        """What is to be told of the gang's pods, by name."""
+        """Facts to publish of the gang's pods, by name."""
         podgroup = gang.key.name if gang.key.kind == "podgroup" else ""
         owner = _owner(gang, around)
         wanted = {
@@ -231,22 +231,22 @@ class Resolver:
         return wanted
 
     def _tell(self, gang: Gang, wanted: dict[str, MembersSeen], now_ms: int) -> list[Effect]:
-        """Messages that differ from what was told."""
+        """Messages that differ from the published ones."""
         effects: list[Effect] = []
         namespace = gang.key.namespace
-        for name in sorted({*gang.told, *wanted}):
-            before, now = self.told.get((namespace, name)), wanted.get(name)
+        for name in sorted({*gang.published_names, *wanted}):
+            before, now = self.last_members.get((namespace, name)), wanted.get(name)
             if now is None:
                 effects.append(
                     PublishMembers(tombstone(namespace, name, before.uid if before is not None else "", at_ms=now_ms))
                 )
-                self.told.pop((namespace, name), None)
-                gang.told.pop(name, None)
+                self.last_members.pop((namespace, name), None)
+                gang.published_names.pop(name, None)
                 self.names.pop((namespace, name), None)
             elif before is None or not is_same(before, now):
                 effects.append(PublishMembers(now))
-                self.told[namespace, name] = now
-                gang.told[name] = None
+                self.last_members[namespace, name] = now
+                gang.published_names[name] = None
         return effects
 
     def _forget(self, gang: Gang, group: PodGroup | None) -> None:

@@ -1,4 +1,4 @@
-"""Requests as they were told before a restart."""
+"""Requests as they were published before a restart."""
 
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.columns import unpack
@@ -9,7 +9,7 @@ from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:
-    """Request whose pods were told.
+    """Request from the published fact of its pods.
 
     Args:
         seen: Its pods.

@@ -20,11 +20,12 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     look_again_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
     """How often the owner of a gang is read again while the gang waits for pods or to be resumed."""
     force_enqueue: bool = True
-    """A PodGroup is let in as soon as its chips are free; false: cpu and memory must be free too, next to what others claim."""
+    """A PodGroup is let in as soon as its chips are free; false: cpu and memory must be free too, next to what others
+    claim."""
     claim_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """A PodGroup that could not start for so long is sent back to Pending; 0: never."""
     group_status_s: Annotated[float, Meta(ge=0, le=3_600)] = 5.0
     """Least time between two writes of the counts and messages of one PodGroup; a change of phase does not wait."""
     groups_without_scheduler: bool | None = None
-    """Whether Berth lets in PodGroups of which neither a pod nor the owner tells the scheduler; without a value only if
+    """Whether Berth admits PodGroups whose scheduler neither a pod nor the owner names; without a value only if
     ``volcano`` is among ``scheduler_names``."""

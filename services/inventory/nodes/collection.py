@@ -1,6 +1,6 @@
 """Nodes as facts: what the cluster shows, place by place, less what others use of cpu and memory. Pure.
 
-Descriptions are compared, so that a node which only says that it lives changes nothing.
+Descriptions are compared, so that a heartbeat of a node changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ class Named(NamedTuple):
 
     Attributes:
         chips: Mask of those that the node has, by physical id.
-        unknown: Mask of the ids, as they stand there, that are none of the node's.
+        unknown: Mask of the ids, as written, that are none of the node's.
     """
 
     chips: int
@@ -63,14 +63,14 @@ class Free(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Facts that are to be said: all of ``leaving`` before any of ``rest``, for a node may stand in one domain only."""
+    """Facts to publish: all of ``leaving`` before any of ``rest``, because a node may be in one domain only."""
 
     leaving: list[NodesSeen]
     rest: list[NodesSeen]
 
 
 class Nodes:
-    """Nodes of the cluster, and what was said of them.
+    """Nodes of the cluster, and their published facts.
 
     ``reasons`` holds what is wrong with each node's object, by name.
     """
@@ -79,8 +79,8 @@ class Nodes:
         self.reasons: dict[str, tuple[str, ...]] = {}
         self._plain: dict[str, NodeDescription] = {}
         self._ids: dict[str, dict[int, int]] = {}
-        """Physical ids by ids of devices, of nodes where these differ. A node that goes leaves its own behind: its pods may
-        still be there."""
+        """Physical ids by ids of devices, of nodes where these differ. A node that goes leaves its own behind: its pods
+        may still be there."""
         self._devices = DevicePlaces()
         self._conditions = Conditions()
         self._used: dict[str, _Amounts] = {}
@@ -110,7 +110,7 @@ class Nodes:
 
     @property
     def needs_devices(self) -> bool:
-        """Whether the reports of device plug-ins are needed: only they tell where some node stands."""
+        """Whether the reports of device plug-ins are needed: only they have the place of some node."""
         return self._devices.is_needed
 
     def take_device(self, name: str, text: str | None) -> None:
@@ -126,7 +126,7 @@ class Nodes:
         return None if node is None else node.chips
 
     def named(self, name: str, ids: int, *, physical: bool) -> Named:
-        """What a mask of ids names on a node; on one that is not known each id stands for a chip.
+        """What a mask of ids names on a node; on an unknown node each id is a chip.
 
         Args:
             name: The node.
@@ -139,7 +139,7 @@ class Nodes:
         known = found if mask is None else found & mask
         if mapped is None:
             return Named(known, found & ~known)
-        return Named(known, ids & ~sum(1 << told for told, chip in mapped.items() if known >> chip & 1))
+        return Named(known, ids & ~sum(1 << given for given, chip in mapped.items() if known >> chip & 1))
 
     def note_health(self, seen: HealthSeen) -> bool:
         """Take how nodes are; whether something differs from before.
@@ -151,11 +151,14 @@ class Nodes:
         return self._conditions.note(seen)
 
     def address_reasons(self) -> dict[str, str]:
-        """Nodes that share an InternalIP with another, and the sentence that says so."""
+        """Nodes that share an InternalIP with another, and the text about it."""
         return self._address_reasons
 
     def replace(self, nodes: Iterable[Node]) -> set[str]:
-        """Take a whole list; nodes that are not in it are gone. Returns the names of nodes whose chips differ from before."""
+        """Take a whole list; nodes that are not in it are gone.
+
+        Returns the names of nodes whose chips differ from before.
+        """
         listed = list(nodes)
         names = {node.metadata.name for node in listed}
         self._devices.keep(names)
@@ -179,7 +182,7 @@ class Nodes:
         before = self._ids.pop(meta.name, None)
         if card.has_device_ids:
             ids = physical_ids(card, plain.resource, plain.chips)
-            if len(ids) < plain.chips.bit_count() or any(told != chip for told, chip in ids.items()):
+            if len(ids) < plain.chips.bit_count() or any(given != chip for given, chip in ids.items()):
                 self._ids[meta.name] = ids
         if self._ids.get(meta.name) == before:
             return False
@@ -220,7 +223,7 @@ class Nodes:
                 self._dirty.add(use.node)
 
     def free(self, held: Callable[[str], int] = lambda _: 0) -> Free:
-        """What is free now for new work, pods of all schedulers counted; nodes and chips that are not well give nothing.
+        """What is free now for new work, pods of all schedulers counted; unhealthy nodes and chips give nothing.
 
         Args:
             held: Mask of the chips of a node that its pods hold.
@@ -266,12 +269,12 @@ class Nodes:
         )
 
     def moves(self) -> dict[str, str]:
-        """Nodes that have got another SuperPoD or rack while pods with chips ran there that still do, and a sentence on each."""
+        """Nodes that changed their SuperPoD or rack under pods with chips that still run there, each with a text."""
         self._settle()
         return self._moves.sentences(lambda name: self._load.get(name, _NOTHING)[0] > 0)
 
     def restore(self, said: Iterable[NodesSeen]) -> None:
-        """Take up what earlier runs said last."""
+        """Restore what earlier runs published last."""
         for fact in said:
             self.say(fact)
             nodes = unpack_nodes(fact) if fact.superpods else []
@@ -279,7 +282,7 @@ class Nodes:
             self._moves.restore(nodes)
 
     def due(self, at_ms: UnixMs) -> Due:
-        """Facts that differ from what was said."""
+        """Facts that differ from the published ones."""
         self._settle()
         parts = leaving(self._published_names, self._domains)
         first: dict[str, NodesSeen] = {}
@@ -297,7 +300,7 @@ class Nodes:
         return Due(list(first.values()), rest)
 
     def say(self, fact: NodesSeen) -> None:
-        """Note that a fact was said."""
+        """Note that a fact was published."""
         if fact.names:
             self._published[fact.domain] = fact
             self._published_names[fact.domain] = unpack_names(fact.names)
@@ -367,8 +370,8 @@ class Nodes:
 
 
 def _translated(ids: int, mapped: Mapping[int, int]) -> int:
-    """Mask of what a mask of ids stands for; ids that stand for nothing are left out."""
-    return sum(1 << chip for told, chip in mapped.items() if ids >> told & 1)
+    """Mask of the chips of a mask of ids; ids without a chip are left out."""
+    return sum(1 << chip for given, chip in mapped.items() if ids >> given & 1)
 
 
 def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:

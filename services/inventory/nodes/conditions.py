@@ -1,4 +1,4 @@
-"""Nodes that are not well, as the facts of health tell: what of them takes no new work. Pure."""
+"""Unhealthy and degraded nodes from the facts of health: which parts take no new work. Pure."""
 
 from berth.core.cluster.node_packing import unpack_health
 from berth.schemas.facts import HealthSeen, NodeHealth
@@ -31,5 +31,5 @@ class Conditions:
         return now != before
 
     def of(self, domain: str, node: str) -> NodeCondition | None:
-        """Condition of a node, as the fact of its own domain has it; None for one that is well."""
+        """Condition of a node, as in the fact of its own domain; None for a healthy node."""
         return self._by_domain.get(domain, {}).get(node)

@@ -1,8 +1,10 @@
-"""Places of nodes in SuperPoDs that only the reports of their device plug-ins tell. Pure.
+"""Places of nodes in SuperPoDs that only the reports of their device plug-ins contain. Pure.
 
-What a node's own object says counts; a report fills what is left open there. A report that cannot be read leaves the last
-good one in force, and one that is deleted leaves what it said: a node does not leave its SuperPoD because an agent stops.
-So it is over a restart: what was said of a node holds until its object or its report tells.
+The node's own object comes first; a report fills what is missing there. A report that cannot be read leaves the last
+good one
+in force, and so does the deletion of a report: a node does not leave its SuperPoD because an agent stops. The same
+holds over a
+restart: the published place of a node is used until its object or its report gives one.
 """
 
 from collections.abc import Iterable
@@ -24,14 +26,14 @@ class DevicePlaces:
         self._places: dict[str, NodePlace] = {}
         self._wrong: dict[str, str] = {}
         self._published: dict[str, NodePlace] = {}
-        """What earlier runs said of nodes that neither object nor report has told of since."""
+        """What earlier runs published of nodes that have neither a place in the object nor a report since."""
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
-        """Take up what earlier runs said."""
+        """Restore what earlier runs published."""
         self._published |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
 
     def keep(self, names: set[str]) -> None:
-        """Take which nodes there are: what was said of others does not count any more."""
+        """Take the names of all nodes; published places of others are dropped."""
         self._published = {name: place for name, place in self._published.items() if name in names}
 
     @property
@@ -40,7 +42,7 @@ class DevicePlaces:
         return bool(self._open)
 
     def complete(self, reading: NodeReading) -> NodeReading:
-        """A node that was just read, with what its report tells."""
+        """A node that was just read, completed from its report."""
         name = reading.node.name
         if needs_report(reading.node, reading.told):
             self._open[name] = reading
@@ -51,7 +53,7 @@ class DevicePlaces:
         return reading.at(reading.told, homeless(reading.node, reading.told))
 
     def _published_place(self, name: str, told: NodePlace) -> NodePlace:
-        """What was said; racks are numbered in each SuperPoD anew, so that of another one says nothing."""
+        """The published place; racks are numbered in each SuperPoD, so the rack of another SuperPoD is not used."""
         said = self._published.get(name, _UNKNOWN_PLACE)
         return said if told.superpod in {None, said.superpod} else _UNKNOWN_PLACE
 
@@ -73,7 +75,7 @@ class DevicePlaces:
         self._published.pop(name, None)
 
     def drop(self, name: str) -> None:
-        """Take that a report was deleted: what it said of a node that needs it is kept."""
+        """A report was deleted: its content is kept for a node that needs it."""
         if name not in self._open:
             self._places.pop(name, None)
             self._wrong.pop(name, None)

@@ -47,7 +47,7 @@ class DeviceReports:
             self._needed.set()
 
     def replace(self, objects: list[DeviceMap]) -> None:
-        """Take all reports; of those that are missing, what they said counts."""
+        """Take all reports; for a missing report its last content counts."""
         self.change([("MODIFIED", one) for one in objects])
 
     def change(self, changes: list[tuple[Change, DeviceMap]]) -> None:
@@ -60,7 +60,7 @@ class DeviceReports:
             self._on_change()
 
     async def reflect(self, api: Api, nodes_listed: asyncio.Event, known: asyncio.Event) -> None:
-        """Reflect reports from when some node needs them, for ever.
+        """Reflect reports from when some node needs them, forever.
 
         Args:
             api: The API server.
@@ -79,7 +79,7 @@ class DeviceReports:
             known.set()
 
     async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
-        """Wait until the server lets reports be read; nodes that tell their places themselves do not wait for ever."""
+        """Wait until the server lets reports be read; nodes with a place of their own do not wait forever."""
         config = self._config
         pause_s = config.retry_wait_s
         left_s = config.reports_wait_s

@@ -16,7 +16,7 @@ Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
 def free_chips(node: NodeDescription, condition: NodeCondition | None, load: int, held: Callable[[str], int]) -> int:
     """Chips of a node that new work may take, in units of Kubernetes.
 
-    Pods that sit on chips that are not well take nothing from the others. Not all pods say which chips they hold, and
+    Pods on unhealthy chips take nothing from the others. Not all pods name the chips that they hold, and
     what a device plug-in withholds are also chips that are held: so the lower of two counts is taken, by number and by
     name.
     """

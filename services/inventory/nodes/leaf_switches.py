@@ -1,7 +1,7 @@
-"""Leaf switches from their ConfigMap: which value of it counts, and what is said of it. Pure.
+"""Leaf switches from their ConfigMap: which value counts, and the fact about it. Pure.
 
-A new value does not count while it is wrong, nor while it takes a leaf from under pods with chips that run there: then the
-last good one holds, also across a restart, and the fact says why.
+A new value does not count while it is wrong, nor while it takes a leaf from under pods with chips that run there: then
+the last good one holds, also across a restart, and the fact has the reason.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,12 +34,12 @@ _NAMED_MAX: Final = 3
 
 
 class Switches:
-    """The leaf switches that count, what keeps the newest value of the ConfigMap from counting, and what was said.
+    """The leaf switches that count, why the newest value of the ConfigMap does not, and the published fact.
 
-    ``reason`` says why the newest value does not count, empty when it does; ``uid`` is that of the ConfigMap.
+    ``reason`` is why the newest value does not count, empty when it does; ``uid`` is that of the ConfigMap.
 
     Args:
-        nodes: Nodes that stand below the switches.
+        nodes: Nodes below the switches.
         pods_on: Pods that are bound to a node.
     """
 
@@ -60,7 +60,7 @@ class Switches:
         """Of what the last fact, or its absence, was made."""
 
     def restore(self, said: TopologySeen | None, nodes: Iterable[NodesSeen]) -> None:
-        """Take up what an earlier run said last; its leaf switches hold until others count.
+        """Restore what an earlier run published last; its leaf switches are used until others count.
 
         Args:
             said: Its fact; one without addresses has those of the nodes.
@@ -96,7 +96,7 @@ class Switches:
             self._newest = None
 
     def due(self, at_ms: UnixMs) -> TopologySeen | None:
-        """Fact about the leaf switches; None when it was said."""
+        """Fact about the leaf switches; None when it is published already."""
         basis = (self._nodes.placing, self._changes, self.reason)
         if basis == self._published_basis:
             return None
@@ -109,7 +109,7 @@ class Switches:
         return fact
 
     def say(self, fact: TopologySeen) -> None:
-        """Note that a fact was said."""
+        """Note that a fact was published."""
         self._published = fact
 
     def _count(self, config: TorConfig) -> None:

@@ -1,7 +1,7 @@
 """Nodes that have got another SuperPoD or rack while pods with chips ran on them. Pure.
 
-Nothing is wrong with what is known: the node is where it is now. But the pods were placed beside others, and an operator
-may want to know, for as long as they run.
+Nothing is wrong with what is known: the node is where it is now. But the pods were placed beside others, and an
+operator may want to know, for as long as they run.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,10 +18,10 @@ class Moves:
         self._before: dict[str, tuple[str, str]] = {}
         self._now: dict[str, tuple[str, str]] = {}
         self._published: dict[str, tuple[str, str]] = {}
-        """Where earlier runs said that nodes are which have not been seen since."""
+        """Published places of nodes that have not been seen since the start."""
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
-        """Take where earlier runs said that nodes are. Those that were in no SuperPoD have not moved, wherever they are."""
+        """Take the published places of nodes. A node that was in no SuperPoD has not moved, wherever it is."""
         self._published |= {node.name: (node.superpod, node.rack) for node in nodes if node.superpod}
 
     def begin(self, node: NodeDescription, *, is_busy: bool) -> None:
@@ -29,7 +29,7 @@ class Moves:
 
         Args:
             node: The node.
-            is_busy: Pods with chips run there. They were placed by what was said last.
+            is_busy: Pods with chips run there. They were placed by the last published fact.
         """
         said = self._published.pop(node.name, None)
         if said is None or not is_busy:
@@ -38,7 +38,7 @@ class Moves:
         self.note(msgspec.structs.replace(node, superpod=superpod, rack=rack or node.rack), node)
 
     def note(self, before: NodeDescription, after: NodeDescription) -> None:
-        """Take that a node with pods is told of anew. A node that comes back to where it was has not moved."""
+        """A node with pods is published again. A node that comes back to where it was has not moved."""
         old, new = (before.superpod, before.rack), (after.superpod, after.rack)
         if old == new:
             return
@@ -48,7 +48,7 @@ class Moves:
             self._drop(after.name)
 
     def sentences(self, is_busy: Callable[[str], bool]) -> dict[str, str]:
-        """What is to be said, by node; nodes whose pods are gone are forgotten.
+        """Event texts by node; nodes whose pods are gone are forgotten.
 
         Args:
             is_busy: Whether pods with chips run on a node.

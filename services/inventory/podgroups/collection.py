@@ -1,9 +1,10 @@
-"""Volcano PodGroups: which are let in, and what their status says.
+"""Volcano PodGroups: which are admitted, and the content of their status.
 
-The controllers of Volcano jobs and Ascend jobs make pods only once their PodGroup is Inqueue. A group is let in when what
-it asks for is free; it is sent back when it could not start for long, so that its claim does not stand in others' way.
-Patches follow from the object as it was last seen and name its version: what somebody else has changed meanwhile is not
-overwritten, and the newer object leads to a newer patch.
+The controllers of Volcano jobs and Ascend jobs make pods only once their PodGroup is Inqueue. A group is admitted when
+its request is free; it is sent back when it could not start for a long time, so that its claim does not block other
+groups.
+Patches follow from the object as it was last seen and name its version: a change by another writer is not overwritten,
+and the newer object leads to a newer patch.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Volcano PodGroups".
 """
@@ -156,7 +157,7 @@ class Groups:
         """Patches to write.
 
         Args:
-            pods_of: What the gangs know of a PodGroup.
+            pods_of: The pods of a PodGroup by its gangs.
             now_ms: The time.
         """
         for name in [name for name, at_ms in self._due.items() if at_ms <= now_ms]:
@@ -195,7 +196,7 @@ class Groups:
             self._admitting = True
 
     def _wanted(self, group: _Group, now_ms: int) -> Wanted:
-        """What a PodGroup should say, letting in apart."""
+        """The wanted content of a PodGroup, apart from admission."""
         pods, shown = group.pods, group.shown
         sent_back = dequeues(shown)
         if group.phase in NOT_ADMITTED:
@@ -219,7 +220,7 @@ class Groups:
         return False
 
     def _why_waits(self, group: _Group, now_ms: int) -> Why:
-        """Why a group is not let in, to be told; nothing while that is not known."""
+        """Why a group is not admitted, as a text; empty while that is not known."""
         if now_ms < group.rests_until_ms:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and gave back its claim")
         return NO_REASON if self._capacity is None else self._barrier(group, self._capacity, self._claims())

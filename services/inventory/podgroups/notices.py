@@ -1,4 +1,4 @@
-"""What is to be said of PodGroups that wait to be let in: their pods do not exist yet, so nobody else says it. Pure."""
+"""Event texts of PodGroups that wait for admission: they have no pods yet whose events could tell. Pure."""
 
 from collections.abc import Mapping
 
@@ -21,16 +21,16 @@ class GroupNotes:
 
         Args:
             effect: The patch.
-            has_pods: Whether pods of the group are there; then what they wait for is said of them.
+            has_pods: Whether the group has pods; then their own events give the reason.
         """
         status = effect.patch.get("status")
         conditions = status.get("conditions") if isinstance(status, Mapping) else None
         if not isinstance(conditions, list):
             return
         self.drop(effect.namespace, effect.name)
-        told = next((one["message"] for one in conditions if one.get("type") == "Unschedulable"), "")
-        if told and not has_pods:
-            self.sentences[effect.uid] = told
+        text = next((one["message"] for one in conditions if one.get("type") == "Unschedulable"), "")
+        if text and not has_pods:
+            self.sentences[effect.uid] = text
             self._uids[effect.namespace, effect.name] = effect.uid
             self._about[effect.uid] = Involved(
                 api_version=_API_VERSION,

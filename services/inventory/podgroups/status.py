@@ -64,7 +64,7 @@ NO_REASON: Final = Why()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a PodGroup should say.
+    """The wanted content of a PodGroup.
 
     Attributes:
         phase: Its phase.
@@ -111,7 +111,7 @@ def claim_of(group: PodGroup) -> Claim:
 
 
 def reason_of(code: str) -> str:
-    """Reason word for the code of a refusal."""
+    """Reason of a condition for the code of a refusal."""
     if code == "internal":
         return INTERNAL_ERROR
     return NOT_ENOUGH if code in _ROOM_CODES else VALIDATE_FAILED
@@ -129,7 +129,7 @@ def phase_after(group: PodGroup, counts: PodCounts) -> str:
 
 
 def enqueued_ms(group: PodGroup) -> int:
-    """When a PodGroup was let in, as it says; 0 when it does not."""
+    """When a PodGroup was admitted, by its annotation; 0 without one."""
     return _number(group.metadata.annotation(ENQUEUE_TIME))
 
 
@@ -143,7 +143,7 @@ def _number(text: str) -> int:
 
 
 def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, object]:
-    """Part of the status that differs from what the object says."""
+    """Part of the status that differs from the object."""
     status = group.status
     patch: dict[str, object] = {} if status.phase == wanted.phase else {"phase": wanted.phase}
     if wanted.counts.total or wanted.phase != "Completed":
@@ -158,7 +158,7 @@ def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, obje
 
 
 def annotations_patch(group: PodGroup, wanted: Wanted) -> dict[str, str | None]:
-    """Annotations that differ from what the object says; None removes one."""
+    """Annotations that differ from the object; None removes one."""
     patch: dict[str, str | None] = {}
     annotations = group.metadata.annotations or {}
     for key, number in ((ENQUEUE_TIME, wanted.enqueued_ms), (DEQUEUE_FREQUENCY, wanted.dequeues)):
@@ -172,14 +172,14 @@ def _conditions(group: PodGroup, wanted: Wanted, now_ms: int) -> list[dict[str, 
     """All conditions, when one of ours differs; None when they stay as they are. Others' conditions are kept."""
     found = group.status.conditions or []
     ours = [item for item in found if item.type in _OURS]
-    told = _condition(wanted)
-    now = [] if told is None else [told]
+    condition = _condition(wanted)
+    now = [] if condition is None else [condition]
     if [(item.type, item.status, item.reason, item.message) for item in ours] == now:
         return None
     kept = [_as_written(item) for item in found if item.type not in _OURS]
-    if told is None:
+    if condition is None:
         return kept if ours else None
-    kind, status, reason, message = told
+    kind, status, reason, message = condition
     identity = digest([group.metadata.uid, kind, reason, message, str(now_ms)], _DIGITS_OF_ID)
     moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return [

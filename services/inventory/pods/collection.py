@@ -1,9 +1,9 @@
 """Bound pods as facts: gangs that Berth placed, rank by rank, and pods that others placed. Pure.
 
-A pod belongs to a placement if its annotations say so and the bus knows the job. Any other pod with chips is *foreign*:
-its chips are adopted. What a foreign pod without chips uses is taken off its node instead.
+A pod belongs to a placement if its annotations name it and the job is known on the bus. Any other pod with chips is
+*foreign*: its chips are adopted. What a foreign pod without chips uses is taken off its node instead.
 
-One subject tells of one attempt of a job. While pods of an attempt live, it keeps the subject; the next one follows.
+One subject holds one attempt of a job. While pods of an attempt live, it keeps the subject; the next one follows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ class _Job(NamedTuple):
 
 
 class _CurrentAttempt(NamedTuple):
-    """The attempt that a status speaks of."""
+    """The attempt of a status."""
 
     uid: str
     attempt: int
@@ -43,7 +43,7 @@ class _CurrentAttempt(NamedTuple):
 
 
 class _Attempt:
-    """Pods of one attempt: those that are there, by rank and uid, and the last word on ranks of which none is."""
+    """Pods of one attempt: those that are there, by rank and uid, and the last entry of ranks that have none."""
 
     def __init__(self) -> None:
         self.pods: dict[int, dict[str, Row]] = {}
@@ -58,11 +58,11 @@ class _Attempt:
 
 
 class _Gang:
-    """Attempts of a job with pods, and what was said of it."""
+    """Attempts of a job with pods, and the published fact."""
 
     def __init__(self) -> None:
         self.attempts: dict[AttemptKey, _Attempt] = {}
-        self.said: PodsSeen | None = None
+        self.published: PodsSeen | None = None
 
 
 class Pods:
@@ -70,8 +70,8 @@ class Pods:
 
     Args:
         nodes: Nodes whose chips are looked up, and whose cpu and memory are used.
-        unconfirmed_ms: How long a pod whose annotations name an unknown job waits for word of the job, before its chips
-            are adopted.
+        unconfirmed_ms: How long a pod whose annotations name an unknown job waits for the verdict on the job, before
+            its chips are adopted.
     """
 
     def __init__(self, nodes: Nodes, *, unconfirmed_ms: int) -> None:
@@ -105,16 +105,16 @@ class Pods:
         return list(self._rows)
 
     def restore(self, seen: PodsSeen) -> None:
-        """Take up what an earlier run said of a gang or of a foreign pod, before any pod is put."""
+        """Restore what an earlier run published of a gang or of a foreign pod, before any pod is put."""
         if seen.foreign:
             self._foreign.restore(seen)
             return
         gang = self._gangs.setdefault((seen.namespace, seen.gang), _Gang())
-        gang.said = seen
+        gang.published = seen
         if not seen.phase:
             return
         attempt = gang.attempts.setdefault((seen.uid, seen.attempt), _Attempt())
-        attempt.gone = {rank: told.once_gone for rank, told in entries_of(seen)}
+        attempt.gone = {rank: entry.once_gone for rank, entry in entries_of(seen)}
         self._dirty[seen.namespace, seen.gang] = None
 
     def note_job(self, job: JobSeen) -> None:
@@ -133,7 +133,7 @@ class Pods:
             self._judge_again(key)
 
     def note_status(self, status: JobStatus) -> None:
-        """Take where a job stands."""
+        """Take the status of a job."""
         key = (status.namespace, status.name)
         current = _CurrentAttempt(status.uid, status.attempt, status.phase in _OVER)
         if self._current.get(key) != current:
@@ -206,7 +206,7 @@ class Pods:
                 self._account(row)
 
     def wake(self, now_ms: UnixMs) -> None:
-        """Adopt the chips of pods that have waited long enough for word of their job."""
+        """Adopt the chips of pods that have waited long enough for their job."""
         for uid, since_ms in list(self._unconfirmed.items()):
             if since_ms + self._unconfirmed_ms <= now_ms:
                 del self._unconfirmed[uid]
@@ -217,9 +217,9 @@ class Pods:
         return min(self._unconfirmed.values(), default=0) + self._unconfirmed_ms if self._unconfirmed else None
 
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
-        """Facts that differ from what was said, in a total order."""
+        """Facts that differ from the published ones, in a total order."""
         facts: list[PodsSeen] = []
-        self._dirty.update(self._offered)  # what was due before and could not be said
+        self._dirty.update(self._offered)  # what was due before and could not be published
         self._offered.clear()
         for key in sorted(self._dirty):
             del self._dirty[key]
@@ -232,13 +232,13 @@ class Pods:
         return [*facts, *self._foreign.due(now_ms)]
 
     def say(self, fact: PodsSeen) -> None:
-        """Note that a fact was said."""
+        """Note that a fact was published."""
         if fact.foreign:
             self._foreign.say(fact)
             return
         key = (fact.namespace, fact.gang)
         gang = self._gangs[key]
-        gang.said = fact
+        gang.published = fact
         del self._offered[key]
         if self._chosen(key, gang) != (fact.uid, fact.attempt):
             self._dirty[key] = None
@@ -246,22 +246,22 @@ class Pods:
             self._forget_idle(key)
 
     def _fact(self, key: JobKey, now_ms: UnixMs) -> PodsSeen | None:
-        """What is to be said of a job's pods; None for nothing."""
+        """The fact to publish of a job's pods; None for none."""
         gang = self._gangs[key]
         chosen = self._chosen(key, gang)
-        said = gang.said
+        said = gang.published
         if said is not None and chosen != (said.uid, said.attempt) and any(phase not in ENDED for phase in said.phase):
-            chosen = (said.uid, said.attempt)  # it must be heard that these have ended, before others take the subject
+            chosen = (said.uid, said.attempt)  # readers must see that these have ended, before others take the subject
         if chosen is None or chosen not in gang.attempts:
             return None
-        return self._told(key, chosen, gang.attempts[chosen], now_ms)
+        return self._fact_of(key, chosen, gang.attempts[chosen], now_ms)
 
     def _chosen(self, key: JobKey, gang: _Gang) -> AttemptKey | None:
-        """The attempt that the subject tells of: the one last said while it lives, else the newest with pods.
+        """The attempt of the subject: the published one while it lives, else the newest with pods.
 
-        Pods that came and went since the last word count: their chips are to be given back.
+        Pods that came and went since the last fact count: their chips are to be released.
         """
-        said = None if gang.said is None else (gang.said.uid, gang.said.attempt)
+        said = None if gang.published is None else (gang.published.uid, gang.published.attempt)
         if said in gang.attempts and gang.attempts[said].is_live and self._ownership_of(key, said) == "own":
             return said
         job = self._jobs.get(key)
@@ -277,16 +277,17 @@ class Pods:
         ]
         return max(owned, key=age) if owned else said
 
-    def _told(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
+    def _fact_of(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
-        told = attempt.gone | {rank: self._entry_of(row) for rank, row in rows.items()}
+        entries = attempt.gone | {rank: self._entry_of(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
-        if not rows and (size is None or len(told) < size) and any(one.phase == PodPhase.GONE for one in told.values()):
-            told = {}  # none is left, and none of the missing ranks will come
+        is_gone = any(one.phase == PodPhase.GONE for one in entries.values())
+        if not rows and (size is None or len(entries) < size) and is_gone:
+            entries = {}  # none is left, and none of the missing ranks will come
         gang = self._gangs[key]
-        said = gang.said if gang.said is not None and (gang.said.uid, gang.said.attempt) == chosen else None
-        return pods_fact(key, chosen, told, alike(rows, said), at_ms=now_ms)
+        said = gang.published if gang.published is not None and (gang.published.uid, gang.published.attempt) == chosen else None
+        return pods_fact(key, chosen, entries, alike(rows, said), at_ms=now_ms)
 
     def _entry_of(self, row: Row) -> PodEntry:
         return PodEntry(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
@@ -311,7 +312,7 @@ class Pods:
         if job is None:
             return "unknown"
         gang = self._gangs.get(key)
-        said = gang.said if gang is not None else None
+        said = gang.published if gang is not None else None
         if job.uid == attempt[0] or (said is not None and (said.uid, said.attempt) == attempt):
             return "own"
         return "unknown"
@@ -330,7 +331,7 @@ class Pods:
             self._account(row)
 
     def _account(self, row: Row) -> None:
-        """Note who is to answer for what a pod has: the ledger, an adoption, or the node."""
+        """Note where the resources of a pod are counted: in the ledger, in an adoption, or at the node."""
         ownership = "unknown" if row.claim is None else self._ownership(row.namespace, row.claim)
         is_own = ownership == "own" or (row.claim is not None and row.uid in self._unconfirmed)
         is_adopted = row.is_live and not is_own and self._good_chips(row) != 0
@@ -361,9 +362,9 @@ class Pods:
         return f"pod {row.namespace}/{row.name}: {'; '.join(wrong)}" if wrong else ""
 
     def _forget_idle(self, key: JobKey) -> None:
-        """Drop attempts of which nothing is left to say."""
+        """Drop attempts of which nothing is left to publish."""
         gang = self._gangs[key]
-        said = gang.said
+        said = gang.published
         for found, attempt in list(gang.attempts.items()):
             is_published = said is not None and (said.uid, said.attempt) == found
             if not attempt.pods and (not is_published or said is None or all(phase in ENDED for phase in said.phase)):

@@ -1,4 +1,4 @@
-"""Facts of bound pods: columns made of what is known rank by rank, and read back. Pure."""
+"""Facts of bound pods: columns made rank by rank, and read back. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from berth.services.inventory.pods.rows import ENDED, Row
 class PodEntry(NamedTuple):
     """A rank as it was last seen.
 
-    ``taken``: 1 once the device plug-in has given the pod its chips, or needs not; ``leaf_state`` and ``block``, plus one:
-    of the pod's annotations.
+    ``taken``: 1 once the device plug-in has given the pod its chips, or needs not; ``leaf_state`` and ``block``, plus
+    one: of the pod's annotations.
     """
 
     node: str
@@ -39,17 +39,19 @@ class Alike(NamedTuple):
     service: str = ""
 
 
-def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
-    """What pods, by rank, have in common; as it was said before where none of them tells.
+def alike(rows: Mapping[int, Row], published: PodsSeen | None) -> Alike:
+    """What pods, by rank, have in common; as published before where no pod has it.
 
     Args:
         rows: The pods that there are.
-        said: What was said last of the same attempt.
+        published: The last published fact of the same attempt.
     """
     known = [rows[rank] for rank in sorted(rows)]
     before = Alike()
-    if said is not None:
-        before = Alike(said.resource, said.cpu_milli, said.memory_mib, said.tor_affinity, said.service)
+    if published is not None:
+        before = Alike(
+            published.resource, published.cpu_milli, published.memory_mib, published.tor_affinity, published.service
+        )
     return Alike(
         next((row.resource for row in known if row.resource), before.resource),
         known[0].cpu_milli if known else before.cpu_milli,
@@ -62,7 +64,7 @@ def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
 def pods_fact(
     gang: tuple[str, str],
     attempt: tuple[str, int],
-    told: Mapping[int, PodEntry],
+    entries: Mapping[int, PodEntry],
     common: Alike,
     *,
     foreign: bool = False,
@@ -73,16 +75,16 @@ def pods_fact(
     Args:
         gang: Namespace and name.
         attempt: Uid and attempt.
-        told: The pods, by rank.
+        entries: The pods, by rank.
         common: What they have in common.
         foreign: Another scheduler placed them.
         at_ms: The time.
     """
-    ranks = sorted(told)
-    table = sorted({told[rank].node for rank in ranks})
+    ranks = sorted(entries)
+    table = sorted({entries[rank].node for rank in ranks})
     index = {name: place for place, name in enumerate(table)}
-    states = bytes(told[rank].leaf_state for rank in ranks)
-    blocks = [told[rank].block for rank in ranks]
+    states = bytes(entries[rank].leaf_state for rank in ranks)
+    blocks = [entries[rank].block for rank in ranks]
     return PodsSeen(
         namespace=gang[0],
         gang=gang[1],
@@ -90,15 +92,15 @@ def pods_fact(
         attempt=attempt[1],
         rank=pack(ranks, 4),
         nodes=pack_names(table),
-        node_index=pack([index[told[rank].node] for rank in ranks], 4),
-        phase=pack([told[rank].phase for rank in ranks], 1),
-        chips=pack([told[rank].chips for rank in ranks], 8),
+        node_index=pack([index[entries[rank].node] for rank in ranks], 4),
+        phase=pack([entries[rank].phase for rank in ranks], 1),
+        chips=pack([entries[rank].chips for rank in ranks], 8),
         resource=common.resource,
         cpu_milli=common.cpu_milli,
         memory_mib=common.memory_mib,
         foreign=foreign,
         at_ms=at_ms,
-        consumed=bytes(told[rank].taken for rank in ranks),
+        consumed=bytes(entries[rank].taken for rank in ranks),
         tor_affinity=common.tor_affinity,
         leaf_states=states if any(states) else b"",
         service=common.service,

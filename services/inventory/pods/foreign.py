@@ -16,10 +16,10 @@ REST_MS: Final = 600_000
 
 
 class Foreign:
-    """Foreign pods, and what was said of them.
+    """Foreign pods, and their published facts.
 
     Args:
-        entry_of: What is told of a pod: its chips are those that its node has.
+        entry_of: The entry of a pod; its chips are limited to those of its node.
     """
 
     def __init__(self, entry_of: Callable[[Row], PodEntry]) -> None:
@@ -31,7 +31,7 @@ class Foreign:
         self._dirty: dict[str, None] = {}
 
     def restore(self, seen: PodsSeen) -> None:
-        """Take up what an earlier run said of a pod."""
+        """Restore what an earlier run published of a pod."""
         self._names[seen.namespace, seen.gang] = seen.uid
         if seen.phase:
             self._published[seen.uid] = seen
@@ -50,7 +50,7 @@ class Foreign:
             self._dirty[uid] = None
 
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
-        """Facts that differ from what was said, in the order of uids."""
+        """Facts that differ from the published ones, in the order of uids."""
         for name in [name for name, at_ms in self._ended_pods.items() if at_ms + REST_MS <= now_ms]:
             del self._ended_pods[name], self._names[name]
         facts: list[PodsSeen] = []
@@ -64,7 +64,7 @@ class Foreign:
         return facts
 
     def say(self, fact: PodsSeen) -> None:
-        """Note that a fact was said."""
+        """Note that a fact was published."""
         if fact.phase:
             self._published[fact.uid] = fact
         else:
@@ -74,8 +74,10 @@ class Foreign:
 
     def _fact(self, row: Row, said: PodsSeen | None, now_ms: UnixMs) -> PodsSeen:
         gang = said.gang if said is not None else self._name(row)
-        told = {0: self._entry_of(row)}
-        return pods_fact((row.namespace, gang), (row.uid, 0), told, alike({0: row}, None), foreign=True, at_ms=now_ms)
+        entries = {0: self._entry_of(row)}
+        return pods_fact(
+            (row.namespace, gang), (row.uid, 0), entries, alike({0: row}, None), foreign=True, at_ms=now_ms
+        )
 
     def _name(self, row: Row) -> str:
         """Name of the pod's subject: its own, or with its uid where another pod has just had that name."""
@@ -87,7 +89,7 @@ class Foreign:
 
     @staticmethod
     def _ended(said: PodsSeen | None, now_ms: UnixMs) -> PodsSeen | None:
-        """Word that a pod is gone; None where it was never told of."""
+        """The fact that a pod is gone; None where it was never published."""
         if said is None:
             return None
         return PodsSeen(said.namespace, said.gang, said.uid, 0, foreign=True, at_ms=now_ms)

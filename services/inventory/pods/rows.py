@@ -1,4 +1,4 @@
-"""Bound pods, one by one: who placed them, in which phase they are, and which chips they say they hold. Pure.
+"""Bound pods, one by one: their scheduler, their phase, and the chips that they claim. Pure.
 
 Only what facts need is kept of a pod; its object is not.
 """
@@ -28,7 +28,7 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 
 
 class Claim(NamedTuple):
-    """What a pod's annotations say of the placement by which it was bound."""
+    """The placement by which a pod was bound, from its annotations."""
 
     job: str
     uid: str
@@ -44,14 +44,14 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         claim: Set on a pod that Berth bound.
         resource: Resource name of its chips; empty for a pod without.
         asked: Chips that it asks for.
-        chips: Mask of the chips that it says it holds, as far as the text can be read.
+        chips: Mask of the chips that it claims, as far as the text can be read.
         physical: ``chips`` are physical ids; otherwise they are the ids that its node's device plug-in reads there.
         taken: The device plug-in has given it its chips, or it needs none.
         reason: What is wrong with its annotations; empty when nothing is.
         tor_affinity: Value of its label of that name; empty without.
-        leaf_state: What its annotations say of the leaf switch above its node.
+        leaf_state: State of the leaf switch above its node, from its annotations.
         service: Value of its label ``inferserviceid``; empty without.
-        block: Number of its block plus one, as its annotations say it; 0 without.
+        block: Number of its block plus one, from its annotations; 0 without.
     """
 
     namespace: str
@@ -125,7 +125,7 @@ def phase_of(pod: Pod) -> PodPhase:
 
 
 def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
-    """Placement of a pod that Berth bound; None for any other, also for one whose annotations do not name a placement."""
+    """Placement of a pod that Berth bound; None for any other, also for one without a readable placement."""
     meta = pod.metadata
     job, uid = meta.annotation(JOB), meta.annotation(JOB_UID)
     if not job and not uid:
@@ -145,8 +145,8 @@ def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
 def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
     """Resource and mask of the chips that annotations name.
 
-    ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty; the latter may hold
-    ids of devices.
+    ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty; the latter may
+    hold ids of devices.
 
     Source: docs/reference/nodes-and-chips.md, "Free list" and "Pod annotations of chips".
     """

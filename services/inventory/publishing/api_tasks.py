@@ -1,4 +1,4 @@
-"""Calls to the API server: a few at a time, one a thing, tried again while the server does not answer."""
+"""Calls to the API server: a few at a time, one for each object, retried while the server does not answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -18,7 +18,7 @@ class ApiTask:
     """Something to be done at the API server.
 
     Attributes:
-        key: What it is about: of two chores with one key only the newer is done, and never two at a time.
+        key: What it is about: of two tasks with one key only the newer is done, and never two at a time.
         what: What it is, for the log.
         do: Does it; a :class:`TransientError` means that it is tried again.
         give_up: Called when it was refused, or tried too often.
@@ -33,7 +33,7 @@ class ApiTask:
 
 
 class ApiTasks:
-    """Chores that wait and those in hand.
+    """Tasks that wait and tasks under way.
 
     Args:
         config: Settings.
@@ -62,7 +62,7 @@ class ApiTasks:
         return bool(self._ready or self._busy)
 
     def put(self, task: ApiTask) -> None:
-        """Do a chore, soon; an older one about the same thing is dropped."""
+        """Do a task, soon; an older one with the same key is dropped."""
         waiting = self._waiting.pop(task.key, None)
         if waiting is not None:
             waiting[1].cancel()
@@ -71,7 +71,7 @@ class ApiTasks:
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set; what is in hand then is finished, the rest is left."""
+        """Work until ``stop`` is set; what is under way then is finished, the rest is left."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.calls_at_once):
                 group.create_task(self._worker(), name=f"call {number}")

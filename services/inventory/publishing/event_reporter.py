@@ -1,4 +1,4 @@
-"""What is wrong with objects of the cluster: logged once, counted, and said on the object itself at a bounded rate."""
+"""Problems of objects of the cluster: logged once, counted, and written as Events of the object at a bounded rate."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,19 +19,19 @@ _MS: Final = 1000
 
 
 class _Counted(msgspec.Struct):
-    """As much of an event as is needed to say it again."""
+    """As much of an event as is needed to count it up."""
 
     count: int = 0
 
 
 class EventReporter:
-    """Complaints about one kind of objects.
+    """Problems of one kind of objects.
 
     Args:
         api: Where events are written.
         clock: Source of time.
         config: Settings.
-        tasks: Does the calls.
+        tasks: Makes the calls.
         instruments: Of the process.
         reason: Reason of the events, one word in camel case.
         is_fault: Something is wrong with the objects, so it is logged and counted too; false: they only wait.
@@ -57,13 +57,13 @@ class EventReporter:
         self._is_fault = is_fault
         self._known: dict[str, str] = {}
         self._unreported: dict[str, Involved] = {}
-        """Objects of which something new is to be said once the last Event about them is old enough."""
+        """Objects with a new text that is written once their last Event is old enough."""
         self._reported_ms: dict[str, UnixMs] = {}
         self._log = instruments.log
         self._metrics = instruments.metrics
 
     def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
-        """Compare with what was wrong before; what is new is logged, counted and said in an event.
+        """Compare with what was wrong before; what is new is logged, counted and written as an event.
 
         Args:
             sentences: What is wrong now, by key of the object.

@@ -1,4 +1,4 @@
-"""Messages on their way to the bus: in order, many at a time, tried again while it does not answer."""
+"""Messages for the bus: in order, many at a time, retried while it does not answer."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -34,9 +34,10 @@ class PublishQueue:
         self._metrics = instruments.metrics
 
     async def store(self, messages: Sequence[OutboundMessage]) -> int:
-        """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
+        """Store messages in order; returns how many of the first ones are settled: stored, or refused forever.
 
-        Fewer than all are settled when the bus did not answer: the rest may be stored or not, and is to be stored again,
+        Fewer than all are settled when the bus did not answer: the rest may be stored or not, and is to be stored
+            again,
         in order.
         """
         settled = 0

@@ -1,4 +1,4 @@
-"""What is to be said of requests that are taken although something in them is unknown: of each object once. Pure."""
+"""Event texts for requests that are accepted although something in them is unknown, once for each object. Pure."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ class JobWarnings:
 
         Args:
             request: The request.
-            members: Its pods, as they are told.
+            members: Its pods, as published.
             group_uid: Tells the uid of a PodGroup by namespace and name; empty when it is not there.
         """
         job = (request.namespace, request.name)

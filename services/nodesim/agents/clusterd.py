@@ -40,7 +40,7 @@ class ClusterD:
     Args:
         is_used: Whether some chip of a node is in use, by name of the node.
         rng: Decides the order in which nodes fill the chunks; it is another one each time.
-        chunk_bytes: Most bytes of a chunk; a node that takes more stands alone.
+        chunk_bytes: Most bytes of a chunk; a node that takes more is alone in its chunk.
     """
 
     def __init__(self, is_used: Callable[[str], bool], rng: Random, *, chunk_bytes: int = CHUNK_BYTES_MAX) -> None:
@@ -53,7 +53,7 @@ class ClusterD:
         self._chunks: dict[str, int] = {}
 
     def take(self, found: ConfigMap, now_ms: UnixMs) -> str:
-        """Take a report; why it is dropped, or nothing. A node keeps what it said before."""
+        """Take a report; why it is dropped, or nothing. A node keeps its report from before."""
         name, data = found.metadata.name, found.data or {}
         try:
             if name.startswith(device_info.NAME_PREFIX):
@@ -101,7 +101,7 @@ class ClusterD:
         }
 
     def _take_devices(self, node: str, data: Mapping[str, str]) -> None:
-        """Take what a device plug-in says.
+        """Take a report of a device plug-in.
 
         Raises:
             ReportError: It cannot be read, or its sum is wrong.

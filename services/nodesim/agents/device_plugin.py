@@ -1,7 +1,7 @@
-"""The device plug-in of a node: which chips a container gets, and what it says of them. Pure.
+"""The device plug-in of a node: which chips a container gets, and what it reports of them. Pure.
 
-Kubelet knows chips by ids of its own. Each stands for a real chip; when a pod gets other chips than kubelet picked, the two
-ids swap what they stand for. So kubelet's free ids always stand for the chips that nobody has mounted.
+Kubelet knows chips by ids of its own. Each is mapped to a real chip; when a pod gets other chips than kubelet picked,
+the two ids swap their chips. So kubelet's free ids are always mapped to the chips that no pod has mounted.
 
 Source: docs/reference/kubernetes.md, "Life of a pod".
 """
@@ -28,7 +28,7 @@ SHARES: Final = 100
 
 
 class AllocateError(Exception):
-    """The device plug-in cannot tell which chips a container gets."""
+    """The device plug-in cannot determine the chips of a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class DevicePlugin:
         return sorted(self._real)
 
     def stands_for(self, klt: int) -> int:
-        """Real chip that an id of kubelet stands for."""
+        """Real chip of an id of kubelet."""
         return self._real[klt]
 
     def annotated(self, pod: AgentPod) -> tuple[int, ...] | None:
@@ -98,8 +98,9 @@ class DevicePlugin:
     def allocate(self, ids: Sequence[int], pods: Iterable[AgentPod]) -> Allocated:
         """Chips for a container for which kubelet picked ``ids``.
 
-        The caller writes :data:`CONSUMED` on the pod that is named as the source. It need not be the pod that the container
-        belongs to: kubelet does not say.
+        The caller writes :data:`CONSUMED` on the pod that is named as the source. It need not be the pod that the
+        container
+        belongs to: kubelet does not send it.
 
         Args:
             ids: Kubelet's choice.
@@ -136,9 +137,9 @@ class DevicePlugin:
         )
 
     def _swap(self, ids: Sequence[int], chips: Sequence[int]) -> None:
-        """Let ``ids`` stand for ``chips``, and the ids that stood for these for what is left.
+        """Map ``ids`` to ``chips``, and the ids that were mapped to these to what is left.
 
-        Ids of shared chips stay: many stand for one chip, and it is of no account which of them kubelet has given.
+        Ids of shared chips stay: many are mapped to one chip, and it does not matter which of them kubelet has given.
         """
         if self._is_shared:
             return
@@ -150,7 +151,7 @@ class DevicePlugin:
                 self._real[klt], self._real[other] = self._real[other], self._real[klt]
 
     def remember(self, ids: Sequence[int], chips: Sequence[int]) -> None:
-        """Take up what an earlier run gave."""
+        """Restore what an earlier run gave."""
         if set(ids) <= set(self._real) and set(chips) <= set(self._real.values()):
             self._swap(ids, chips)
 
@@ -159,7 +160,7 @@ class DevicePlugin:
         self._consumed.discard(uid)
 
     def report(self, pod: AgentPod, given: Allocated) -> dict[str, str]:
-        """Annotations that tell which chips a pod has; none when somebody has told so already."""
+        """Annotations with the chips of a pod; none when they are written already."""
         if pod.metadata.annotation(ASCEND_REAL) or not given.chips:
             return {}
         resource = self._node.resource
@@ -200,7 +201,7 @@ def shares_of(node: NodeDescription) -> int:
 
 
 def consumption() -> dict[str, str]:
-    """Annotation that says that a pod's chips were given."""
+    """Annotation that marks a pod's chips as given."""
     return {PREDICATE_TIME: CONSUMED}
 
 

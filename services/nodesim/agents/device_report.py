@@ -70,7 +70,7 @@ class SwitchInfo(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a node stands in its SuperPoD: numbers as the driver gives them, -2 for none."""
+    """Place of a node in its SuperPoD: numbers as the driver gives them, -2 for none."""
 
     superpod: int = UNKNOWN_ID
     server: int = UNKNOWN_ID
@@ -103,7 +103,7 @@ def device_list(node: NodeDescription, broken: Broken, *, taken: int, used: int)
 
 
 def fault_rows(node: NodeDescription, broken: Broken) -> list[GoValue]:
-    """Rows of the fault list: one for the chip and one for its network, each with all its codes; the worst level counts."""
+    """Rows of the fault list: one for the chip, one for its network, each with all codes and the worst level."""
     rows: list[GoValue] = []
     for chip in _ids(node.chips):
         for kind, word in (("chip", "CardUnhealthy"), ("network", "CardNetworkUnhealthy")):

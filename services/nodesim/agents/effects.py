@@ -1,4 +1,4 @@
-"""What the agents of a simulated node want done, how they behave, and what they count. Pure."""
+"""Effects, settings and counts of the agents of a simulated node. Pure."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -48,7 +48,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Say that somebody placed what does not fit."""
+    """Report a placement that does not fit."""
 
     pod: AgentPod
     reason: str
@@ -64,9 +64,9 @@ class AgentRules:
     Attributes:
         admit_ms: From the binding to kubelet's look at the pod.
         start_ms: From the look to running containers.
-        terminating_ms: From the wish that a pod end to its end.
-        run_default_ms: How long pods run that do not say; None for ever.
-        unchanged_ms: How often the device plug-in repeats a report that says the same.
+        terminating_ms: From the request that a pod end to its end.
+        run_default_ms: How long pods without a run time run; None for forever.
+        unchanged_ms: How often the device plug-in repeats an unchanged report.
         shuffle: Kubelet looks at pods that came together in any order; otherwise in the order of their binding.
         preset_virtual_devices: See :class:`DevicePlugin`.
         reversed_ids: See :func:`base_device_infos`.

@@ -1,8 +1,8 @@
 """Agents of one simulated node: kubelet, device plug-in and NodeD. Pure: what the API shows and times in, writes out.
 
 Kubelet takes the pods that were bound since its last look in an order of its own, picks ids of chips without looking at
-their topology, and asks the device plug-in, which guesses the pod. Whoever placed is not trusted: accounts of chips, cpu
-and memory are kept apart from the annotations.
+their topology, and asks the device plug-in, which guesses the pod. Whoever placed is not trusted: accounts of chips,
+cpu and memory are kept apart from the annotations.
 
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Life of a pod with reported lists".
 """
@@ -50,7 +50,7 @@ _OF_PLUGIN: Final = OF_CHIPS | {"switch"}
 
 
 class Step(IntEnum):
-    """Where a pod stands with its kubelet."""
+    """Step of a pod in the life of its kubelet."""
 
     NEW = 0
     """Bound; not looked at."""
@@ -190,7 +190,7 @@ class NodeAgents:
         return effects
 
     def report(self, now_ms: UnixMs) -> list[Effect]:
-        """A period of the device plug-in and of NodeD: what they have to say now."""
+        """A period of the device plug-in and of NodeD: what they report now."""
         broken = self.breakages.at(now_ms)
         effects: list[Effect] = []
         if self.node.resource and not broken.plugin:
@@ -281,7 +281,7 @@ class NodeAgents:
         return self._account(item, now_ms, effects)
 
     def _account(self, item: _Hosted, now_ms: UnixMs, effects: list[Effect]) -> None:
-        """Book what a pod has got; without cpu or memory it is not taken, and chips that another has are told of."""
+        """Book what a pod has got; it is not taken without cpu or memory; chips of another pod are reported."""
         overcommits = self._accounts.overcommits
         reason = self._book(item)
         if reason:

@@ -61,7 +61,7 @@ def running(pod: AgentPod, *, address: str, host: str, now_ms: UnixMs) -> dict[s
 
 
 def succeeded(pod: AgentPod, *, started_ms: UnixMs, now_ms: UnixMs) -> dict[str, Any]:
-    """Status of a pod whose containers have ended well."""
+    """Status of a pod whose containers have succeeded."""
     at = stamp(now_ms)
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": stamp(started_ms), "finishedAt": at}
     return {

@@ -16,7 +16,7 @@ FOREVER: Final = "forever"
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 UINT64_MAX: Final = (1 << 64) - 1
 _SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
-"""Controllers whose pods run until somebody ends them."""
+"""Controllers whose pods run until they are deleted."""
 _ID_MAX: Final = 63
 _DIGITS_MAX: Final = 20
 
@@ -37,7 +37,7 @@ class AgentPod(Lean, frozen=True):
 
     @property
     def key(self) -> str:
-        """Namespace and name, for people."""
+        """Namespace and name, as text."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
@@ -47,7 +47,7 @@ class AgentPod(Lean, frozen=True):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether somebody asked for its end."""
+        """Whether its deletion was requested."""
         return self.metadata.deletion_timestamp is not None
 
     @property
@@ -120,10 +120,10 @@ def started_ms(pod: AgentPod) -> UnixMs | None:
 
 
 def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
-    """How long a pod runs; None for ever.
+    """How long a pod runs; None forever.
 
-    The annotation ``berth/run-for`` says so: a duration, or ``forever``. Without it, and with one that is no duration, pods
-    of a ReplicaSet, StatefulSet, DaemonSet or LeaderWorkerSet run for ever, all others for ``default_ms``.
+    The annotation ``berth/run-for`` sets it: a duration, or ``forever``. Without it, and with one that is no duration,
+    pods of a ReplicaSet, StatefulSet, DaemonSet or LeaderWorkerSet run forever, all others for ``default_ms``.
     """
     text = pod.metadata.annotation(RUN_FOR)
     if text == FOREVER:

@@ -106,7 +106,7 @@ def node_status(node: NodeDescription, allocatable: int, *, is_ready: bool, now_
     Args:
         node: The node.
         allocatable: Chips that kubelet would give.
-        is_ready: Whether kubelet is well; the node controller says so of one that is silent.
+        is_ready: Whether kubelet is healthy; for a silent one the node controller sets it.
         now_ms: The moment.
     """
     amounts = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(PODS_MAX)}
@@ -149,7 +149,7 @@ def node_status(node: NodeDescription, allocatable: int, *, is_ready: bool, now_
 
 
 def lease_body(node: str, now_ms: UnixMs) -> dict[str, Any]:
-    """Lease that says that a node's kubelet lives."""
+    """Lease of a node's live kubelet."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

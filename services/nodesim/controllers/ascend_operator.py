@@ -40,7 +40,7 @@ REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 OPERATOR: Final = "ascendjob-controller"
 RETRY_TIMES: Final = "fault-retry-times"
-"""Label of a job: how often failed pods are made anew, where ``backoffLimit`` does not say."""
+"""Label of a job: how often failed pods are made again, without ``backoffLimit``."""
 _RESTARTING: Final = frozenset({"Always", "OnFailure", "ExitCode"})
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 
@@ -211,7 +211,7 @@ def _has_chips(template: Template) -> bool:
 
 
 def _may_restart(job: AscendJob, pod: Pod, restarts: int) -> bool:
-    """Whether a failed pod is made anew: its type says so, or the job's label, and not too often."""
+    """Whether a failed pod is made again: by its type or the job's label, up to a limit."""
     word = pod.metadata.label(REPLICA_TYPE)
     spec = next((spec for kind, spec in ordered(job) if kind.lower() == word), ReplicaSpec())
     times = job.metadata.label(RETRY_TIMES)

@@ -22,7 +22,7 @@ Template: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A pod that a job wants: a task, a place in it, and what it is made of."""
+    """A pod that a job needs: a task, a place in it, and what it is made of."""
 
     name: str
     task: str
@@ -220,7 +220,7 @@ class WrittenStatuses:
 
 
 class PendingDeletions:
-    """Pods that a controller wants ended, until they are gone: a deletion that failed is asked for again."""
+    """Pods that a controller is deleting, until they are gone: a deletion that failed is asked for again."""
 
     def __init__(self) -> None:
         self._uids: set[str] = set()

@@ -95,7 +95,7 @@ class PodGroupController:
         await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", patch)
 
     async def _min_member(self, meta: Meta) -> int:
-        """Pods that must start together: as the owner's annotation says, else 1.
+        """Pods that must start together: by the owner's annotation, else 1.
 
         Raises:
             TransientError: The server did not answer.

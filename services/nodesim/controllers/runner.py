@@ -1,7 +1,7 @@
 """Controllers of jobs at work on an API server: objects in, PodGroups and pods out.
 
-What is to be done for a job is thought out anew each time something about it changes, from what there is; so a write that
-was done twice, or in vain, does no harm.
+What is to be done for a job is thought out again each time something about it changes, from what there is; so a write
+that was done twice, or in vain, does no harm.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ async def _gangs(api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites, lo
 
 
 class _Store(Generic[T]):
-    """Objects of a kind as a reflection shows them; tells who they belong to when they change."""
+    """Objects of a kind as a reflection shows them; reports their jobs when they change."""
 
     def __init__(self, meta_of: Callable[[T], Meta], touch: Callable[[T], None]) -> None:
         self.items: dict[tuple[str, str], T] = {}
@@ -134,7 +134,7 @@ class _Store(Generic[T]):
     def change(self, changes: list[tuple[Change, T]]) -> None:
         for kind, item in changes:
             if kind == "DELETED":
-                item = self.items.pop(self._key(item), item)  # noqa: PLW2901 - the last full state says whose it was
+                item = self.items.pop(self._key(item), item)  # noqa: PLW2901 - the last full state has the owner
             else:
                 self.items[self._key(item)] = item
             self._touch(item)
@@ -209,8 +209,8 @@ class GangController(Generic[J]):
         """Do what is to be done for a job.
 
         Raises:
-            TransientError: The server did not answer; what is left is thought out anew.
-            RefusedError: The server forbids some of it; it may only not know the roles yet.
+            TransientError: The server did not answer; what is left is thought out again.
+            RefusedError: The server forbids some of it; it may just not have loaded the roles yet.
         """
         forbidden: RefusedError | None = None
         job = self._jobs.items.get(key)

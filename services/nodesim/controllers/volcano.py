@@ -86,7 +86,7 @@ class VolcanoJob(Lean, frozen=True):
 
 
 class _Trouble(NamedTuple):
-    """Something that happened to a pod, in Volcano's word."""
+    """Something that happened to a pod, in the terms of Volcano."""
 
     uid: str
     task: str
@@ -143,7 +143,7 @@ class VolcanoRules:
         return [*actions, *self._published.say(job.metadata.uid, status, shown)]
 
     def _after_troubles(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
-        """Phase and retries after what the policies say of pods that failed or vanished since the last look."""
+        """Phase and retries by the policies for pods that failed or vanished since the last look."""
         for trouble in self._troubles(job, own):
             action = _action(job, trouble)
             if not action:
@@ -162,7 +162,7 @@ class VolcanoRules:
         return phase, retries
 
     def _troubles(self, job: VolcanoJob, own: list[Pod]) -> list[_Trouble]:
-        """Pods that failed, or that somebody else took away before they ended; each once."""
+        """Pods that failed, or that were deleted by others before they ended; each once."""
         seen = self._seen.setdefault(job.metadata.uid, {})
         present = {pod.metadata.uid for pod in own}
         found: list[_Trouble] = []
@@ -255,7 +255,7 @@ def _phase(job: VolcanoJob) -> str:
 
 
 def _action(job: VolcanoJob, trouble: _Trouble) -> str:
-    """What the policies of the pod's task, then those of the job, say to do; empty for nothing."""
+    """Action by the policies of the pod's task, then by those of the job; empty for none."""
     tasks = job.spec.tasks
     own = next((item for index, item in enumerate(tasks) if task_name(job, index) == trouble.task), None)
     for policy in [*((own.policies if own else None) or ()), *(job.spec.policies or ())]:

@@ -147,7 +147,7 @@ class _Player:
             await asyncio.sleep(_SHOW_S)
 
     async def renew(self) -> None:
-        """Renew the Leases of all nodes whose kubelet lives, spread over the period, until cancelled."""
+        """Renew the Leases of all nodes whose kubelet is alive, spread over the period, until cancelled."""
         names = list(self.loop.agents)
         lease_s = self._config.agents.lease_s
         while True:

@@ -13,14 +13,14 @@ Write: TypeAlias = Callable[[], Awaitable[None]]
 """A write that may be done twice."""
 
 _STALE: Final = frozenset({404, 409})
-"""Answers that say that an object is gone, or is another one now."""
+"""Answers for an object that is gone, or was replaced."""
 _FORBIDDEN: Final = 403
 _FORBIDDEN_MAX_S: Final = 30.0
-"""What is forbidden for so long is refused. A server that has just started does not know the roles for a moment."""
+"""What is forbidden for so long is refused. A server that has just started has not loaded the roles for a moment."""
 
 
 class KubeWrites:
-    """Writes in hand.
+    """Writes under way.
 
     Args:
         at_once: Most writes at the same time.

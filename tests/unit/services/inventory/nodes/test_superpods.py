@@ -120,7 +120,7 @@ async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
             await world.has(lambda: world.places() == {"a": ("", "", 0), "b": ("1", "", 0)}, "the nodes")
             world.kube.forgive()
             await world.has(lambda: world.places()["a"] == ("4", "", 0), "the node in its SuperPoD")
-    said = [entry for entry in logs if entry["event"].startswith("reports refused")]
+    said = [entry for entry in logs if entry["event"].startswith("reports rejected")]
     assert [entry["reason"] for entry in said] == ["configmaps is forbidden"]
 
 
