@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
@@ -47,6 +48,7 @@ class Loop:
         self._cluster = cluster
         self._clock = clock
         self._config = config
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self.work = work
         self._faults = instruments.faults
         self._metrics = instruments.metrics
@@ -126,8 +128,8 @@ class Loop:
             return
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         self._metrics.retries.inc()
-        doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
-        wait_s = min(max(doubled_s, error.retry_after_s if tries == 1 else 0), self._config.retry_wait_max_s)
+        least_s = min(error.retry_after_s, self._backoff.max_s) if tries == 1 else 0
+        wait_s = max(self._backoff.pause_s(tries), least_s)
         if tries > _TRIES_QUIET:
             self._log.warning(
                 "gang not handled yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s

@@ -16,6 +16,7 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
+from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
@@ -23,6 +24,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.subjects import StreamName
+from berth.schemas.versions import VERSIONS, Versions, encode_record, withdrawn
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -57,6 +59,7 @@ class Dispatcher:
         config: Settings.
         holder: Identity of the leader; stored in the epoch record.
         instruments: Of the process.
+        versions: Versions in which records are written.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Dispatcher:
         *,
         holder: str,
         instruments: Instruments[DispatcherMetrics],
+        versions: Versions = VERSIONS,
     ) -> None:
         self.bus = bus
         self.clock = clock
@@ -82,6 +86,7 @@ class Dispatcher:
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.epoch = 0
         self._holder = holder
+        self._versions = versions
         self._faults = instruments.faults
         self._log = instruments.log
         self._metrics = instruments.metrics
@@ -97,6 +102,8 @@ class Dispatcher:
 
         Raises:
             FencedError: Another dispatcher was first.
+            ConfigError: A setting withdraws a version of records.
+            NewerVersionError: Only a newer release reads a record or the newest snapshot.
         """
         await self.feeds.start()
         await self._begin_epoch()
@@ -204,7 +211,8 @@ class Dispatcher:
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
             record = await self._choose(opening)
-            self._sent = _Sent(record, encode(record), self.state.fold.head)
+            data = encode_record(record, self.state.fold.settings, versions=self._versions)
+            self._sent = _Sent(record, data, self.state.fold.head)
         finally:
             if self._sent is None:
                 self.scheduler.take_back()
@@ -284,6 +292,9 @@ class Dispatcher:
 
     async def _begin_epoch(self) -> None:
         fold = self.state.fold
+        for name in withdrawn(fold.settings, self._settings, versions=self._versions):
+            expected = f"as in epoch {fold.epoch}: records of a newer version stay in force"
+            raise ConfigError(field=f"decisions.{name}", value=str(getattr(self._settings, name)), expected=expected)
         self.epoch = fold.epoch + 1
         record = Epoch(
             epoch=self.epoch,
@@ -293,7 +304,7 @@ class Dispatcher:
             holder=self._holder,
             settings=self._settings,
         )
-        data = encode(record)
+        data = encode_record(record, self._settings, versions=self._versions)
         self._faults.hit("epoch.before")
         try:
             sequence = await self.bus.append(data, expected_seq=fold.head)

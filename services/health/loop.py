@@ -14,6 +14,7 @@ import msgspec
 from berth.core.cluster.node_packing import pack_health
 from berth.formats.ascend.fault_levels import word_of
 from berth.formats.ascend.report_error import ReportError
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
@@ -142,7 +143,7 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Judge and publish until ``stop`` is set."""
-        wait_s = self._config.retry_wait_s
+        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             self._woken.clear()
             self._tick()
@@ -152,11 +153,12 @@ class Loop:
             try:
                 await self._round()
             except TransientError as error:
+                failures += 1
+                wait_s = backoff.pause_s(failures)
                 self._log.warning("facts not stored", domains=len(self._dirty), reason=error.reason, wait_s=wait_s)
                 await pause(stop, wait_s)
-                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
-            wait_s = self._config.retry_wait_s
+            failures = 0
             await pause(stop, self._config.gap_s)
 
     def wake(self) -> None:

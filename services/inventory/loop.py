@@ -16,6 +16,7 @@ from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
 from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kubernetes.pods import PodAsks
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
@@ -215,18 +216,18 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Publish what is new, whenever something is, until ``stop`` is set; the next run publishes the rest."""
-        wait_s = self._config.retry_wait_s
+        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             await self._until_something_is_due(stop)
             if await pause(stop, self._config.settle_s):
                 break
             self._changed.clear()
             if await self.turn():
-                wait_s = self._config.retry_wait_s
+                failures = 0
             else:
+                failures += 1
                 self._changed.set()
-                await pause(stop, wait_s)
-                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
+                await pause(stop, backoff.pause_s(failures))
 
     async def turn(self) -> bool:
         """Publish what has settled; returns whether all of it was stored."""

@@ -10,6 +10,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
@@ -191,7 +192,7 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """End pods when they are due, let faults come and go, and store facts, until ``stop`` is set."""
-        wait_s = self._config.retry_wait_s
+        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             self._step(Ticked())
             self._show()
@@ -200,11 +201,12 @@ class Loop:
                 self.publish_ground(self._ground.faulty_domains())
             try:
                 await self.outbox.flush()
-                wait_s = self._config.retry_wait_s
+                failures = 0
             except TransientError as error:
+                failures += 1
+                wait_s = backoff.pause_s(failures)
                 self._log.warning("facts not stored", waiting=len(self.outbox), reason=error.reason, wait_s=wait_s)
                 await pause(stop, wait_s)
-                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
             await self._sleep(stop)
         try:

@@ -12,6 +12,7 @@ import msgspec
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
@@ -52,6 +53,7 @@ class LeafShare:
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
         self._existing: ConfigMap | None = None
         self._dirty = asyncio.Event()
@@ -119,8 +121,7 @@ class LeafShare:
             except ShellError as error:
                 self._note(str(error))
                 tries += 1
-                wait_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
-                await pause(self._dirty, min(wait_s, self._config.retry_wait_max_s))
+                await pause(self._dirty, self._backoff.pause_s(tries))
                 continue
             self._note(reason)
             tries = 0

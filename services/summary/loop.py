@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.instruments import Instruments
@@ -38,6 +39,7 @@ class Loop:
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self.dirty = asyncio.Event()
         self._jobs: dict[str, JobName] = {}
         self._ready: dict[str, None] = {}
@@ -125,7 +127,7 @@ class Loop:
     def _retry_later(self, job: JobName, error: ShellError) -> None:
         self._metrics.failures.inc()
         tries = self._tries[job.uid] = self._tries.get(job.uid, 0) + 1
-        wait_s = min(self._config.retry_wait_s * 2 ** min(tries - 1, 20), self._config.retry_wait_max_s)
+        wait_s = self._backoff.pause_s(tries)
         if tries > _TRIES_QUIET:
             self._log.warning(
                 "summary not written",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.state.invariants import check
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode

@@ -15,12 +15,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.chips.products import FORMS
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
-from berth.core.placement.projected_state import Silent
+from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.queue_policy import RESERVED
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, gangs_of_one_offer
 from berth.core.placement.round_refusals import is_larger_than_cluster
@@ -35,6 +34,7 @@ from berth.core.state.cell import State, shard_of
 from berth.core.state.internal_errors import INTERNAL, RETRY_MS, SetAside, unreadable
 from berth.core.state.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.state.lifecycle import Due, due
+from berth.products.catalogue import FORMS
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round, Settings, Verdict
@@ -238,11 +238,11 @@ class Scheduler:
         known = self.state.fold.gangs.get(uid)
         return None if known is None else known.refusal
 
-    def _silent(self, away: MissingShards) -> Silent:
+    def _silent(self, away: MissingShards) -> MissingRows:
         """Rows that silent shards own."""
         lost = self.rows_of_shards(away.missing, away.shards)
         believed = [shard for shard in away.missing if shard not in away.doubted]
-        return Silent(lost, self.rows_of_shards(believed, away.shards))
+        return MissingRows(lost, self.rows_of_shards(believed, away.shards))
 
     def decide(self, opening: Opening, missing_shards: MissingShards | None = None) -> Round:
         """The record of a round, with offers made here.
@@ -263,7 +263,7 @@ class Scheduler:
                 continue
             return self.record(opening, verdicts, away)
 
-    def _seen(self, shape: Shape, count: int, silent: Silent, away: MissingShards) -> Candidates:
+    def _seen(self, shape: Shape, count: int, silent: MissingRows, away: MissingShards) -> Candidates:
         """Candidates of a shape as offers would give them.
 
         Args:

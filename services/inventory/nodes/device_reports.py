@@ -10,6 +10,7 @@ from typing import Final
 from berth.formats.ascend.device_info import NAME_PREFIX, NAMESPACE
 from berth.formats.kubernetes.node_place import DeviceMap
 from berth.formats.kubernetes.objects import Lean
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import Logger
@@ -81,10 +82,12 @@ class DeviceReports:
     async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
         """Wait until the server lets reports be read; nodes with a place of their own do not wait forever."""
         config = self._config
-        pause_s = config.retry_wait_s
+        backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         left_s = config.reports_wait_s
+        tries = 0
         while True:
-            least_s = 0.0
+            tries += 1
+            pause_s, least_s = backoff.pause_s(tries), 0.0
             try:
                 await api.get(_PATH, _Answer, params={**_LABEL, "limit": "1"})
             except TransientError as error:
@@ -99,4 +102,3 @@ class DeviceReports:
             else:
                 return
             await asyncio.sleep(max(pause_s, least_s))
-            pause_s = min(2 * pause_s, config.retry_wait_max_s)

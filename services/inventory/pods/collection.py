@@ -224,7 +224,7 @@ class Pods:
         for key in sorted(self._dirty):
             del self._dirty[key]
             fact = self._fact(key, now_ms)
-            if fact is None or _is_same(self._gangs[key].said, fact):
+            if fact is None or _is_same(self._gangs[key].published, fact):
                 self._forget_idle(key)
             else:
                 self._offered[key] = None
@@ -249,9 +249,9 @@ class Pods:
         """The fact to publish of a job's pods; None for none."""
         gang = self._gangs[key]
         chosen = self._chosen(key, gang)
-        said = gang.published
-        if said is not None and chosen != (said.uid, said.attempt) and any(phase not in ENDED for phase in said.phase):
-            chosen = (said.uid, said.attempt)  # readers must see that these have ended, before others take the subject
+        last = gang.published
+        if last is not None and chosen != (last.uid, last.attempt) and any(phase not in ENDED for phase in last.phase):
+            chosen = (last.uid, last.attempt)  # readers must see that these have ended, before others take the subject
         if chosen is None or chosen not in gang.attempts:
             return None
         return self._fact_of(key, chosen, gang.attempts[chosen], now_ms)
@@ -261,9 +261,9 @@ class Pods:
 
         Pods that came and went since the last fact count: their chips are to be released.
         """
-        said = None if gang.published is None else (gang.published.uid, gang.published.attempt)
-        if said in gang.attempts and gang.attempts[said].is_live and self._ownership_of(key, said) == "own":
-            return said
+        last = None if gang.published is None else (gang.published.uid, gang.published.attempt)
+        if last in gang.attempts and gang.attempts[last].is_live and self._ownership_of(key, last) == "own":
+            return last
         job = self._jobs.get(key)
 
         def age(found: AttemptKey) -> tuple[bool, str, int, str]:
@@ -273,9 +273,9 @@ class Pods:
         owned = [
             found
             for found, attempt in gang.attempts.items()
-            if (attempt.pods or attempt.gone or found == said) and self._ownership_of(key, found) == "own"
+            if (attempt.pods or attempt.gone or found == last) and self._ownership_of(key, found) == "own"
         ]
-        return max(owned, key=age) if owned else said
+        return max(owned, key=age) if owned else last
 
     def _fact_of(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
@@ -286,8 +286,10 @@ class Pods:
         if not rows and (size is None or len(entries) < size) and is_gone:
             entries = {}  # none is left, and none of the missing ranks will come
         gang = self._gangs[key]
-        said = gang.published if gang.published is not None and (gang.published.uid, gang.published.attempt) == chosen else None
-        return pods_fact(key, chosen, entries, alike(rows, said), at_ms=now_ms)
+        last = gang.published
+        if last is not None and (last.uid, last.attempt) != chosen:
+            last = None
+        return pods_fact(key, chosen, entries, alike(rows, last), at_ms=now_ms)
 
     def _entry_of(self, row: Row) -> PodEntry:
         return PodEntry(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
@@ -312,8 +314,8 @@ class Pods:
         if job is None:
             return "unknown"
         gang = self._gangs.get(key)
-        said = gang.published if gang is not None else None
-        if job.uid == attempt[0] or (said is not None and (said.uid, said.attempt) == attempt):
+        last = gang.published if gang is not None else None
+        if job.uid == attempt[0] or (last is not None and (last.uid, last.attempt) == attempt):
             return "own"
         return "unknown"
 
@@ -364,10 +366,10 @@ class Pods:
     def _forget_idle(self, key: JobKey) -> None:
         """Drop attempts of which nothing is left to publish."""
         gang = self._gangs[key]
-        said = gang.published
+        last = gang.published
         for found, attempt in list(gang.attempts.items()):
-            is_published = said is not None and (said.uid, said.attempt) == found
-            if not attempt.pods and (not is_published or said is None or all(phase in ENDED for phase in said.phase)):
+            is_published = last is not None and (last.uid, last.attempt) == found
+            if not attempt.pods and (not is_published or last is None or all(phase in ENDED for phase in last.phase)):
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]
@@ -378,5 +380,5 @@ def _weight(row: Row) -> tuple[bool, str, str]:
     return (row.is_live, row.created, row.uid)
 
 
-def _is_same(said: PodsSeen | None, fact: PodsSeen) -> bool:
-    return said is not None and msgspec.structs.replace(said, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)
+def _is_same(last: PodsSeen | None, fact: PodsSeen) -> bool:
+    return last is not None and msgspec.structs.replace(last, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)

@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Final
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-
-_DOUBLINGS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,7 @@ class ApiTasks:
 
     def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._ready: dict[Hashable, ApiTask] = {}
         self._waiting: dict[Hashable, tuple[ApiTask, asyncio.TimerHandle]] = {}
         self._tries: dict[Hashable, int] = {}
@@ -119,8 +118,7 @@ class ApiTasks:
             self._log.warning("call given up", call=task.what, tries=tries, reason=error.reason)
             self._end(task)
             return
-        doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, _DOUBLINGS_MAX)
-        wait_s = max(min(doubled_s, self._config.retry_wait_max_s), error.retry_after_s if tries == 1 else 0)
+        wait_s = max(self._backoff.pause_s(tries), error.retry_after_s if tries == 1 else 0)
         timer = asyncio.get_running_loop().call_later(wait_s, self._again, task)
         self._waiting[task.key] = (task, timer)
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from berth.formats.ascend import cluster_info
 from berth.formats.clusters.topology_file import Cluster
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
@@ -136,9 +137,8 @@ class _Player:
         await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": body["status"]}, how="strategic")
 
     async def _retry_until_answered(self, write: Write) -> None:
-        await retry_until_answered(
-            write, wait_s=self._config.retry_wait_s, wait_max_s=self._config.retry_wait_max_s, log=self._log
-        )
+        backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
+        await retry_until_answered(write, backoff=backoff, log=self._log)
 
     async def show(self) -> None:
         """Keep the metrics up to date until cancelled."""

@@ -6,6 +6,7 @@ from random import Random
 from typing import Final, assert_never
 
 from berth.formats.clusters.topology_file import Cluster
+from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import Logger
@@ -61,8 +62,7 @@ class KubeLoop:
         self.writes = KubeWrites(
             log=log,
             at_once=config.agents.writes_at_once,
-            retry_wait_s=config.retry_wait_s,
-            retry_wait_max_s=config.retry_wait_max_s,
+            backoff=Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s),
         )
         addresses = PodAddresses()
         places = places_of(cluster.nodes)

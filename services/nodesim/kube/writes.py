@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger
@@ -24,8 +25,7 @@ class KubeWrites:
 
     Args:
         at_once: Most writes at the same time.
-        retry_wait_s: First pause after the server did not answer; it doubles up to ``retry_wait_max_s``.
-        retry_wait_max_s: Longest pause.
+        backoff: Pauses while the server does not answer.
         log: Logger of the service.
         forbidden_max_s: How long something may be forbidden before it counts as refused.
     """
@@ -34,14 +34,12 @@ class KubeWrites:
         self,
         *,
         at_once: int,
-        retry_wait_s: float,
-        retry_wait_max_s: float,
+        backoff: Backoff,
         log: Logger,
         forbidden_max_s: float = _FORBIDDEN_MAX_S,
     ) -> None:
         self._at_once = at_once
-        self._wait_s = retry_wait_s
-        self._wait_max_s = retry_wait_max_s
+        self._backoff = backoff
         self._forbidden_max_s = forbidden_max_s
         self._waiting: dict[str, deque[Write]] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
@@ -82,8 +80,7 @@ class KubeWrites:
             try:
                 await retry_until_answered(
                     waiting[0],
-                    wait_s=self._wait_s,
-                    wait_max_s=self._wait_max_s,
+                    backoff=self._backoff,
                     log=self._log,
                     forbidden_max_s=self._forbidden_max_s,
                 )
@@ -100,7 +97,7 @@ class KubeWrites:
 
 
 async def retry_until_answered(
-    write: Write, *, wait_s: float, wait_max_s: float, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S
+    write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S
 ) -> None:
     """Do a write again and again until the server answers it.
 
@@ -109,7 +106,10 @@ async def retry_until_answered(
     """
     clock_s = asyncio.get_running_loop().time
     give_up_s: float | None = None
+    tries = 0
     while True:
+        tries += 1
+        wait_s = backoff.pause_s(tries)
         try:
             return await write()
         except TransientError as error:
@@ -120,7 +120,6 @@ async def retry_until_answered(
                 raise
             log.warning("server forbids the request for now", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
-        wait_s = min(2 * wait_s, wait_max_s)
 
 
 async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:
