@@ -1,4 +1,4 @@
-"""Settings of decisions from the command line: ``--set key=value`` changes defaults, or settings of a recording.
+"""Settings of decisions from the command line: ``--set key=value`` changes defaults, or settings of a recording."""
 
 from collections.abc import Sequence
 from typing import Final
