@@ -43,7 +43,9 @@ def wrong(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
 def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_away(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", "--policy", "skip", "--policy", "fifo", "--rivals")
+    code = simulate(
+        "--trace", trace, "--cluster", "nodes=1,leaf=1", "--policy", "skip", "--policy", "fifo", "--baselines"
+    )
     assert code == OK
     out = capsys.readouterr().out
     assert "trace: jobs.csv, 4 jobs" in out
