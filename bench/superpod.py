@@ -17,7 +17,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest, Task

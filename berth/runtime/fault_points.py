@@ -5,7 +5,7 @@ A point stands before and after each write. In production the setting is empty a
 
 import os
 import signal
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from berth.runtime.config import ConfigError
 
@@ -18,6 +18,15 @@ POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot"
 """Of the dispatcher."""
 BINDER_POINTS: Final = _around("bind", "outcome")
 _ALL: Final = POINTS + BINDER_POINTS
+
+
+@runtime_checkable
+class HasFaultPoint(Protocol):
+    """Settings of a service that has fault points."""
+
+    @property
+    def fault_point(self) -> str:
+        """``point:count``, or empty."""
 
 
 class FaultPoints:
@@ -37,6 +46,15 @@ class FaultPoints:
                 field="fault_point", value=setting, expected=f"point:count with a point of {', '.join(_ALL)}"
             )
         self._left = int(count or 0)
+
+    @classmethod
+    def of(cls, config: object) -> "FaultPoints":
+        """Fault points as the settings of a service name them; none where the service has no such setting.
+
+        Raises:
+            ConfigError: As the class.
+        """
+        return cls(config.fault_point if isinstance(config, HasFaultPoint) else "")
 
     def hit(self, point: str) -> None:
         """Pass a point."""

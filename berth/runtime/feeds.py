@@ -11,19 +11,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import structlog
-
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
+from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.ledger import facts_known
 from berth.schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
-_LOG: Final = structlog.get_logger()
 _MIRROR_S: Final = 30.0
 _DEAD_DATA_MAX: Final = 64_000
 """Bytes of a dead message that are kept with the reason."""
@@ -114,7 +112,8 @@ class Feed:
 class Feeds:
     """Facts and ledger of a cell, and the state that they make."""
 
-    def __init__(self, bus: Bus, clock: Clock, state: State) -> None:
+    def __init__(self, bus: Bus, clock: Clock, state: State, log: Logger = DEFAULT_LOG) -> None:
+        self._log = log
         self.bus = bus
         self.clock = clock
         self.state = state
@@ -122,7 +121,7 @@ class Feeds:
         self.facts = Feed(self.arrived)
         self.records = Feed(self.arrived)
         self.dead: dict[int, tuple[Stored, str]] = {}
-        """Facts that can never be applied, until :meth:`bury` has written them down."""
+        """Facts that can never be applied, until :meth:`write_dead_letters` has written them."""
 
     async def start(self, *, filters: Sequence[str] = ()) -> None:
         """Load the newest snapshot, then receive what came after it; returns when all that was stored is applied.
@@ -133,7 +132,7 @@ class Feeds:
         Raises:
             FatalError: The bus has less history than the snapshot says.
         """
-        body = await newest_snapshot(self.bus)
+        body = await newest_snapshot(self.bus, self._log)
         # Asked after the snapshot was read: the dispatcher may write one at any moment, and it must not seem to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
         ledger = await self.bus.state(StreamName.LEDGER)
@@ -216,14 +215,14 @@ class Feeds:
         except TimeoutError as error:
             raise TransientError(f"sequence {sequence} not received, the last was {feed.received}") from error
 
-    async def bury(self) -> None:
-        """Write down the facts that can never be applied."""
+    async def write_dead_letters(self) -> None:
+        """Write the facts that can never be applied to DEAD."""
         for sequence in list(self.dead):
             stored, reason = self.dead[sequence]
             try:
-                await bury(self.bus, self.clock, StreamName.FACTS, stored, reason)
+                await dead_letter(self.bus, self.clock, StreamName.FACTS, stored, reason, log=self._log)
             except TransientError as error:
-                _LOG.warning("dead letter not written, later again", sequence=sequence, reason=error.reason)
+                self._log.warning("dead letter not written, later again", sequence=sequence, reason=error.reason)
                 return
             del self.dead[sequence]
 
@@ -236,7 +235,9 @@ class Feeds:
         self.state.facts_seq = head
 
 
-async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str) -> None:
+async def dead_letter(
+    bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str, *, log: Logger = DEFAULT_LOG
+) -> None:
     """Write a message that can never be handled to DEAD, once however many followers meet it.
 
     Raises:
@@ -250,23 +251,23 @@ async def bury(bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reaso
         data=stored.data[:_DEAD_DATA_MAX],
         at_ms=clock.now_ms(),
     )
-    _LOG.warning("dead letter", stream=stream.value, sequence=stored.sequence, subject=stored.subject, reason=reason)
+    log.warning("dead letter", stream=stream.value, sequence=stored.sequence, subject=stored.subject, reason=reason)
     try:
         await bus.publish(bus.subjects.dead(stream, stored.sequence), encode(letter), expected_subject_seq=0)
     except ConflictError:
         return  # another follower was first
 
 
-async def newest_snapshot(bus: Bus) -> SnapshotBody | None:
+async def newest_snapshot(bus: Bus, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
     """The newest whole snapshot; damaged or unfinished ones are passed over."""
-    for end in reversed(await snapshot_ends(bus)):
-        body = await read_snapshot(bus, end)
+    for end in reversed(await snapshot_ends(bus, log)):
+        body = await read_snapshot(bus, end, log)
         if body is not None:
             return body
     return None
 
 
-async def read_snapshot(bus: Bus, end: SnapshotEnd) -> SnapshotBody | None:
+async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
     """The snapshot that ``end`` finishes; None when it is damaged."""
     chunks = await bus.read(StreamName.SNAPSHOT, filters=[bus.subjects.snapshot_all(end.ledger_seq)])
     parts: dict[str, bytes] = {}
@@ -277,20 +278,20 @@ async def read_snapshot(bus: Bus, end: SnapshotEnd) -> SnapshotBody | None:
         try:
             parts[tail] = decode(stored.data, SnapshotChunk).data
         except DecodeError as error:
-            _LOG.warning("snapshot chunk does not decode", subject=stored.subject, reason=error.reason)
+            log.warning("snapshot chunk does not decode", subject=stored.subject, reason=error.reason)
     joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
     if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
-        _LOG.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
+        log.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
         return None
     return decode(joined, SnapshotBody)
 
 
-async def snapshot_ends(bus: Bus) -> list[SnapshotEnd]:
+async def snapshot_ends(bus: Bus, log: Logger = DEFAULT_LOG) -> list[SnapshotEnd]:
     """Ends of all finished snapshots, oldest first."""
     ends = []
     for stored in await bus.read(StreamName.SNAPSHOT, filters=[f"{bus.subjects.root}snapshot.*.end"]):
         try:
             ends.append(decode(stored.data, SnapshotEnd))
         except DecodeError as error:
-            _LOG.warning("snapshot end does not decode", subject=stored.subject, reason=error.reason)
+            log.warning("snapshot end does not decode", subject=stored.subject, reason=error.reason)
     return sorted(ends, key=lambda end: end.ledger_seq)

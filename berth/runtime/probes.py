@@ -1,28 +1,27 @@
 """Probes: a small HTTP server that says whether the process lives, whether it is ready, and what it has counted.
 
 ``/livez`` answers 200 while the event loop turns. ``/readyz`` answers 200 when the bus is connected and the service has
-caught up, else 503 with the reason. ``/metrics`` is the text form of Prometheus. A service says how far it is with
-:data:`readiness`:
+caught up, else 503 with the reason. ``/metrics`` is the text form of Prometheus. A service says how far it is with the
+readiness among its instruments:
 
-    readiness.wait("the ledger is folded")
-    readiness.ready()
+    instruments.readiness.wait("the ledger is folded")
+    instruments.readiness.ready()
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from berth.runtime import metrics
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
+from berth.runtime.metrics import CONTENT_TYPE, MetricsRegistry
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 _GOODBYE_S: Final = 0.5
 """How long an answer under way may take at the end."""
-_READY: Final = metrics.gauge("process_ready", "1 when the process is ready, else 0.")
 
 
 class Link(Protocol):
@@ -34,7 +33,7 @@ class Link(Protocol):
 
 
 class Readiness:
-    """What a process waits for before it can serve; one for each process, see :data:`readiness`."""
+    """What a service waits for before it can serve."""
 
     def __init__(self) -> None:
         self._service = "the service has not begun"
@@ -73,17 +72,17 @@ class Readiness:
         return self._service
 
 
-readiness: Final = Readiness()
-"""Of this process."""
-
-
 @asynccontextmanager
-async def serving(config: ProbeConfig, of: Readiness) -> AsyncIterator[None]:
+async def serving(
+    config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry, log: Logger
+) -> AsyncIterator[None]:
     """Answer probes while the block runs; does nothing when the port is 0.
 
     Args:
         config: Where to listen.
-        of: What ``/readyz`` tells.
+        readiness: What ``/readyz`` answers.
+        registry: What ``/metrics`` shows.
+        log: Takes one line with the address.
 
     Raises:
         FatalError: The address cannot be listened on.
@@ -91,15 +90,15 @@ async def serving(config: ProbeConfig, of: Readiness) -> AsyncIterator[None]:
     if not config.port:
         yield
         return
-    runner = await _listen(config, of)
-    logger().info("probes answer", host=config.host, port=config.port)
+    runner = await _listen(config, readiness, registry)
+    log.info("probes answer", host=config.host, port=config.port)
     try:
         yield
     finally:
         await runner.cleanup()
 
 
-async def _listen(config: ProbeConfig, of: Readiness) -> "web.AppRunner":
+async def _listen(config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry) -> "web.AppRunner":
     """A server that listens.
 
     Raises:
@@ -111,12 +110,12 @@ async def _listen(config: ProbeConfig, of: Readiness) -> "web.AppRunner":
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        reason = of.reason
+        reason = readiness.reason
         return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
     async def exposition(_: web.Request) -> web.Response:
-        _READY.set(not of.reason)
-        return web.Response(body=metrics.exposition(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        registry.ready.set(not readiness.reason)
+        return web.Response(body=registry.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
     app = web.Application()
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", exposition)])

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import uvloop
 
@@ -23,13 +23,22 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
+from berth.runtime.instruments import Instruments
+from berth.runtime.logs import Logger
+from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.probes import Readiness
 from berth.runtime.release import release
 from berth.schemas.subjects import token
 
 C = TypeVar("C", bound=ServiceConfig)
+M = TypeVar("M")
 Work = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 """What a process does until the event is set."""
+
+Serve: TypeAlias = Callable[[Bus, Clock, C, Instruments[M], asyncio.Event], Coroutine[Any, Any, None]]
+"""A service: works until the event is set, then finishes what it has in hand and returns."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OK: Final = 0
@@ -42,56 +51,66 @@ DRAIN_S: Final = 4.0
 """How long the bus may take to finish at the end; with ``grace_s`` it stays below the patience of whoever stops."""
 
 
-def main(
-    name: str, config_type: type[C], serve: Callable[[Bus, Clock, C, asyncio.Event], Coroutine[Any, Any, None]]
-) -> NoReturn:
+def main(name: str, config_type: type[C], metrics: Callable[[MetricsRegistry], M], serve: Serve[C, M]) -> NoReturn:
     """Be the service ``name``: read ``--config``, connect the bus, serve until asked to stop, drain, exit.
 
     Args:
         name: Name of the service, of its logs and of its connection.
         config_type: Struct of its settings.
-        serve: Gets the bus, a clock, the settings and the event that asks it to finish and return.
+        metrics: Makes what it counts on a registry: the class in its ``metrics.py``.
+        serve: Gets the bus, a clock, the settings, the instruments and the event that asks it to finish and return.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     parser = argparse.ArgumentParser(prog=f"python -m berth.services.{name}", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; without it defaults hold")
     arguments = parser.parse_args()
-    logs.configure(name, LogConfig())
+    log = logs.logger_of(name, LogConfig())
     try:
         config = load(config_type, arguments.config)
+        log = logs.logger_of(name, config.log)
+        logs.route_libraries(name, config.log)
+        instruments = Instruments.make(metrics, log=log, faults=FaultPoints.of(config))
     except ConfigError as error:
-        sys.exit(report(error))
-    logs.configure(name, config.log)
-
-    async def work(stop: asyncio.Event) -> None:
-        async with probes.serving(config.probes, probes.readiness):
-            await _serve(name, config, serve, stop)
-
-    sys.exit(run(work))
+        sys.exit(report(error, log))
+    sys.exit(run(lambda stop: run_service(name, config, instruments, serve, stop), log))
 
 
-async def _serve(
-    name: str,
-    config: C,
-    serve: Callable[[Bus, Clock, C, asyncio.Event], Coroutine[Any, Any, None]],
-    stop: asyncio.Event,
+async def run_service(
+    name: str, config: C, instruments: Instruments[M], serve: Serve[C, M], stop: asyncio.Event
 ) -> None:
-    """Connect, answer discovery, serve until asked to stop, drain."""
-    clock = SystemClock()
-    bus = await _connect(name, config.bus, stop)
-    if bus is None:
-        return
-    probes.readiness.attach(bus)
-    try:
-        await bus.announce(_identity(name, config.bus.cell, clock))
-        await supervise(
-            lambda asked: serve(bus, clock, config, asked),
-            stop=stop,
-            grace_s=config.grace_s,
-            guards=[_fail_when_lost(bus), _not_ready_after(stop)],
-        )
-    finally:
-        await bus.drain(timeout_s=DRAIN_S)
+    """Answer probes and discovery, connect, serve until asked to stop, drain.
+
+    One process may run several services, or one several times: nothing is shared but the event loop.
+
+    Args:
+        name: Name of the service and of its connection.
+        config: Its settings.
+        instruments: Its own.
+        serve: As for :func:`main`.
+        stop: Asks for the end.
+
+    Raises:
+        TransientError: The bus was not reached in time.
+        FatalError: The probes cannot be answered, the bus is lost or does not let us in, the service ended unasked or did
+            not end in time.
+        ExceptionGroup: Holds what the service raised.
+    """
+    async with probes.serving(config.probes, instruments.readiness, instruments.registry, instruments.log):
+        clock = SystemClock()
+        bus = await _connect(name, config.bus, stop, instruments.log)
+        if bus is None:
+            return
+        instruments.readiness.attach(bus)
+        try:
+            await bus.announce(_identity(name, config.bus.cell, clock))
+            await supervise(
+                lambda asked: serve(bus, clock, config, instruments, asked),
+                stop=stop,
+                grace_s=config.grace_s,
+                guards=[_fail_when_lost(bus), _not_ready_after(stop, instruments.readiness)],
+            )
+        finally:
+            await bus.drain(timeout_s=DRAIN_S)
 
 
 def _identity(name: str, cell: str, clock: Clock) -> Identity:
@@ -105,7 +124,7 @@ def _identity(name: str, cell: str, clock: Clock) -> Identity:
     )
 
 
-def run(work: Work) -> int:
+def run(work: Work, log: Logger) -> int:
     """Exit code of ``work``, run to its end in an event loop of its own.
 
     SIGTERM and SIGINT set the event; how long ``work`` may take then is its own affair (see :func:`supervise`).
@@ -113,7 +132,7 @@ def run(work: Work) -> int:
     exit code: the process is to end at once.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_guarded(work))
+        return runner.run(_guarded(work, log))
 
 
 async def supervise(
@@ -146,13 +165,15 @@ async def supervise(
             raise FatalError("the service ended without being asked to")
 
 
-async def _connect(name: str, config: BusConfig, stop: asyncio.Event) -> NatsBus | None:
+async def _connect(name: str, config: BusConfig, stop: asyncio.Event, log: Logger) -> NatsBus | None:
     """The bus, or None when the process was asked to stop before it was reached."""
     servers = config.url.split(",")
     access = access_of(config)
     async with asyncio.TaskGroup() as group:
         connecting = group.create_task(
-            NatsBus.connect(servers, config.cell, name=name, timeout_s=config.connect_timeout_s, access=access),
+            NatsBus.connect(
+                servers, config.cell, name=name, timeout_s=config.connect_timeout_s, access=access, log=log
+            ),
             name="connect",
         )
         asked = group.create_task(_wait(stop), name="wait for stop")
@@ -168,16 +189,16 @@ async def _fail_when_lost(bus: Bus) -> None:
     raise await asyncio.shield(bus.lost)
 
 
-async def _not_ready_after(stop: asyncio.Event) -> None:
+async def _not_ready_after(stop: asyncio.Event, readiness: Readiness) -> None:
     await stop.wait()
-    probes.readiness.stop()
+    readiness.stop()
 
 
 async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
-async def _guarded(work: Work) -> int:
+async def _guarded(work: Work, log: Logger) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in SIGNALS:
@@ -187,16 +208,15 @@ async def _guarded(work: Work) -> int:
         code = OK
     except asyncio.CancelledError:
         raise
-    except Exception as error:  # noqa: BLE001  # the last door: every error is printed and becomes an exit code
-        code = report(error)
+    except Exception as error:  # noqa: BLE001  # every error is printed and becomes an exit code
+        code = report(error, log)
     finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     return code
 
 
-def report(error: Exception) -> int:
+def report(error: Exception, log: Logger) -> int:
     """Exit code for ``error``, which is logged: the reason of a foreseen one, everything about another."""
-    log = logs.logger()
     code = FAILED
     for leaf in _leaves(error):
         if isinstance(leaf, ShellError):

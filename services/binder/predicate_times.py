@@ -27,8 +27,10 @@ class PredicateTimes:
         """Give no time at or before the end of a millisecond: an earlier run may have given it."""
         self._floor_ns = max(self._floor_ns, (at_ms + 1) * _NS_PER_MS)
 
-    def note(self, node: str, predicate_ns: int) -> None:
-        """A pod of a node bears this time."""
+    def note(self, node: str, predicate_ns: int | None) -> None:
+        """A pod of a node bears this time; None when it bears none."""
+        if predicate_ns is None:
+            return
         self._last_ns[node] = max(self._last_ns.get(node, 0), predicate_ns)
 
     def next(self, node: str, now_ms: UnixMs) -> int:

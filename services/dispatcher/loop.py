@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-import structlog
-
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
@@ -19,20 +17,19 @@ from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher import metrics
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.scatter import Offers, Scatter
 from berth.services.dispatcher.snapshots import Snapshots
 from berth.services.dispatcher.views import Views
 
-_LOG: Final = structlog.get_logger()
 _ASKS_MAX: Final = 20
 """Times that a round may ask again for more candidates."""
 _APPENDS_MAX: Final = 3
@@ -59,23 +56,35 @@ class Dispatcher:
         clock: Of the process.
         config: Settings.
         holder: Who reigns; stands in the epoch record.
-        faults: Fault points.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, config: DispatcherConfig, *, holder: str, faults: FaultPoints) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        config: DispatcherConfig,
+        *,
+        holder: str,
+        instruments: Instruments[DispatcherMetrics],
+    ) -> None:
         self.bus = bus
         self.clock = clock
         self.config = config
         self.state = State(keeps=True)
-        self.feeds = Feeds(bus, clock, self.state)
+        self.feeds = Feeds(bus, clock, self.state, instruments.log)
         self.scheduler = Scheduler(self.state)
-        self.intake = Intake(bus, clock, self.state, self.feeds.arrived, faults)
-        self.scatter = Scatter(bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s)
-        self.views = Views(bus, clock, self.state, faults)
-        self.snapshots = Snapshots(bus, clock, self.scheduler, config, faults)
+        self.intake = Intake(bus, clock, self.state, self.feeds.arrived, instruments)
+        self.scatter = Scatter(
+            bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
+        )
+        self.views = Views(bus, clock, self.state, instruments)
+        self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.epoch = 0
         self._holder = holder
-        self._faults = faults
+        self._faults = instruments.faults
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self._settings: Settings = config.decisions.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
@@ -94,7 +103,7 @@ class Dispatcher:
         await self.snapshots.write()
         await self.intake.start()
         self.views.all_jobs()
-        _LOG.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+        self._log.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
 
     async def stop(self) -> None:
         """Take nothing more in."""
@@ -130,10 +139,12 @@ class Dispatcher:
             await self._settle(self._sent)
         if self.intake.needs_restart:
             await self._restart_intake()
-        metrics.JUDGED.inc(await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max))
+        self._metrics.judged.inc(
+            await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
+        )
         self._absorb_records()
         self.feeds.apply_facts()
-        await self.feeds.bury()
+        await self.feeds.write_dead_letters()
         for key in self.state.changed:
             self.intake.echoed(key)
             self.views.touch(key)
@@ -147,9 +158,9 @@ class Dispatcher:
         if may_decide:
             await self.snapshots.maybe_write()
         await self.tick()
-        metrics.WAITING.set(len(self.queue))
-        metrics.LEDGER.set(self.state.fold.head)
-        metrics.FACTS.set(self.state.facts_seq)
+        self._metrics.waiting.set(len(self.queue))
+        self._metrics.ledger.set(self.state.fold.head)
+        self._metrics.facts.set(self.state.facts_seq)
         return appended
 
     async def tick(self) -> None:
@@ -177,7 +188,7 @@ class Dispatcher:
         if found != self._oversized:
             self._oversized = found
             if found:
-                _LOG.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
+                self._log.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
 
     async def round(self) -> bool:
         """One round; returns whether it appended a record.
@@ -212,7 +223,7 @@ class Dispatcher:
         self._sent = None
         is_stored = self.state.fold.rounds == sent.record.number
         if is_stored:
-            metrics.count_round(sent.record.verdicts)
+            self._metrics.count_round(sent.record.verdicts)
         else:
             self.scheduler.take_back()
         return is_stored
@@ -234,8 +245,8 @@ class Dispatcher:
     def _report(self, setbacks: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""
         for setback in setbacks:
-            metrics.SET_ASIDE.inc()
-            _LOG.error("decision failed, gang set aside", gang=setback.subject, exc_info=setback.error)
+            self._metrics.set_aside.inc()
+            self._log.error("decision failed, gang set aside", gang=setback.subject, exc_info=setback.error)
 
     async def _append(self, sent: _Sent) -> None:
         """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.
@@ -248,12 +259,12 @@ class Dispatcher:
             try:
                 sequence = await self.bus.append(sent.data, expected_seq=sent.expected_seq)
             except (ConflictError, AmbiguousError) as error:
-                _LOG.warning("append is in doubt, reading the ledger", reason=error.reason)
+                self._log.warning("append is in doubt, reading the ledger", reason=error.reason)
                 await self._read_back()
                 if self.state.fold.head > sent.expected_seq:
                     return
                 continue
-            metrics.APPEND.observe(self.clock.monotonic_s() - began_s)
+            self._metrics.append.observe(self.clock.monotonic_s() - began_s)
             self._faults.hit("append.after")
             self._adopt(self.state.apply_record(sequence, sent.data))
             return

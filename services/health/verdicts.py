@@ -16,8 +16,8 @@ from berth.formats.ascend.device_info import ChipLists, DeviceReport, FaultRow, 
 from berth.formats.ascend.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
 from berth.formats.ascend.free_list import FreeView
 from berth.formats.ascend.node_info import judge_node
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
 from berth.formats.ascend.report_error import SUSPECT
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs

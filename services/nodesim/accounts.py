@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.formats.ascend.node_products import LABEL_CHIP_MEMORY
+from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import Share
 

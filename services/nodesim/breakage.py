@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.formats.ascend.node_products import RESOURCE_910
 from berth.formats.clusters.topology_file import Fault
+from berth.products.model import RESOURCE_910
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.simulation import BreakNode

@@ -48,7 +48,7 @@ def python_files() -> list[Path]:
 
 def pages() -> list[Path]:
     """Documents of the tree."""
-    return sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+    return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 
 def headings_of(text: str) -> list[str]:

@@ -8,8 +8,9 @@ import numpy as np
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.chips.picking import ids_of, mask_of
-from berth.core.chips.products import FORMS, Form
 from berth.core.requests.job_validation import validate
+from berth.products.catalogue import FORMS
+from berth.products.model import Form
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal

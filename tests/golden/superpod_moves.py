@@ -21,7 +21,7 @@ from berth.core.superpods.validation import SOFT
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
-from tests.golden.superpods import VARIANTS, differences_of, yard_of_line
+from tests.golden.superpods import VARIANTS, differences_of, pool_of_line
 
 ON: Final = "on"
 
@@ -38,7 +38,7 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     """A line as production sees it."""
     variant, _ = VARIANTS[line["policy"]]
     return Scene(
-        yard_of_line(line),
+        pool_of_line(line),
         BlockDemand(variant, line["sp_block"], line["tasks"], soft=line["affinity"] == SOFT),
         BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity),
     )
@@ -59,10 +59,10 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
             scene.pool, scene.demand, [str(name) for name in job["super_pods_already_hosting_service"]]
         )
     differences = differences_of(line, scene.pool, found)
-    ground, whole = candidates(scene.pool, scene.demand), scene.demand._replace(soft=False)
-    faults = differ("plan", holds_gang(ground, whole), isinstance(found, BlockPlan), "room for the gang")
+    eligible, whole = candidates(scene.pool, scene.demand), scene.demand._replace(soft=False)
+    faults = differ("plan", holds_gang(eligible, whole), isinstance(found, BlockPlan), "room for the gang")
     if isinstance(found, BlockPlan):
-        faults += plan_faults(ground, whole, scene.rules._replace(parity=False), found)
+        faults += plan_faults(eligible, whole, scene.rules._replace(parity=False), found)
     if unstable(line):
         return Answer(differences + faults, skipped=("unstable",))
     if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, preference):

@@ -43,7 +43,7 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
         return Answer(
             (*differ("ok", expected["ok"], got=False), *differ("reason", expected.get("reason"), shape.reason))
         )
-    pool = yard_of_line(line)
+    pool = pool_of_line(line)
     demand = BlockDemand(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
     rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
     found = planner.plan_blocks(pool, demand, rules)
@@ -65,13 +65,13 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
 
 def faults_of(pool: CandidatePool, demand: BlockDemand, rules: BlockRules, found: BlockPlan | NoBlocks) -> Differences:
     """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
-    ground = planner.candidates(pool, demand)
-    faults = plan_faults(ground, demand, rules, found) if isinstance(found, BlockPlan) else ()
+    eligible = planner.candidates(pool, demand)
+    faults = plan_faults(eligible, demand, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.parity:
         return faults
     if isinstance(found, BlockPlan):
-        faults += piece_faults(ground, demand, found)
-    return faults + differ("plan", holds_gang(ground, demand), isinstance(found, BlockPlan), "room for the gang")
+        faults += piece_faults(eligible, demand, found)
+    return faults + differ("plan", holds_gang(eligible, demand), isinstance(found, BlockPlan), "room for the gang")
 
 
 def whole_differences(line: Line, pool: CandidatePool, found: BlockPlan, active: Sequence[str]) -> Differences:
@@ -98,7 +98,7 @@ def request_of(line: Line) -> BlockRequest:
     )
 
 
-def yard_of_line(line: Line) -> CandidatePool:
+def pool_of_line(line: Line) -> CandidatePool:
     """SuperPoDs of a line with the nodes that have enough free chips; rows follow the order of the line."""
     pods, idle, sub_healthy, racks = [], [], [], []
     chips, full, sick = line["chips_per_pod"], VARIANTS[line["policy"]][1], set(line.get("sub_healthy", ()))

@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.chips.form_selection import SCHEDULE_POLICY
 from berth.core.requests.job_validation import validate
 from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, JobPhase, LeafBook, LeafJob
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
@@ -23,6 +22,7 @@ from berth.core.switches.planner import (
     switch_rules,
 )
 from berth.formats.ascend.switch_annotations import state_of, switch_annotations
+from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
@@ -212,7 +212,7 @@ def request_of(job: Mapping[str, Any]) -> JobRequest:
         resource="huawei.com/Ascend910",
         tasks=[Task("worker", job["replicas"], 8)],
         labels={TOR_AFFINITY: job["type"]},
-        annotations={SCHEDULE_POLICY: "chip8-node8"},
+        annotations={ANNOTATION_POLICY: "chip8-node8"},
     )
 
 

@@ -16,7 +16,7 @@ from berth.core.superpods.model import (
     Phase,
     pool_of,
 )
-from berth.core.superpods.racks import Take
+from berth.core.superpods.racks import BlockNodes
 from tests.golden import leaf_invariants, levels
 from tests.golden.block_invariants import (
     holds_gang,
@@ -120,7 +120,9 @@ def test_parts_of_blocks_stay_inside_racks() -> None:
     want = BlockDemand("rack", 4, 4, rack_block=2)
 
     def faults(rows: list[int], *, want: BlockDemand = want, is_service: bool = False) -> object:
-        return rack_faults(pool, want, [Take(0, 0, np.array(rows), "superpod")], is_service=is_service, is_exact=True)
+        return rack_faults(
+            pool, want, [BlockNodes(0, 0, np.array(rows), "superpod")], is_service=is_service, is_exact=True
+        )
 
     assert faults([0, 1, 2, 3]) == ()
     assert faults([0, 1, 2, 4])

@@ -19,7 +19,7 @@ from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import gang_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.intake import JobRequest

@@ -15,7 +15,7 @@ RULES = st.integers(1, 40).map(lambda size: BlockRules(0, size))
 
 
 @st.composite
-def yards(draw: st.DrawFn) -> CandidatePool:
+def pools(draw: st.DrawFn) -> CandidatePool:
     pods, racks = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     step = draw(st.sampled_from([1, 9]))
     left = draw(st.lists(st.integers(0, RACK_NODES), min_size=pods * racks, max_size=pods * racks))
@@ -61,7 +61,7 @@ def is_split(pool: CandidatePool, plan: BlockPlan, demand: BlockDemand) -> bool:
 
 
 @settings(max_examples=300)
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 def test_a_gang_is_whole_and_a_hard_one_is_never_split(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_gang_is_whole_and_a_hard_one_is_never_split(
 
 
 @settings(max_examples=200)
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> None:
     found = plan_racks(pool, demand, rules)
     if isinstance(found, BlockPlan) and demand.ub_memory and demand.replicas > RACK_NODES:
@@ -89,7 +89,7 @@ def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockD
 
 
 @settings(max_examples=100)
-@given(yards(), wants(), RULES, st.integers(1, 50))
+@given(pools(), wants(), RULES, st.integers(1, 50))
 def test_other_rows_only_rename_the_answer(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, by: int
 ) -> None:
@@ -102,7 +102,7 @@ def test_other_rows_only_rename_the_answer(
 
 
 @settings(max_examples=200)
-@given(yards(), wants(), st.sets(st.tuples(st.sampled_from(["0", "1"]), st.integers(0, 3))))
+@given(pools(), wants(), st.sets(st.tuples(st.sampled_from(["0", "1"]), st.integers(0, 3))))
 def test_every_block_of_a_service_stands_in_one_rack(
     pool: CandidatePool, demand: BlockDemand, hosts: set[tuple[str, int]]
 ) -> None:
@@ -115,7 +115,7 @@ def test_every_block_of_a_service_stands_in_one_rack(
 
 
 @settings(max_examples=300)
-@given(yards(), wants(), RULES, st.sampled_from(["pod", "part", "block", "job"]), st.data())
+@given(pools(), wants(), RULES, st.sampled_from(["pod", "part", "block", "job"]), st.data())
 def test_a_sound_pod_moves_only_with_its_part(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, scope: MoveScope, data: st.DataObject
 ) -> None:

@@ -177,10 +177,10 @@ def test_every_block_of_inference_goes_to_the_best_superpod_of_its_moment(
 ) -> None:
     counts, ids = np.array(free, np.int64), [str(pod) for pod in range(len(free))]
     demand = BlockDemand("a3", block, block * blocks)
-    preferred = np.array([3 * (pod in marked) for pod in range(len(free))], np.int64)
+    matching = np.array([3 * (pod in marked) for pod in range(len(free))], np.int64)
     served = service_allocations(ids, counts, demand, {str(pod) for pod in marked})
     pleased = mindie_allocations(
-        ids, counts, demand, BlockRules(reserve=reserve), AffinityPreference(sign < 0, preferred)
+        ids, counts, demand, BlockRules(reserve=reserve), AffinityPreference(sign < 0, matching)
     )
     enough = sum(count // block for count in free) >= blocks
     assert enough == (not isinstance(served, NoBlocks)) == (not isinstance(pleased, NoBlocks))
@@ -192,7 +192,7 @@ def test_every_block_of_inference_goes_to_the_best_superpod_of_its_moment(
         assert allocation.pod == min(able, key=lambda pod: (pod not in hosts, -left[pod], pod))
         left[allocation.pod] -= block
         hosts.add(allocation.pod)
-    left, near = dict(enumerate(free)), dict(enumerate(preferred.tolist()))
+    left, near = dict(enumerate(free)), dict(enumerate(matching.tolist()))
     for allocation in pleased:
         able = [pod for pod in left if left[pod] >= block]
         assert allocation.pod == min(

@@ -21,7 +21,7 @@ from berth.core.superpods.planner import block_decisions, open_blocks_of, plan_b
 
 
 @st.composite
-def yards(draw: st.DrawFn) -> CandidatePool:
+def pools(draw: st.DrawFn) -> CandidatePool:
     counts = draw(st.lists(st.integers(0, draw(st.sampled_from([4, 12, 30]))), max_size=8))
     total = sum(counts)
     step = draw(st.sampled_from([1, -1]))
@@ -58,7 +58,7 @@ def left_before(pool: CandidatePool, allocations: tuple[BlockAllocation, ...]) -
     return history
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> None:
     plan = plan_blocks(pool, demand, rules)
@@ -81,7 +81,7 @@ def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: 
     }
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room_for_it(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
@@ -101,7 +101,7 @@ def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room
             assert left[allocation.pod] == max(left)
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
@@ -117,7 +117,7 @@ def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
             assert not can_keep
 
 
-@given(yards(), wants(), RULES, st.booleans())
+@given(pools(), wants(), RULES, st.booleans())
 @settings(max_examples=200)
 def test_healthy_nodes_of_a_superpod_go_first(
     pool: CandidatePool,
@@ -142,7 +142,7 @@ def answer(found: BlockPlan | NoBlocks) -> object:
     return found.rows.tolist(), found.block_ids.tolist(), found.pods.tolist(), found.allocations
 
 
-@given(yards(), wants(), RULES, st.booleans(), st.integers(1, 9))
+@given(pools(), wants(), RULES, st.booleans(), st.integers(1, 9))
 def test_other_names_in_the_same_order_only_rename_the_answer(
     pool: CandidatePool,
     demand: BlockDemand,
@@ -167,7 +167,7 @@ def test_other_names_in_the_same_order_only_rename_the_answer(
     assert renamed.rows[kept].tolist() == new[found.rows[kept]].tolist()
 
 
-@given(yards(), wants(), RULES, st.integers(0, 8))
+@given(pools(), wants(), RULES, st.integers(0, 8))
 def test_a_superpod_without_candidates_changes_nothing(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, place: int
 ) -> None:
@@ -183,7 +183,7 @@ def test_a_superpod_without_candidates_changes_nothing(
         assert again == found
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_without_a_decision_in_force_the_answer_is_the_references(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules

@@ -14,7 +14,8 @@ from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
 from berth.core.state.cell import State
-from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import ANNOTATION_POLICY
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now

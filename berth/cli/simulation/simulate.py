@@ -28,7 +28,6 @@ from berth.core.simulation.baselines import RIVALS, Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
 from berth.core.simulation.timeline import Timeline
-from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
 from berth.formats.clusters.cluster_text import (
     PRODUCT,
     ClusterWordsError,
@@ -40,6 +39,8 @@ from berth.formats.clusters.topology_file import TopologyError
 from berth.formats.recordings.recording import Frames
 from berth.formats.traces.jobs import Affinity
 from berth.formats.traces.reader import TraceError, read_trace
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import ANNOTATION_POLICY
 from berth.runtime.recording import replacing
 from berth.runtime.release import release
 from berth.schemas.envelope import encode

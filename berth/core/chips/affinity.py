@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.chips.products import Form
+from berth.products.model import Form
 
 Masks = NDArray[np.uint64]
 Classes = NDArray[np.uint8]
@@ -58,7 +58,7 @@ def keeps_mesh(chips: int) -> bool:
 def classes_of(form: Form, masks: Masks, *, chips: int, distributed: bool) -> Classes:
     """Affinity class of each mask.
 
-        >>> from berth.core.chips.products import FORMS
+        >>> from berth.products.catalogue import FORMS
         >>> masks = np.array([0b1111, 0b0011_0001, 0], np.uint64)
         >>> classes_of(FORMS["module910x8"], masks, chips=1, distributed=False)
         array([  3,   0, 255], dtype=uint8)

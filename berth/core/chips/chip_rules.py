@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
 from berth.core.chips.picking import pick_chips
-from berth.core.chips.products import Form, Weights
+from berth.products.model import Form, Weights
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
 
@@ -202,7 +202,7 @@ class ChipRule:
         classes = classes_of(form, usable, chips=self.chips, distributed=self.distributed)
         reasons = np.where(classes == NEVER, self._topology, _FITS).astype(np.uint8)
         reasons[count < self.chips] = _SHORTAGE
-        foreign = (usable >> np.uint64(form.chip_ids)) != 0 if form.chip_ids < 64 else False  # noqa: PLR2004  # mask width
+        foreign = (usable >> np.uint64(form.chip_ids)) != 0 if form.chip_ids < 64 else False  # noqa: PLR2004 - width of a mask
         reasons[(count > form.chips_max) | foreign] = _TOO_MANY
         if not self.drops:
             reasons[count == 0] = _NO_LIST

@@ -6,7 +6,7 @@ Source: docs/reference/nodes-and-chips.md, "Rules per product".
 from itertools import islice
 
 from berth.core.chips.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
-from berth.core.chips.products import Form
+from berth.products.model import Form
 
 
 def ids_of(mask: int) -> tuple[int, ...]:
@@ -30,7 +30,7 @@ def mask_of(ids: tuple[int, ...] | list[int]) -> int:
 def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tuple[int, ...]:
     """Chip ids for a pod, in the order of selection. The lowest id wins a tie.
 
-        >>> from berth.core.chips.products import FORMS
+        >>> from berth.products.catalogue import FORMS
         >>> pick_chips(FORMS["module910bx16"], 0xFFFF, chips=10, distributed=False)
         (0, 8, 1, 9, 2, 10, 3, 11, 4, 12)
 

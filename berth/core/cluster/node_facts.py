@@ -89,7 +89,7 @@ def _names(table: bytes, kind: str) -> int:
     except ValueError as error:
         raise DecodeError(f"names: {error}", kind=kind) from error
     if len(set(names)) != len(names):
-        raise DecodeError("names: a name stands twice", kind=kind)
+        raise DecodeError("names: a name occurs twice", kind=kind)
     return len(names)
 
 
@@ -124,7 +124,7 @@ def _labels_of(fact: NodesSeen) -> Layout:
     used = np.unique(classes)
     labels = {kind: tuple(sorted(fact.classes[kind].labels.items())) for kind in used.tolist()}
     known = sorted(set(labels.values()))
-    place = {told: index for index, told in enumerate(known)}
+    place = {label_set: index for index, label_set in enumerate(known)}
     codes = np.array([place[labels[kind]] for kind in used.tolist()], np.uint16)
     return tuple(known), codes[np.searchsorted(used, classes)].tobytes()
 

@@ -249,5 +249,5 @@ def _column(column: bytes, width: int, count: int, *, optional: bool = False) ->
         return [0] * count
     values = unpack(column, width)
     if len(values) != count:
-        raise ValueError(f"column of {len(values)} rows beside {count} names")
+        raise ValueError(f"column of {len(values)} rows for {count} names")
     return values

@@ -4,7 +4,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.chips.products import FORMS
 from berth.core.explain import superpod_layout, switch_layout
 from berth.core.explain.evidence import (
     Alternative,
@@ -20,6 +19,7 @@ from berth.core.explain.request import RequestSummary, request_lines
 from berth.core.explain.superpod_layout import BlockLayout, seat_words
 from berth.core.explain.switch_layout import LeafLayout
 from berth.core.explain.text import pluralize
+from berth.products.catalogue import FORMS
 
 Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_SHOWN: Final = 8
@@ -151,7 +151,11 @@ def sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock =
     match explanation.outcome:
         case "placed":
             lines += switch_layout.placed_lines(explanation.switch) if explanation.switch is not None else []
-            lines += superpod_layout.placed_lines(explanation.blocks) if explanation.blocks is not None else []
+            lines += (
+                superpod_layout.placed_lines(explanation.blocks, form=explanation.form)
+                if explanation.blocks is not None
+                else []
+            )
             lines += [_choice_words(rank, explanation) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
             if len(explanation.choices) > _RANKS_SHOWN:
                 lines.append(f"{len(explanation.choices) - _RANKS_SHOWN} more ranks were chosen in the same way.")

@@ -10,9 +10,9 @@ from berth.core.explain.superpod_text import (
     blocks_words,
     group_words,
     phase_words,
-    product_words,
 )
 from berth.core.explain.text import pluralize, ranges
+from berth.products.catalogue import FORMS
 from berth.schemas.offers import Blocks
 
 _BLOCKS_SHOWN: Final = 8
@@ -103,9 +103,14 @@ class BlockLayout(msgspec.Struct):
     """Pods carry ``super-pod-id`` and ``super-pod-rank``."""
 
 
-def placed_lines(layout: BlockLayout) -> list[str]:
-    """The request and the phases that chose the nodes, one sentence for each entry."""
-    lines = [_asked(layout)]
+def placed_lines(layout: BlockLayout, *, form: str) -> list[str]:
+    """The request and the phases that chose the nodes, one sentence for each entry.
+
+    Args:
+        layout: The blocks.
+        form: Product form of the job.
+    """
+    lines = [_asked(layout, form)]
     for phase in dict.fromkeys(seat.phase for seat in layout.seats):
         seats = [seat for seat in layout.seats if seat.phase == phase]
         parts = [_seat_words(seat, layout) for seat in seats[:_BLOCKS_SHOWN]]
@@ -142,7 +147,7 @@ def words_of_phase(phase: str, blocks: Blocks) -> str:
     return f"{found.name} ({found.why})" if found.why else found.name
 
 
-def _asked(layout: BlockLayout) -> str:
+def _asked(layout: BlockLayout, form: str) -> str:
     pods = pluralize(layout.pods, "pod")
     if layout.variant == LEVELS:
         levels = ", ".join(f"{size} in a group of level {level}" for level, size in enumerate(layout.levels, start=1))
@@ -156,7 +161,8 @@ def _asked(layout: BlockLayout) -> str:
     blocks = (
         f"{pluralize(layout.count, 'logical SuperPoD')} ({noun}) of {pluralize(layout.size, 'node')}{_parts(layout)}"
     )
-    head = f"SuperPoD affinity of {product_words(layout.variant)}{mode} asks for {blocks} for its {pods} with chips"
+    product = (FORMS[form].block_product if form in FORMS else "") or layout.variant
+    head = f"SuperPoD affinity of {product}{mode} asks for {blocks} for its {pods} with chips"
     if layout.reserve:
         head += f"; a SuperPoD keeps {pluralize(layout.reserve, 'node')} in reserve while another has room"
     return f"{head}."

@@ -13,7 +13,6 @@ from berth.schemas.refusal import BlockLack
 
 LEVELS: Final = "levels"
 """Variant with blocks in groups of a tree instead of SuperPoDs."""
-_PRODUCTS: Final[Mapping[str, str]] = {"a3": "A3", "850": "Atlas 850", "rack": "Atlas 950"}
 
 
 class PhaseWords(NamedTuple):
@@ -83,11 +82,6 @@ def phase_words(phase: str, variant: str, *, idlest: bool = False, has_near: boo
     if found is None:
         return PhaseWords(phase, "")
     return found._replace(why=found.why.format(fit="emptier" if idlest else "fuller", near=_NEAR if has_near else ""))
-
-
-def product_words(variant: str) -> str:
-    """Product of a variant; the variant itself when it is unknown."""
-    return _PRODUCTS.get(variant, variant)
 
 
 def group_words(variant: str) -> str:

@@ -14,24 +14,17 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockGround
 from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
-from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows, Variant
+from berth.core.superpods.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows
 from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks
+from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
-_ANNOTATED: Final = frozenset({"a3", "850"})
-"""Variants whose pods carry their SuperPoD and their rank in it.
-
-Source: docs/reference/superpods.md, "Keys of SuperPoDs".
-"""
 _NONE: Final = -1
-
-
-_VARIANTS: Final[Mapping[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
 
 
 class BlockAnswer(NamedTuple):
@@ -190,11 +183,11 @@ class BlockRound:
                 nodes.update(placement.names())
         nodes.difference_update(table.names[row] for row in pool.rows.tolist())
         place = {name: index for index, name in enumerate(pool.ids)}
-        preferred = np.zeros(len(pool.ids), np.int64)
+        matching = np.zeros(len(pool.ids), np.int64)
         for superpod, _ in self._ground.places_of(sorted(nodes)):
             if superpod in place:
-                preferred[place[superpod]] += 1
-        return preferred
+                matching[place[superpod]] += 1
+        return matching
 
     def _new(self, service: str) -> list[str]:
         """Nodes of the jobs of an inference service that the round has placed."""
@@ -221,7 +214,7 @@ def blocks_of(gang: Gang) -> Blocks:
 def block_demand(gang: Gang, blocks: Blocks) -> BlockDemand:
     """Demand of a gang with SuperPoD affinity for the planner."""
     return BlockDemand(
-        _VARIANTS[blocks.variant],
+        VARIANTS[blocks.variant],
         blocks.size,
         sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
         soft=blocks.soft,
@@ -260,7 +253,7 @@ def _part(
         superpods=list(superpod_order),
         block_index=pack(block_index, 2),
         superpod_index=pack(superpod_index, 2),
-        annotated=blocks.variant in _ANNOTATED,
+        annotated=FORMS[gang.form].block_annotations,
         service=blocks.service,
     )
 

@@ -1,8 +1,8 @@
-"""Blocks after a fault: which keep their nodes, which are mended where they are, which move.
+"""Blocks after a fault: which ones keep their nodes, which ones get other nodes in their SuperPoD, and which ones move.
 
-A pod that runs never moves. Where a block with such pods can get no node for a lost one in its SuperPoD, the plan says so:
-its pods have to be deleted before the block can move. The reference lists other nodes for them instead (decision D-10),
-which ``parity`` restores.
+A running pod never moves. If a block with running pods cannot get a node for a lost pod in its SuperPoD, the plan says
+so: its pods have to be deleted before the block can move. The reference lists other nodes for them instead (decision
+D-10), which ``parity`` restores.
 
 Source: docs/reference/superpods.md, "Places after a fault" and "Where Berth decides otherwise".
 """
@@ -32,15 +32,15 @@ from berth.core.superpods.model import (
 from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes
 
 RELEASE_WAIT_MS: Final = 10_000
-"""How long after its first try a gang waits for its own healthy nodes to be given back."""
+"""How long after its first attempt a gang waits for the release of its own healthy nodes, in milliseconds."""
 
 
 class StuckBlocks(NamedTuple):
-    """Blocks that cannot get what they lack in their SuperPoD, while some of their pods run.
+    """Blocks with running pods that cannot get the missing nodes in their SuperPoD.
 
     Attributes:
         block_ids: Their ids, ascending: all their pods have to be deleted before they can move.
-        lack: How many nodes are missing.
+        lack: Number of missing nodes.
     """
 
     block_ids: tuple[int, ...]
@@ -48,7 +48,7 @@ class StuckBlocks(NamedTuple):
 
 
 class _DecidedBlock(NamedTuple):
-    """A block whose nodes are decided, by position."""
+    """A block with decided nodes, by position."""
 
     held: HeldBlock
     pod: int
@@ -57,13 +57,13 @@ class _DecidedBlock(NamedTuple):
 
 
 class _FirstPass(NamedTuple):
-    """What is decided before other SuperPoDs are looked at.
+    """What is decided before other SuperPoDs are considered.
 
     Attributes:
-        settled: Blocks whose nodes are decided, by id.
+        settled: Blocks with decided nodes, by id.
         rest: Candidates that are left.
         open_blocks: Blocks and nodes that are still to be found.
-        is_overdrawn: Parity only: a block with pods that run took a whole block of nodes (decision D-10).
+        is_overdrawn: Parity only: a block with running pods took the nodes of a whole block (decision D-10).
     """
 
     settled: dict[int, _DecidedBlock]
@@ -75,15 +75,15 @@ class _FirstPass(NamedTuple):
 def plan_again(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
 ) -> BlockPlan | NoBlocks | StuckBlocks:
-    """Where the pods of a gang go after a fault.
+    """Plan of a gang after a fault.
 
     Source: docs/reference/superpods.md, "Places after a fault".
 
     Args:
-        pool: Candidates; the nodes of pods that run are not among them, those of pods that return may be.
-        demand: What the gang asks.
-        rules: Reserve, size, and whether decisions go the reference's way.
-        failure: Its blocks and what became of them.
+        pool: Candidates. The nodes of running pods are not among them; those of returning pods may be.
+        demand: Request of the gang.
+        rules: Reserve, size, and whether the reference is followed in documented decisions.
+        failure: Blocks of the gang, and what happened to their pods.
     """
     found = _first_pass(pool, demand, rules, failure)
     if not isinstance(found, _FirstPass):
@@ -99,24 +99,25 @@ def plan_again(
 def decisions_after(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
 ) -> tuple[str, ...]:
-    """Documented decisions that can change the plan.
+    """Names of the documented decisions that can change the plan.
 
-    D-10: pods that run are moved, or nodes are set aside for it. D-3: a block is opened that nobody needs. D-5: more nodes
-    are taken than are missing. D-8: a new piece goes by the id of one that stays. The rest: those of the selection.
+    D-10: running pods are moved, or nodes are set aside for that. D-3: a block is opened that is not needed. D-5: more
+    nodes are taken than are missing. D-8: a new piece has the id of a block that stays. The others are those of the
+    selection.
     """
-    copied = _first_pass(pool, demand, rules._replace(parity=True), failure)
-    if not isinstance(copied, _FirstPass):
+    reference = _first_pass(pool, demand, rules._replace(parity=True), failure)
+    if not isinstance(reference, _FirstPass):
         return ()
-    names = dict.fromkeys(selection_decisions(pool.ids, copied.rest.counts, copied.open_blocks, rules))
-    allocations = select(pool.ids, copied.rest.counts, copied.open_blocks, rules._replace(parity=True))
+    names = dict.fromkeys(selection_decisions(pool.ids, reference.rest.counts, reference.open_blocks, rules))
+    allocations = select(pool.ids, reference.rest.counts, reference.open_blocks, rules._replace(parity=True))
     if not isinstance(allocations, NoBlocks):
-        if sum(allocation.nodes for allocation in allocations) > copied.open_blocks.missing:
+        if sum(allocation.nodes for allocation in allocations) > reference.open_blocks.missing:
             names["D-5"] = None
-        if any(allocation.block_id in copied.settled for allocation in allocations):
+        if any(allocation.block_id in reference.settled for allocation in allocations):
             names["D-8"] = None
     if _unneeded_ids(demand, failure):
         names["D-3"] = None
-    if copied.is_overdrawn or any(held.runs and held.block_id not in copied.settled for held in failure.held):
+    if reference.is_overdrawn or any(held.runs and held.block_id not in reference.settled for held in failure.held):
         names["D-10"] = None
     return tuple(names)
 
@@ -141,7 +142,7 @@ def _first_pass(
 
 
 def _healthy(held: Iterable[HeldBlock], *, with_running: bool) -> Iterable[int]:
-    """Nodes that did not fail and that the gang gives back."""
+    """Rows of nodes that did not fail and that the gang releases."""
     for block in held:
         for row, fate in zip(block.rows, block.fates, strict=True):
             if fate is PodFate.RETURNS or (with_running and fate is PodFate.RUNS):
@@ -149,7 +150,10 @@ def _healthy(held: Iterable[HeldBlock], *, with_running: bool) -> Iterable[int]:
 
 
 def _take_own_nodes(free_nodes: FreeNodes, held: HeldBlock) -> list[int]:
-    """Takes the nodes of pods that return and whose node is free; :data:`NOWHERE` for all other pods but those that run."""
+    """Take the free nodes of returning pods. Returns the rows of the block.
+
+    Nodes of running pods stay in it; any other position is :data:`NOWHERE`.
+    """
     return [
         row
         if fate is PodFate.RUNS
@@ -163,7 +167,7 @@ def _take_own_nodes(free_nodes: FreeNodes, held: HeldBlock) -> list[int]:
 def _corrected_pass(
     free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
 ) -> _FirstPass | StuckBlocks:
-    """Blocks that stay: those with pods that run come first, since they have nowhere else to go."""
+    """Blocks that stay. Blocks with running pods come first, because they cannot move."""
     settled: dict[int, _DecidedBlock] = {}
     damaged: list[HeldBlock] = []
     for held in failure.held:
@@ -174,14 +178,14 @@ def _corrected_pass(
             settled[held.block_id] = _DecidedBlock(
                 held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "kept"
             )
-    torn = [
+    partial = [
         _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "replaced")
         for held in damaged
         if held.runs
     ]
     owed: Counter[str] = Counter()
     stuck: list[_DecidedBlock] = []
-    for block in torn:
+    for block in partial:
         lacking = block.rows.count(NOWHERE)
         if owed[block.held.superpod] + lacking > free_nodes.free(block.held.superpod):
             stuck.append(block)
@@ -195,8 +199,8 @@ def _corrected_pass(
         if not held.runs and left + owed_counts[held.superpod] >= demand.block and left >= len(held.rows):
             block = _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "rebuilt")
             owed[held.superpod] += block.rows.count(NOWHERE)
-            torn.append(block)
-    for block in torn:
+            partial.append(block)
+    for block in partial:
         settled[block.held.block_id] = block._replace(rows=free_nodes.fill(block.rows, block.held.superpod))
     return _FirstPass(
         settled,
@@ -208,7 +212,7 @@ def _corrected_pass(
 def _stuck(
     free_nodes: FreeNodes, demand: BlockDemand, stuck: Sequence[_DecidedBlock], owed: Counter[str]
 ) -> StuckBlocks:
-    """Blocks that lack more than their SuperPoD has."""
+    """Blocks that lack more nodes than their SuperPoD has."""
     homes = dict.fromkeys(block.held.superpod for block in stuck)
     lacking = sum(block.rows.count(NOWHERE) for block in stuck)
     have = sum(free_nodes.free(home) - owed[home] for home in homes)
@@ -222,7 +226,7 @@ def _stuck(
 def _reference_pass(
     free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
 ) -> _FirstPass | NoBlocks:
-    """Blocks that stay, the reference's way."""
+    """Blocks that stay, as the reference decides."""
     lack = _reference_shortage(free_nodes, demand, failure)
     if lack is not None:
         return lack
@@ -261,7 +265,7 @@ def _reference_pass(
 
 
 def _reference_shortage(free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang) -> NoBlocks | None:
-    """The reference's look at whether pods can return at all, which passes as soon as one block returns as a whole."""
+    """Check of the reference whether pods can return at all; it passes as soon as one block returns as a whole."""
     homes: Counter[str] = Counter()
     for held in failure.held:
         running = held.runs if failure.is_pod_level else 0
@@ -271,14 +275,16 @@ def _reference_shortage(free_nodes: FreeNodes, demand: BlockDemand, failure: Dis
     short = {home: number for home, number in homes.items() if free_nodes.free(home) < number}
     if not short:
         return None
-    torn = [held for held in failure.held if held.superpod in short]
-    return _none("home", free_nodes.pool, demand, torn, nodes=(sum(short.values()), sum(map(free_nodes.free, short))))
+    partial = [held for held in failure.held if held.superpod in short]
+    return _none(
+        "home", free_nodes.pool, demand, partial, nodes=(sum(short.values()), sum(map(free_nodes.free, short)))
+    )
 
 
 def _still_open(
     demand: BlockDemand, settled: Mapping[int, _DecidedBlock], pending: int, unneeded: Collection[int] = ()
 ) -> OpenBlocks:
-    """What is still to be found; ``unneeded`` ids stay closed."""
+    """Blocks and nodes that are still to be found; ``unneeded`` ids stay closed."""
     return OpenBlocks(
         demand.variant,
         demand.block,
@@ -291,14 +297,14 @@ def _still_open(
 
 
 def _unneeded_ids(demand: BlockDemand, failure: DisruptedGang) -> list[int]:
-    """Ids that had no nodes and need none, since others had all that the gang needs (decision D-3)."""
+    """Ids without nodes that need none, because other blocks had all nodes that the gang needs (decision D-3)."""
     known = {held.block_id for held in failure.held}
     unknown = max(0, demand.replicas - sum(len(held.rows) for held in failure.held))
     return [block_id for block_id in range(demand.blocks) if block_id not in known][-(-unknown // demand.block) :]
 
 
 def _reference_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> BlockPlan:
-    """Ranks by a walk over all blocks, as the reference has them."""
+    """Plan with ranks numbered by a walk over all blocks, as in the reference."""
     rows, block_ids, pods = _nodes_of(found, allocations)
     walk = np.argsort(block_ids, kind="stable")[: demand.replicas]
     plan = _empty_plan(demand)
@@ -308,7 +314,7 @@ def _reference_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequenc
 
 
 def _corrected_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> BlockPlan:
-    """Blocks that stay keep their ranks; the others go by id to the ranks that are open."""
+    """Plan in which blocks that stay keep their ranks; other blocks get the open ranks by id."""
     allocations = _trimmed(found, demand, allocations)
     rows, block_ids, pods = _nodes_of(found, allocations)
     settled = [rank for block in found.settled.values() for rank in block.held.ranks]
@@ -324,21 +330,21 @@ def _corrected_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequenc
 
 
 def _trimmed(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> list[BlockAllocation]:
-    """No more nodes than are missing (decision D-5), and no new piece by the id of one that stays (D-8)."""
+    """Allocations with at most the missing nodes (decision D-5), and no new piece with the id of a block (D-8)."""
     free_ids = (block_id for block_id in count(found.open_blocks.next_id) if block_id not in found.settled)
     missing = found.open_blocks.missing
-    fitted = []
+    trimmed = []
     for allocation in allocations:
         nodes = min(allocation.nodes, missing)
         if nodes:
             block_id = allocation.block_id if allocation.block_id < demand.blocks else next(free_ids)
-            fitted.append(allocation._replace(block_id=block_id, nodes=nodes))
+            trimmed.append(allocation._replace(block_id=block_id, nodes=nodes))
         missing -= nodes
-    return fitted
+    return trimmed
 
 
 def _nodes_of(found: _FirstPass, allocations: Sequence[BlockAllocation]) -> tuple[Rows, Rows, Rows]:
-    """Node, block and SuperPoD: first of the blocks that stay, by position, then of what was selected."""
+    """Node, block and SuperPoD of each position: first of the blocks that stay, then of the selected blocks."""
     settled = found.settled.items()
     new = draw_nodes(found.rest, allocations, sum(allocation.nodes for allocation in allocations))
     return (
@@ -364,7 +370,7 @@ def _empty_plan(demand: BlockDemand) -> BlockPlan:
 def _none(
     lack: Lack, pool: CandidatePool, demand: BlockDemand, held: Sequence[HeldBlock], *, nodes: tuple[int, int]
 ) -> NoBlocks:
-    """Why there is no plan; ``nodes`` needed and found."""
+    """Refusal; ``nodes`` are the numbers of needed and found nodes."""
     counts = pool.counts
     return NoBlocks(
         lack=lack,

@@ -1,8 +1,8 @@
-"""Replacing lost pods of a gang below leaf switches, while its other pods stay where they are.
+"""Replacement of lost pods of a gang below leaf switches (ToR), while its other pods stay where they are.
 
-Policy 1.0 looks for nodes at a position of the leaf that the gang lacks; 2.0 stays below the gang's own leaves as long as
-they have room, and then goes on as for a fresh gang; without a spine the gang stays below its leaf. Ties end in the name of
-the node.
+Policy 1.0 uses nodes at a position of the leaf that the gang lacks. Policy 2.0 stays below the gang's own leaves while
+they have room, then continues as for a new gang. On a single layer the gang stays below its leaf. The name of the node
+decides ties.
 
 Source: docs/reference/switches.md, "Ranks, scores and annotations", "Replacement in 1.0", "Replacement in 2.0"
 and "Replacement on a single layer". See decisions slice-of-lost-pod, deterministic-scores and survivors-leaf.
@@ -36,9 +36,9 @@ class PartialGang(NamedTuple):
     """A placed gang that lost pods.
 
     Attributes:
-        cells: Cell of each pod that lives; -1 for one whose node is below no leaf.
-        ranks: Ranks of the pods to be placed, ascending.
-        is_single: Some pod that lives says that its leaf is free: the gang is below one leaf.
+        cells: Cell of each running pod; -1 if its node is not below a known leaf.
+        ranks: Ranks to place, ascending.
+        is_single: Some running pod reports that its leaf is free: the gang is below one leaf.
     """
 
     cells: Sequence[int]
@@ -47,11 +47,11 @@ class PartialGang(NamedTuple):
 
 
 class OpenPlaces(NamedTuple):
-    """Places that a torn gang may take.
+    """Places that a partial gang may use.
 
     Attributes:
-        places: (leaves, width).
-        rule: What closes the other usable places: whole-gang, lacking-position, leaf-state or own-leaf.
+        places: ``bool[leaves, width]``.
+        rule: Rule that closes the other usable places: whole-gang, lacking-position, leaf-state or own-leaf.
     """
 
     places: Grid
@@ -59,13 +59,13 @@ class OpenPlaces(NamedTuple):
 
 
 class _Leaves(NamedTuple):
-    """Leaves of a torn gang under policy 2.0.
+    """Leaves of a partial gang under policy 2.0.
 
     Attributes:
-        used: Leaves above pods that live, ascending.
-        pods: Such pods below each leaf.
-        state: State byte of each leaf.
-        left: Shared leaves that the gang may still add; below 0 when it has too many.
+        used: ``int64[n]``, leaves above running pods, ascending.
+        pods: ``int64[leaves]``, number of running pods below each leaf.
+        state: ``uint8[leaves]``, state byte of each leaf.
+        left: Number of shared leaves that the gang may still add; negative if it has too many.
     """
 
     used: Indexes
@@ -75,11 +75,12 @@ class _Leaves(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Nodes for a torn gang under policy 2.0.
+    """Nodes for a partial gang under policy 2.0.
 
     Attributes:
-        numbered: Cells as the reference numbers them, group after group and inside a group by position.
-        tier: Of each cell that may be taken: 0 own exclusive leaves, 1 own shared ones, 2 and 3 the same for new leaves.
+        numbered: Cells in the numbering of the reference: group after group, and by position inside a group.
+        tier: Of each cell that may be used: 0 for own exclusive leaves, 1 for own shared leaves, 2 and 3 for new
+            leaves.
     """
 
     numbered: list[int]
@@ -87,13 +88,13 @@ class _Choice(NamedTuple):
 
 
 def open_places(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
-    """Usable places that a torn gang may take.
+    """Usable places that a partial gang may use.
 
     Args:
-        pool: Leaves as the gang finds them; ``bits`` are without the gang.
-        demand: ``replicas`` are the pods to be placed, ``pods`` the whole gang.
-        rules: What must be heeded.
-        partial_gang: What is left of the gang.
+        pool: Leaves with the candidates of the gang; ``bits`` exclude the gang itself.
+        demand: ``replicas`` is the number of pods to place, ``pods`` that of the whole gang.
+        rules: Rules that the plan must meet.
+        partial_gang: Running pods and lost ranks of the gang.
     """
     opened = _FILTERS[rules.policy](pool, demand, rules, partial_gang)
     return opened._replace(places=pool.usable & opened.places)
@@ -102,17 +103,17 @@ def open_places(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang
 def plan_partial(
     pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
 ) -> Plan | NoPlan:
-    """Where the lost pods of a gang go, in the order of ``partial_gang.ranks``, or what is missing.
+    """Places of the lost pods of a gang, in the order of ``partial_gang.ranks``, or what is missing.
 
     Args:
-        pool: Leaves as the gang finds them; ``bits`` are without the gang itself.
-        demand: ``replicas`` are the pods to be placed, ``pods`` the whole gang.
-        rules: What must be heeded.
-        partial_gang: What is left of the gang.
-        node_names: Node at each cell; empty where none is known.
+        pool: Leaves with the candidates of the gang; ``bits`` exclude the gang itself.
+        demand: ``replicas`` is the number of pods to place, ``pods`` that of the whole gang.
+        rules: Rules that the plan must meet.
+        partial_gang: Running pods and lost ranks of the gang.
+        node_names: Node at each cell; empty if there is none.
 
     Raises:
-        ValueError: Nothing is to be placed, or ``replicas`` is not the number of ranks.
+        ValueError: There is nothing to place, or ``replicas`` is not the number of ranks.
     """
     if not partial_gang.ranks or len(partial_gang.ranks) != demand.replicas:
         raise ValueError(
@@ -125,9 +126,9 @@ def plan_partial(
 
 
 def replacement_decisions(demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
-    """Documented decisions that may make the answer differ from the reference's.
+    """Names of the documented decisions that may make the result differ from the reference.
 
-    1.0 places a padding job only as a whole, whatever was decided on positions.
+    Policy 1.0 places a padding job only as a whole, so that the decision on positions does not apply to it.
     """
     is_whole = rules.policy == "1.0" and demand.kind == "padding"
     return () if is_whole else (_DECISIONS[rules.policy],)
@@ -138,22 +139,25 @@ def _no_plan(pool: LeafPool, demand: Demand, policy: Policy, rule: str) -> NoPla
 
 
 def _slices_used(pool: LeafPool, partial_gang: PartialGang) -> Counts:
-    """Pods that live at each position; positions of a topology that states no ``places`` may go beyond the longest list."""
+    """Number of running pods at each position.
+
+    Positions may exceed the longest list if the topology has no ``places``.
+    """
     positions = max(pool.places, int(pool.slices.max(initial=-1)) + 1)
     slices = pool.slices.reshape(-1)[[cell for cell in partial_gang.cells if cell >= 0]]
     return np.bincount(slices, minlength=positions)
 
 
 def _most_at_one(pool: LeafPool, demand: Demand) -> int:
-    """Most pods that the whole gang would have at one position; lists may all be empty, and then a leaf has no places."""
+    """Most pods of the whole gang at one position. All lists may be empty; then a leaf has no places."""
     return -(-demand.pods // max(pool.places, 1))
 
 
 def _open_v1(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
-    """1.0: leaves that no other job crosses, at positions that the gang lacks; a padding job is placed only as a whole.
+    """1.0: leaves that no other job on several leaves uses, at positions that the gang lacks.
 
-    A position is lacking where fewer pods live than the whole gang would have at most at one position. The reference takes
-    the highest position that is in use (decision slice-of-lost-pod).
+    A padding job is placed only as a whole. A position is lacking if fewer pods run there than the whole gang would
+    have at most at one position. The reference takes the highest position in use (decision slice-of-lost-pod).
 
     Source: docs/reference/switches.md, "Replacement in 1.0".
     """
@@ -168,7 +172,7 @@ def _open_v1(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: P
 
 
 def _open_v2(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
-    """2.0: the gang's own leaves, and others if it is not below one leaf.
+    """2.0: the gang's own leaves, and other leaves if the gang is on more than one leaf.
 
     Source: docs/reference/switches.md, "Replacement in 2.0".
     """
@@ -182,7 +186,7 @@ def _open_v2(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: 
 
 
 def _open_single(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
-    """Single layer: the leaf of the pods that live; the reference opens all (decision survivors-leaf).
+    """Single layer: the leaf of the running pods; the reference opens all leaves (decision survivors-leaf).
 
     Source: docs/reference/switches.md, "Replacement on a single layer".
     """
@@ -206,7 +210,7 @@ def _leaves_of(pool: LeafPool, rules: SwitchRules, partial_gang: PartialGang) ->
 def _plan_v1(
     pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
 ) -> Plan | NoPlan:
-    """1.0: one pod after the other at the position with the fewest, below the gang's own leaves if it can be."""
+    """1.0: one pod after the other, at the position with the fewest pods, below the gang's own leaves if possible."""
     cells = np.flatnonzero(pool.usable).tolist()
     if len(cells) < demand.replicas:
         return _no_plan(pool, demand, rules.policy, "open-places")
@@ -261,7 +265,7 @@ def _plan_v2(
         after, new = found
     choice = _choice(pool, leaves, after, new, node_names)
     numbered = choice.numbered if rules.parity else []
-    # The reference scores exclusive leaves alike, whether they are new or not, and shared ones below them.
+    # The reference gives new and own exclusive leaves the same score, and shared leaves a lower one.
     tier = {cell: tier & 1 for cell, tier in choice.tier.items()} if rules.parity else choice.tier
     cells = _assign_ranks(partial_gang.ranks, numbered, tier, node_names)
     return Plan(
@@ -270,10 +274,10 @@ def _plan_v2(
 
 
 def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
-    """States of the gang's own leaves when they have room for all.
+    """States of the gang's own leaves if they have room for all pods.
 
-    One that was free becomes shared if more than the pods of the gang find room below it and the gang may have one more
-    shared leaf, else exclusive.
+    A free leaf becomes shared if more pods than those of the gang fit below it and the gang may have one more shared
+    leaf; otherwise it becomes exclusive.
     """
     left = leaves.left
     after: dict[int, int] = {}
@@ -287,15 +291,15 @@ def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
 
 
 def _own_state(leaves: _Leaves, leaf: int, state: int) -> int:
-    """State byte of an own leaf that a plan makes shared or exclusive: an unhealthy one stays unhealthy.
+    """State byte of an own leaf that a plan makes shared or exclusive; an unhealthy leaf stays unhealthy.
 
-    Only under ``reference_parity`` can a free leaf be unhealthy.
+    A free leaf can be unhealthy only under ``reference_parity``.
     """
     return state | int(leaves.state[leaf]) & UNHEALTHY
 
 
 def _added(pool: LeafPool, leaves: _Leaves, counts: Counts, need: int) -> tuple[dict[int, int], Groups] | int:
-    """Leaves beside the gang's own for ``need`` more pods: states that are set and nodes; else the room that there is."""
+    """New leaves for ``need`` more pods, as states to set and nodes; or the available room if it is too small."""
     is_new = leaves.pods == 0
     free = np.flatnonzero(is_new & (leaves.state == 0))
     shared = np.flatnonzero(is_new & (leaves.state == SHARED))
@@ -322,7 +326,7 @@ def _added(pool: LeafPool, leaves: _Leaves, counts: Counts, need: int) -> tuple[
 def _choice(
     pool: LeafPool, leaves: _Leaves, after: Mapping[int, int], new: Groups, node_names: Sequence[str]
 ) -> _Choice:
-    """Nodes of the gang's own leaves, exclusive ones first, and then of new ones."""
+    """Nodes of the gang's own leaves, exclusive ones first, then of new leaves."""
     width = pool.usable.shape[1]
     own = [
         cell for leaf in leaves.used.tolist() for cell in range(leaf * width, (leaf + 1) * width) if node_names[cell]
@@ -342,7 +346,7 @@ def _choice(
 def _assign_ranks(
     ranks: Iterable[int], numbered: Sequence[int], tier: Mapping[int, int], node_names: Sequence[str]
 ) -> list[int]:
-    """Cell of each rank: the one that is numbered like it, else the first by tier and name that is left."""
+    """Cell of each rank: the one with its number, otherwise the first remaining one by tier and name."""
     order = sorted(tier, key=lambda cell: (tier[cell], node_names[cell]), reverse=True)
     left = set(order)
     chosen: list[int] = []
@@ -358,7 +362,7 @@ def _assign_ranks(
 def _state_bytes(
     pool: LeafPool, leaves: _Leaves, partial_gang: PartialGang, after: Mapping[int, int], cells: Sequence[int]
 ) -> bytes:
-    """State byte that each new pod says."""
+    """State byte that each new pod reports."""
     if partial_gang.is_single:
         return bytes(len(cells))
     width = pool.usable.shape[1]
@@ -368,7 +372,7 @@ def _state_bytes(
 def _plan_single(
     pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
 ) -> Plan | NoPlan:
-    """Single layer: as a fresh gang of the lost pods, below the leaves that are open."""
+    """Single layer: a plan as for a new gang of the lost pods, below the open leaves."""
     found = plan_single(pool, demand, rules)
     if isinstance(found, NoPlan):
         return found

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.chips.products import FORMS
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
 from berth.core.placement.gang_placement import PlacementRound
@@ -35,6 +34,7 @@ from berth.core.state.cell import State, shard_of
 from berth.core.state.internal_errors import INTERNAL, RETRY_MS, SetAside, unreadable
 from berth.core.state.ledger import Folded, GangRecord, SleeperDump, WaitingDump
 from berth.core.state.lifecycle import Due, due
+from berth.products.catalogue import FORMS
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round, Settings, Verdict

@@ -1,9 +1,10 @@
-"""Switch affinity 2.0: leaves are free, shared or exclusive, and a job may use only a few shared ones.
+"""Switch affinity 2.0 (NSLB 2.0): a leaf is free, shared or exclusive, and a job may use only a few shared leaves.
 
-A job smaller than a leaf goes below one leaf: exclusive leaves first, then unhealthy shared, healthy shared and free ones.
-Any other empties free leaves one after the other, which makes them exclusive, and puts what is left on shared leaves, or
-on a free leaf that becomes shared. A common job that finds no room so goes below any leaf that no foundation-model job
-crosses; the leaves below which it goes beside the limit become unhealthy.
+A job that is smaller than a leaf goes below one leaf: an exclusive leaf first, then an unhealthy shared, a healthy
+shared and a free one. Any other job uses free leaves completely, one after the other, which makes them exclusive. Its
+remaining pods go to shared leaves, or to a free leaf that becomes shared. A common job that does not fit in this way
+goes below any leaf that no foundation-model job on several leaves uses; leaves that exceed the shared-leaf limit become
+unhealthy.
 
 Source: docs/reference/switches.md, "Shared leaf states" and "Policy 2.0".
 """
@@ -35,7 +36,7 @@ _PAIR: Final = 2
 
 
 class Classes(NamedTuple):
-    """Leaves by state, each in the order of their source, and what each leaf has to give."""
+    """Leaves by state, each in the order of their source, and the available nodes of each leaf."""
 
     counts: Counts
     exclusive: Indexes
@@ -45,12 +46,12 @@ class Classes(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """Free leaves that a job takes wholly.
+    """Free leaves whose nodes a job takes completely.
 
     Attributes:
-        leaves: In the order taken.
-        rest: Nodes that it still needs.
-        stop: The next free leaf, which has more than that; -1 for none.
+        leaves: Leaves in the order in which they are taken.
+        rest: Number of nodes that the job still needs.
+        stop: The next free leaf, which has more nodes than that; -1 for none.
     """
 
     leaves: Indexes
@@ -59,7 +60,12 @@ class Drained(NamedTuple):
 
 
 def classes_of(bits: Bits, counts: Counts) -> Classes:
-    """Leaves by state."""
+    """Leaves by state.
+
+    Args:
+        bits: ``uint8[leaves]``, state of each leaf.
+        counts: ``int64[leaves]``, available nodes of each leaf.
+    """
     state = bits & (STATE | UNHEALTHY)
     return Classes(
         counts,
@@ -71,7 +77,15 @@ def classes_of(bits: Bits, counts: Counts) -> Classes:
 
 
 def best_shared(counts: Counts, shared: Indexes, most: int) -> int:
-    """Nodes of the shared leaves that a job may use at once, at best.
+    """Most nodes of shared leaves that a job can use.
+
+        >>> best_shared(np.array([3, 1, 2]), np.array([0, 1, 2]), 2)
+        5
+
+    Args:
+        counts: ``int64[leaves]``, available nodes of each leaf.
+        shared: Indexes of the shared leaves.
+        most: Number of shared leaves that the job may use.
 
     Source: docs/reference/switches.md, "Policy 2.0".
     """
@@ -79,7 +93,18 @@ def best_shared(counts: Counts, shared: Indexes, most: int) -> int:
 
 
 def drained(counts: Counts, order: Indexes, need: int) -> Drained:
-    """Free leaves that a job takes wholly, in the order given, up to the first that has more than it still needs."""
+    """Free leaves that a job takes completely, in the order given, up to the first with more nodes than it still needs.
+
+        >>> drained(np.array([3, 1, 2]), np.array([1, 2, 0]), 4)
+        Drained(leaves=array([1, 2]), rest=1, stop=0)
+
+    Leaves 1 and 2 give 1 + 2 nodes. One more node is needed, and leaf 0 has more than that.
+
+    Args:
+        counts: ``int64[leaves]``, available nodes of each leaf.
+        order: Indexes of the free leaves, in the order in which they are taken.
+        need: Number of nodes that the job needs.
+    """
     order = order[counts[order] > 0]
     taken = np.cumsum(counts[order])
     over = np.flatnonzero(taken > need)
@@ -89,14 +114,14 @@ def drained(counts: Counts, order: Indexes, need: int) -> Drained:
 
 
 def on_shared(pool: LeafPool, counts: Counts, order: Indexes, need: int, most: int) -> Groups:
-    """Nodes of one or two shared leaves for what is left; more than are needed only in the first group.
+    """Nodes of one or two shared leaves for the remaining pods; only the first group may have more nodes than needed.
 
     Args:
         pool: The leaves.
-        counts: What each leaf has to give.
-        order: Shared leaves, the one with the least to give first; together at best they have enough.
-        need: Nodes that are left.
-        most: Shared leaves that may be used.
+        counts: ``int64[leaves]``, available nodes of each leaf.
+        order: Indexes of shared leaves, the one with the fewest nodes first; the best ones together have enough.
+        need: Number of nodes that are still needed.
+        most: Number of shared leaves that may be used.
     """
     if most < _PAIR or len(order) < _PAIR:
         leaf = int(np.argmax(counts[order] >= need))
@@ -108,7 +133,8 @@ def on_shared(pool: LeafPool, counts: Counts, order: Indexes, need: int, most: i
 def plan_v2(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang under policy 2.0.
 
-    A padding job of more pods than a leaf has places waits for ever; under ``reference_parity`` it goes below several.
+    A padding job with more pods than a leaf has places is never placed; under ``reference_parity`` it is placed below
+    several leaves.
     """
     classes = classes_of(pool.bits, counts_of(pool.usable))
     if demand.replicas < pool.places:
@@ -124,7 +150,7 @@ def plan_v2(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan
 
 
 def _below_many(pool: LeafPool, demand: Demand, rules: SwitchRules, classes: Classes) -> Plan | NoPlan:
-    """Free and shared leaves, as far as they reach.
+    """Plan on free and shared leaves, as far as they have room.
 
     Source: docs/reference/switches.md, "Policy 2.0".
     """
@@ -140,7 +166,7 @@ def _below_many(pool: LeafPool, demand: Demand, rules: SwitchRules, classes: Cla
 
 
 def _below_one(pool: LeafPool, demand: Demand, classes: Classes) -> Plan | None:
-    """One leaf for all: by class, and in a class the one with the fewest nodes that are enough."""
+    """Plan below one leaf: the first class with a leaf that fits, and in it the leaf with the fewest nodes."""
     counts = classes.counts
     for leaves in (classes.exclusive, classes.unhealthy, classes.shared, classes.free):
         fitting = leaves[counts[leaves] >= demand.replicas]
@@ -152,7 +178,7 @@ def _below_one(pool: LeafPool, demand: Demand, classes: Classes) -> Plan | None:
 
 
 def _on_free(pool: LeafPool, demand: Demand, classes: Classes, shared_max: int, shared: int) -> Plan:
-    """Free leaves, and shared ones or one more free leaf for what is left."""
+    """Plan on free leaves, with the remaining pods on shared leaves or on one more free leaf."""
     counts = classes.counts
     free = drained(counts, classes.free[falling(counts[classes.free])], demand.replicas)
     groups = leaf_by_leaf(pool.usable, free.leaves, demand.replicas)
@@ -167,7 +193,10 @@ def _on_free(pool: LeafPool, demand: Demand, classes: Classes, shared_max: int, 
 
 
 def _fallback(pool: LeafPool, demand: Demand, classes: Classes, missed: SwitchLack) -> Plan | NoPlan:
-    """A common job goes beside the limit: free leaves, then shared and exclusive ones, which become unhealthy."""
+    """Plan of a common job that exceeds the shared-leaf limit: free leaves, then shared and exclusive ones.
+
+    The shared and exclusive leaves become unhealthy.
+    """
     counts, crossed = classes.counts, pool.bits & LARGE_CROSS != 0
     free = drained(counts, classes.free[falling(counts[classes.free])], demand.replicas)
     others = [classes.unhealthy, *(leaves[~crossed[leaves]] for leaves in (classes.shared, classes.exclusive))]

@@ -1,7 +1,7 @@
-"""Switch affinity: which nodes a gang gets, rank by rank, so that its traffic does not collide below the spine.
+"""Switch affinity (NSLB): the node of each rank of a gang, chosen so that its traffic does not collide below the spine.
 
-A plan is made once for the whole gang, from the places that are usable for it and from the state of each leaf. Each
-policy has a module of its own.
+A plan is made once for the whole gang, from the candidate places of the gang and the state of each leaf. Each policy
+has its own module.
 
 Source: docs/reference/switches.md, "Jobs and policies", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0",
 "Single layer" and "Ranks, scores and annotations".
@@ -36,15 +36,15 @@ _PLANS: Final[Mapping[Policy, Callable[[LeafPool, Demand, SwitchRules], Plan | N
 
 
 def plan(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
-    """Which nodes a gang gets, or what is missing. Changes nothing; the same arguments give the same plan.
+    """Plan of a gang, or what is missing. The function is pure: equal arguments give equal plans.
 
     Args:
-        pool: Leaves as the gang finds them.
-        demand: What it asks.
-        rules: What must be heeded.
+        pool: Leaves with the candidates of the gang.
+        demand: Request of the gang.
+        rules: Rules that the plan must meet.
 
     Raises:
-        ValueError: Fewer than one pod is asked for.
+        ValueError: ``replicas`` is below 1.
     """
     if demand.replicas < 1:
         raise ValueError(f"replicas is {demand.replicas}: expected 1 or more")
@@ -52,7 +52,7 @@ def plan(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
 
 
 def switch_rules(settings: Settings, *, is_single_layer: bool) -> SwitchRules:
-    """Rules of an epoch on a network. A single layer goes before the version.
+    """Rules of an epoch for a network. On a single layer the setting ``nslb_version`` is ignored.
 
     Source: docs/reference/switches.md, "Jobs and policies".
     """
@@ -63,9 +63,9 @@ def switch_rules(settings: Settings, *, is_single_layer: bool) -> SwitchRules:
 
 
 def is_annotated(rules: SwitchRules) -> bool:
-    """The states of a plan are written to the pods.
+    """Whether the states of a plan are written to the pods.
 
-    Policy 1.0 keeps no states, so all it says is that a leaf is free and healthy; the reference does not say even that.
+    Policy 1.0 has no states: it only marks a leaf as free and healthy. The reference does not write even that.
 
     Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
     """
@@ -73,7 +73,7 @@ def is_annotated(rules: SwitchRules) -> bool:
 
 
 def switch_decisions(pool: LeafPool, demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
-    """Documented decisions that may make a plan or its annotations differ from the reference's."""
+    """Names of the documented decisions that may make a plan or its annotations differ from the reference."""
     found = []
     if rules.policy == "1.0":
         found.append("annotations-in-1.0")

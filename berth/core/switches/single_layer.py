@@ -1,4 +1,4 @@
-"""Switch affinity without a spine: the whole job below one leaf, the one that it fills best.
+"""Switch affinity on a single layer: the whole job goes below one leaf switch, the one with the best fit.
 
 Source: docs/reference/switches.md, "Single layer".
 """
@@ -13,7 +13,7 @@ POLICY: Final[Policy] = "single-layer"
 
 
 def plan_single(pool: LeafPool, demand: Demand, _rules: SwitchRules) -> Plan | NoPlan:
-    """Plan of a gang below the only layer of switches. The kind of job makes no difference."""
+    """Plan of a gang below the only layer of switches. All kinds of jobs are treated alike."""
     if demand.pods > pool.places:
         return NoPlan(lack_of(pool, demand, POLICY, "leaf-size"), "leaf-size")
     counts = counts_of(pool.usable)

@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, get_args
 import msgspec
 
 from berth.formats.ascend.device_list import chip_mask, resource_of
-from berth.formats.ascend.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, told_place
 from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import LABEL_FAMILY, NodeProduct
 from berth.schemas.constraints import Effect, Taint
 from berth.schemas.nodes import NodeDescription
 

@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.formats.ascend.node_products import ANNOTATION_POLICY, NodeProduct
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.quantities import RUN_MS_MAX
 from berth.formats.traces.rows import Row
 from berth.formats.yaml_tree import is_dns_name
+from berth.products.model import ANNOTATION_POLICY, NodeProduct
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.workload import PlannedJob
 

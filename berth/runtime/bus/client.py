@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, Self
 
 import nats.errors
-import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -30,9 +29,8 @@ from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.stream_api import Api
 from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, ShellError, TransientError
+from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.schemas.subjects import StreamName, Subjects, token
-
-_log = structlog.get_logger()
 
 _RECONNECT_WAIT_S: Final = 0.25
 _PING_INTERVAL_S: Final = 5
@@ -46,14 +44,15 @@ _NO_TLS: Final = "the server offers no TLS, and the settings ask for it"
 
 
 class _NatsListening:
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, log: Logger) -> None:
         self._subscription = subscription
+        self._log = log
 
     async def stop(self) -> None:
         try:
             await self._subscription.unsubscribe()
         except _CLIENT_ERRORS as error:
-            _log.debug("unsubscribe failed", error=repr(error))
+            self._log.debug("unsubscribe failed", error=repr(error))
 
     async def retire(self) -> None:
         subscription = self._subscription
@@ -61,7 +60,7 @@ class _NatsListening:
             # The client's drain() asks with a ping that overtakes this command, and drops what comes in between.
             await subscription._conn._send_unsubscribe(subscription._id)  # noqa: SLF001  # there is no public way
         except _CLIENT_ERRORS as error:
-            _log.debug("unsubscribe failed", error=repr(error))
+            self._log.debug("unsubscribe failed", error=repr(error))
 
     @property
     def waiting(self) -> int:
@@ -71,7 +70,8 @@ class _NatsListening:
 class _NatsWire:
     """The connection; see :class:`berth.runtime.bus.wire.Wire`."""
 
-    def __init__(self, on_break: Callable[[], None], on_return: Callable[[], None]) -> None:
+    def __init__(self, on_break: Callable[[], None], on_return: Callable[[], None], log: Logger) -> None:
+        self._log = log
         self.lost: asyncio.Future[FatalError] = asyncio.get_running_loop().create_future()
         self.last_error = ""
         self._client = Client()
@@ -101,7 +101,7 @@ class _NatsWire:
 
     def fail(self, error: FatalError) -> None:
         if not self.lost.done() and not self._is_closing:
-            _log.error("bus lost", error=error.reason)
+            self._log.error("bus lost", error=error.reason)
             self.lost.set_result(error)
 
     async def open(self, servers: list[str], name: str, access: Access) -> None:
@@ -165,7 +165,7 @@ class _NatsWire:
             )
         except _CLIENT_ERRORS as error:
             raise _shell_error(error) from error
-        return _NatsListening(subscription)
+        return _NatsListening(subscription, self._log)
 
     async def close(self) -> None:
         self._is_closing = True
@@ -175,7 +175,7 @@ class _NatsWire:
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
         except (*_CLIENT_ERRORS, TimeoutError, RuntimeError) as error:  # uvloop's, when the transport is closed already
-            _log.warning("close failed", error=repr(error))
+            self._log.warning("close failed", error=repr(error))
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = repr(error)
@@ -184,13 +184,13 @@ class _NatsWire:
             if self._is_opening:
                 raise refusal  # the client would try for ever; what it calls back may end that
         elif isinstance(error, _CLIENT_ERRORS):
-            _log.debug("client trouble", error=self.last_error)
+            self._log.debug("client trouble", error=self.last_error)
         else:  # raised by our own code in a callback
             self.fail(FatalError(f"callback failed: {error!r}"))
 
     async def _on_disconnect(self) -> None:
         if not self._is_closing:
-            _log.warning("bus disconnected", error=self.last_error)
+            self._log.warning("bus disconnected", error=self.last_error)
         # Written to the client but not to the socket: it would be sent at reconnect, long after its caller was told
         # that the connection broke. Subscriptions are not lost by this: the client repeats them from its own list.
         self._client._pending = []  # noqa: SLF001  # there is no public way
@@ -200,7 +200,7 @@ class _NatsWire:
         self._on_break()
 
     async def _on_reconnect(self) -> None:
-        _log.info("bus reconnected")
+        self._log.info("bus reconnected")
         self._epoch += 1
         self._is_away = False
         if not self._is_safe:
@@ -225,10 +225,11 @@ class _NatsWire:
 class NatsBus:
     """A connection to NATS; see :class:`berth.runtime.bus.port.Bus`. Made by :meth:`connect`."""
 
-    def __init__(self, cell: str) -> None:
+    def __init__(self, cell: str, log: Logger) -> None:
         self.subjects = Subjects(cell)
+        self._log = log
         self._specs = {spec.name: spec for spec in self.subjects.streams()}
-        self._wire = _NatsWire(self._broke, self._kick)
+        self._wire = _NatsWire(self._broke, self._kick, log)
         self.lost = self._wire.lost
         self._inbox: Inbox
         self._publisher: Publisher
@@ -246,6 +247,7 @@ class NatsBus:
         name: str,
         timeout_s: float = 10.0,
         access: Access = _NO_ACCESS,
+        log: Logger = DEFAULT_LOG,
     ) -> Self:
         """Connect to one of the servers.
 
@@ -255,12 +257,13 @@ class NatsBus:
             name: Name of the process, shown by the server; also the prefix of its reply subjects.
             timeout_s: Seconds to try.
             access: What is shown to the server, and what it has to show.
+            log: Takes the lines about the connection.
 
         Raises:
             TransientError: No server answered in time.
             FatalError: The server does not let us in.
         """
-        bus = cls(cell)
+        bus = cls(cell, log)
         try:
             async with asyncio.timeout(timeout_s):
                 await bus._open([url] if isinstance(url, str) else list(url), name, access)
@@ -315,7 +318,9 @@ class NatsBus:
 
     async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
         """Create or correct all streams of the cell."""
-        await streams.ensure_streams(self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {})
+        await streams.ensure_streams(
+            self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {}, log=self._log
+        )
 
     async def publish(
         self,
@@ -433,7 +438,7 @@ class NatsBus:
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> NatsServed:
         """Answer requests, one at a time and in order; None sends no reply."""
-        served = NatsServed(self._wire, self._inbox, subject, handler)
+        served = NatsServed(self._wire, self._inbox, subject, handler, self._log)
         self._served.append(served)
         await served.open(queue)
         return served
@@ -448,7 +453,7 @@ class NatsBus:
                     await self._publisher.settle()
                     await self._inbox.round_trip(timeout_s=timeout_s)
         except (TimeoutError, TransientError) as error:
-            _log.warning("drain not finished", error=repr(error))
+            self._log.warning("drain not finished", error=repr(error))
         await self.close()
 
     async def close(self) -> None:

@@ -3,6 +3,8 @@
 ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` ask all processes; with ``.<name>`` behind it those of a name, with
 ``.<name>.<id>`` one. ``nats micro`` shows the answers.
 
+Why this is not ``nats.micro``: decision service-discovery.
+
 Source: NATS architecture decision record 32, service API.
 """
 

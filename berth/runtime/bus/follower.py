@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
 from berth.runtime.bus.wire import Received, Wire
@@ -32,8 +33,7 @@ _TICK_S: Final = 0.5
 _CHECK_S: Final = 5.0
 _SLICE: Final = 256  # messages handed over before others in the process get a turn
 _INACTIVE_S: Final = 30.0  # after which the server removes a consumer whose reader died
-_BACKOFF_FIRST_S: Final = 0.05
-_BACKOFF_MAX_S: Final = 1.0
+_BACKOFF: Final = Backoff(first_s=0.05, max_s=1.0)
 _NS: Final = 1_000_000_000
 _HEARTBEAT: Final = "100"
 _PULL_ENDED: Final = "408"
@@ -139,7 +139,7 @@ class NatsFollower:
             caught_up.cancel()
 
     async def _run(self) -> Gap:
-        backoff_s = _BACKOFF_FIRST_S
+        tries = 1
         while True:
             before = self.applied
             try:
@@ -152,8 +152,8 @@ class NatsFollower:
                 self._on_gap(gap)
                 return gap
             self.recreations += 1
-            backoff_s = _BACKOFF_FIRST_S if self.applied > before else min(backoff_s * 2, _BACKOFF_MAX_S)
-            await self._pause(backoff_s)
+            tries = 1 if self.applied > before else tries + 1
+            await self._pause(_BACKOFF.pause_s(tries))
 
     async def _pause(self, seconds: float) -> None:
         self._wake.clear()

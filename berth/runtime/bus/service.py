@@ -6,13 +6,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import structlog
-
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
-
-_log = structlog.get_logger()
+from berth.runtime.logs import Logger
 
 _ROUND_TRIP_S: Final = 5.0
 
@@ -24,8 +21,14 @@ class NatsServed:
     """See :class:`berth.runtime.bus.port.Served`."""
 
     def __init__(
-        self, wire: Wire, inbox: Inbox, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]]
+        self,
+        wire: Wire,
+        inbox: Inbox,
+        subject: str,
+        handler: Callable[[bytes], Awaitable[bytes | None]],
+        log: Logger,
     ) -> None:
+        self._log = log
         self.dropped = 0
         self.subject = subject
         self.queue = ""
@@ -105,7 +108,7 @@ class NatsServed:
         except (TransientError, PoisonError) as error:
             self.failed += 1
             self.last_error = error.reason
-            _log.warning("request not answered", subject=self.subject, reason=error.reason)
+            self._log.warning("request not answered", subject=self.subject, reason=error.reason)
         finally:
             self.taken += 1
             self.took_s += loop.time() - began_s

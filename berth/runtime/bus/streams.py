@@ -5,17 +5,14 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-import structlog
-
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.stream_api import Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.logs import Logger
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 
-_log = structlog.get_logger()
-
 _NS: Final = 1_000_000_000
-_PAUSE_FIRST_S: Final = 0.01
-_PAUSE_MAX_S: Final = 0.2
+_BACKOFF: Final = Backoff(first_s=0.01, max_s=0.2)
 _BEGIN_S: Final = 30.0
 """How long a cluster may take until it has a leader and knows its servers."""
 _ANSWER_S: Final = 0.5
@@ -25,7 +22,9 @@ _FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one mes
 _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mode"})  # the server cannot change these
 
 
-async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int]) -> None:
+async def ensure_streams(
+    api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int], log: Logger
+) -> None:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
     A server that cannot do it yet is asked again for half a minute: one that starts, or a cluster without a leader.
@@ -35,7 +34,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_byt
         TransientError: The server still cannot do it.
     """
     reason = ""
-    pause_s = _PAUSE_FIRST_S
+    failures = 0
     wanted = deque(
         stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes.get(spec.name, spec.max_bytes))
         for spec in subjects.streams()
@@ -49,9 +48,9 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, max_byt
                 except TransientError as error:
                     if error.reason != reason:
                         reason = error.reason
-                        _log.info("streams not there yet", stream=wanted[0]["name"], reason=reason)
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+                        log.info("streams not there yet", stream=wanted[0]["name"], reason=reason)
+                    failures += 1
+                    await asyncio.sleep(_BACKOFF.pause_s(failures))
     except TimeoutError as error:
         raise TransientError(f"stream {wanted[0]['name']} not there after {_BEGIN_S:g} s: {reason}") from error
 
@@ -89,12 +88,12 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
     Raises:
         TransientError: It is not within ``timeout_s``.
     """
-    pause_s = _PAUSE_FIRST_S
+    looks = 0
     try:
         async with asyncio.timeout(timeout_s):
             while (await api.stream(stream)).state.last_seq < at_least:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+                looks += 1
+                await asyncio.sleep(_BACKOFF.pause_s(looks))
     except TimeoutError as error:
         raise TransientError(f"{stream} has not reached {at_least} within {timeout_s} s") from error
 

@@ -21,6 +21,7 @@ from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
 from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
 from berth.runtime.kube.reflector import Reflector
+from berth.runtime.logs import DEFAULT_LOG, Logger
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
@@ -49,8 +50,9 @@ class KubeApi:
         rng: Spreads pauses and watches, so that not everybody comes at once.
     """
 
-    def __init__(self, http: KubeHttp, *, config: KubeConfig, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, http: KubeHttp, *, config: KubeConfig, clock: Clock, rng: random.Random, log: Logger) -> None:
         self._http = http
+        self._log = log
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -66,6 +68,7 @@ class KubeApi:
         rng: random.Random | None = None,
         service_account: Path = SERVICE_ACCOUNT,
         environ: Mapping[str, str] | None = None,
+        log: Logger = DEFAULT_LOG,
     ) -> Self:
         """A connection as the settings say. Nothing is sent yet.
 
@@ -76,6 +79,7 @@ class KubeApi:
             rng: Source of jitter; None seeds one with the identity of the process.
             service_account: Folder of a pod's own token and certificate.
             environ: Environment; None means that of the process.
+            log: Takes the lines about reflections.
 
         Raises:
             ConfigError: There is no way to a server, or a file is not what it should be; names the field.
@@ -83,7 +87,7 @@ class KubeApi:
         endpoint, credentials = await _way(config, service_account, environ)
         http = KubeHttp(endpoint, credentials, config=config, clock=clock, user_agent=user_agent)
         jitter = rng if rng is not None else random.Random(process_identity())  # noqa: S311  # spreads load, no secret
-        return cls(http, config=config, clock=clock, rng=jitter)
+        return cls(http, config=config, clock=clock, rng=jitter, log=log)
 
     async def get(self, path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> T:
         """An object, or a list of them, decoded as ``kind``.
@@ -156,7 +160,15 @@ class KubeApi:
             params: Selectors: ``labelSelector``, ``fieldSelector``.
         """
         return Reflector(
-            self._http, path, kind, handler, params=params or {}, config=self._config, clock=self._clock, rng=self._rng
+            self._http,
+            path,
+            kind,
+            handler,
+            params=params or {},
+            config=self._config,
+            clock=self._clock,
+            rng=self._rng,
+            log=self._log,
         )
 
     async def serves(self, group_version: str, plural: str) -> bool:

@@ -14,18 +14,19 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 import msgspec
 
 from berth.formats.kubernetes.objects import Listed, Meta, StatusReply, Watched
+from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON, KubeHttp, SilenceError
 from berth.runtime.kube.port import Change, Handler, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 
 T = TypeVar("T")
 
-_BACKOFF_MIN_S: Final = 0.1
+_PAUSE_FIRST_S: Final = 0.1
 _SHORT_WATCH_S: Final = 1.0
-_JITTER_LEAST: Final = 0.5
+_JITTER: Final = 0.5
 _WATCH_SPREAD: Final = (2 / 3, 4 / 3)
 _GONE: Final = 410
 _TOO_LARGE: Final = "Too large resource version"
@@ -80,7 +81,7 @@ class Reflector(Generic[T]):
         skipped: Objects that did not decode.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one caller, which names them
         self,
         http: KubeHttp,
         path: str,
@@ -91,6 +92,7 @@ class Reflector(Generic[T]):
         config: KubeConfig,
         clock: Clock,
         rng: random.Random,
+        log: Logger,
     ) -> None:
         self._http = http
         self._path = path
@@ -105,11 +107,12 @@ class Reflector(Generic[T]):
         self._page: msgspec.json.Decoder[Listed[T]] = msgspec.json.Decoder(listed[kind])
         self._event: msgspec.json.Decoder[Watched[T]] = msgspec.json.Decoder(watched[kind])
         self._version = ""
-        self._backoff_s = _BACKOFF_MIN_S
+        self._backoff = Backoff(first_s=_PAUSE_FIRST_S, max_s=config.backoff_max_s, jitter=_JITTER)
+        self._pause_s = _PAUSE_FIRST_S
         self._expired = 0
         self._named: set[str] = set()
         self._complaint = ""
-        self._log = logger(path=path)
+        self._log = log.bind(path=path)
         self.synced = asyncio.Event()
         self.lists = 0
         self.watches = 0
@@ -129,7 +132,7 @@ class Reflector(Generic[T]):
                         self.events += len(objects.changes)
                         self._handler.change(objects.changes)
                     del objects  # what the handler does not keep is free now, not at the next change
-            await asyncio.sleep(self._backoff_s * self._rng.uniform(_JITTER_LEAST, 1.0))
+            await asyncio.sleep(self._backoff.jittered_s(self._pause_s, self._rng))
 
     async def _seen(self) -> AsyncGenerator[_Objects[T]]:
         """List if need be, then watch once, and set the pause that follows."""
@@ -150,10 +153,10 @@ class Reflector(Generic[T]):
         except ShellError as error:
             least_s = self._failed(error)
         if watched_from_s is not None and self._clock.monotonic_s() - watched_from_s >= _SHORT_WATCH_S:
-            self._backoff_s = _BACKOFF_MIN_S
+            self._pause_s = self._backoff.first_s
         else:  # a server that ends each watch at once, or fails, is not asked all the time
-            self._backoff_s = min(self._backoff_s * 2, self._config.backoff_max_s)
-        self._backoff_s = max(self._backoff_s, least_s / _JITTER_LEAST)
+            self._pause_s = self._backoff.longer_s(self._pause_s)
+        self._pause_s = max(self._pause_s, self._backoff.covering_s(least_s))
 
     def _failed(self, error: ShellError) -> float:
         """Count a failure, report it unless it is the same again, and tell the least pause in seconds."""

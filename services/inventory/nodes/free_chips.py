@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.nodes import NodeCondition, NodeDescription
 
 _SHARES: Final = 100

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.ascend.check_code import GoValue, go_json
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
 from berth.formats.ascend.pod_annotations import (
     ASCEND_REAL,
     CONSUMED,
@@ -20,6 +19,7 @@ from berth.formats.ascend.pod_annotations import (
     chip_names,
     configuration_key,
 )
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.device_report import Place
 from berth.services.nodesim.agents.pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time

@@ -16,6 +16,7 @@ from berth.runtime.config import (
     load,
 )
 from berth.runtime.errors import FatalError
+from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import report
 
 
@@ -173,7 +174,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_bad_setting_ends_the_process_with_code_2() -> None:
     assert issubclass(ConfigError, FatalError)
-    assert report(ConfigError(field="a", expected="b")) == 2
+    assert report(ConfigError(field="a", expected="b"), DEFAULT_LOG) == 2
 
 
 def test_the_address_alone_can_be_read_from_the_environment() -> None:

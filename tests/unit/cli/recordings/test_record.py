@@ -133,7 +133,7 @@ def test_a_damage_is_told_with_its_place_and_what_comes_before_it(
         (["record", "{file}"], 2, "is there already; name another file, or write over it with --force"),
         (["record", "{folder}"], 2, "it is a folder"),
         (["record", "{folder}/none/a.rec"], 2, "there is no folder"),
-        (["record", "{folder}/a.rec", "--from", "12"], 2, "--from: '12' is no point in time"),
+        (["record", "{folder}/a.rec", "--from", "12"], 2, "--from: '12' is not a point in time"),
         (["record", "{folder}/a.rec", "--to", "ledger:x"], 2, "ledger:123"),
         (
             ["record", "{folder}/a.rec", "--from", "2999-01-01"],
@@ -197,5 +197,5 @@ def test_points_in_time(text: str, when: When) -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "ledger:", "ledger:-1", "12", "2026-13-01", "²", "ledger:²"])
 def test_what_is_no_point_in_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no point in time, expected"):
+    with pytest.raises(ValueError, match="is not a point in time: expected"):
         when_of(text)

@@ -85,7 +85,7 @@ def test_nodes_share_a_reason() -> None:
     assert unpack_health(message) == rows
     with pytest.raises(IndexError):
         unpack_health(msgspec.structs.replace(message, reasons=["w"]))
-    with pytest.raises(ValueError, match="beside 4 names"):
+    with pytest.raises(ValueError, match="for 4 names"):
         unpack_health(msgspec.structs.replace(message, reason_index=message.reason_index[:-4]))
 
 

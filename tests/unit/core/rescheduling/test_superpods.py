@@ -194,15 +194,15 @@ class TestPods:
     def test_no_candidate_at_all(self) -> None:
         assert outcome(a_case(a_pool(""), blocks("00 01x"))) == "nodes: 1 of 0"
 
-    def test_a_superpod_that_the_yard_does_not_know_has_nothing_to_give(self) -> None:
+    def test_an_unknown_superpod_has_no_free_nodes(self) -> None:
         assert outcome(a_case(a_pool("00 01", superpods=1), blocks("70x 71"))) == "stuck (0,): 1 of 0"
         assert outcome(a_case(a_pool("00 01", superpods=1), blocks("70x 71x"))) == "00 01 | 0:0x2 fits"
 
 
 class TestLevel:
     def test_a3_asks_whether_some_pods_run(self) -> None:
-        for words in (True, False):
-            flags = {"is_rescheduling": words, "is_recovering": words}
+        for records in (True, False):
+            flags = {"is_rescheduling": records, "is_recovering": records}
             assert is_pod_level("a3", 3, 4, sessions=0, **flags)
             assert not is_pod_level("a3", 4, 4, sessions=0, **flags)
 
@@ -222,43 +222,43 @@ class TestRestored:
     WANT = BlockDemand("a3", 2, 4)
 
     def test_positions_follow_the_ranks_whatever_the_order_in_which_pods_were_found(self) -> None:
-        words = [
+        records = [
             PodRecord(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, PodFate.RUNS)
             for rank in (3, 0, 2, 1)
         ]
-        assert restored(words, self.WANT) == blocks("00 01", "10 11")
+        assert restored(records, self.WANT) == blocks("00 01", "10 11")
 
     def test_the_reference_keeps_the_order_in_which_it_found_them(self) -> None:
-        words = [
+        records = [
             PodRecord(rank, rank // 2, str(rank // 2), 10 * (rank // 2) + rank % 2, PodFate.RUNS)
             for rank in (3, 0, 2, 1)
         ]
-        first, second = restored(words, self.WANT, parity=True)
+        first, second = restored(records, self.WANT, parity=True)
         assert (first.rows, second.rows) == ((0, 1), (11, 10))
 
     def test_a_rank_of_which_nothing_is_known_returns_to_its_block(self) -> None:
-        words = [
+        records = [
             PodRecord(0, 0, "0", 0, PodFate.RUNS),
             PodRecord(1, 0, "0", 1, PodFate.RUNS),
             PodRecord(3, 1, "1", 11, PodFate.RUNS),
         ]
-        held = restored(words, self.WANT)
+        held = restored(records, self.WANT)
         assert held == blocks("00 01", "?x 11")
         assert outcome(a_case(a_pool("05 12"), held)) == "00 01 12 11 | 0:0x2 kept, 1:1x2 replaced"
 
     def test_a_block_of_which_nothing_is_known_is_open(self) -> None:
-        words = [PodRecord(0, 0, "0", 0, PodFate.RUNS), PodRecord(1, 0, "0", 1, PodFate.RUNS)]
-        held = restored(words, self.WANT)
+        records = [PodRecord(0, 0, "0", 0, PodFate.RUNS), PodRecord(1, 0, "0", 1, PodFate.RUNS)]
+        held = restored(records, self.WANT)
         found = plan_again(a_pool("20 21"), self.WANT, RULES, DisruptedGang(held, is_pod_level=True))
         assert isinstance(found, BlockPlan)
         assert nodes_of(found) == "00 01 20 21"
 
 
 def test_a_rank_of_which_nothing_is_known_is_not_put_into_a_block_that_has_all_its_nodes() -> None:
-    words = [
+    records = [
         PodRecord(0, 0, "0", 0, PodFate.RUNS),
         PodRecord(2, 0, "0", 1, PodFate.RUNS),
         PodRecord(3, 1, "0", 2, PodFate.RUNS),
     ]
-    found = restored(words, BlockDemand("a3", 2, 4))
+    found = restored(records, BlockDemand("a3", 2, 4))
     assert [(held.block_id, tuple(held.ranks)) for held in found] == [(0, (0, 2)), (1, (3,))]

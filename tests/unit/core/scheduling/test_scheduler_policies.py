@@ -13,6 +13,7 @@ from berth.schemas.intake import Task
 from berth.schemas.ledger import Round
 from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
+from tests.unit.services.dispatcher.test_superpods import A3, in_blocks
 
 
 def foreign(seat: Seat, node: str, *, chips: int = 0xFF) -> None:
@@ -341,3 +342,27 @@ def test_who_is_held_is_tried_again_when_somebody_should_have_ended(corrections:
     seat.job(a_job("small", chips=8, run_ms=1_000))
     assert told(seat.round(at_ms=10)) == {"large": ("no-room", 501), "small": ("reserved", 501)}
     assert seat.scheduler.queue.retry_at_ms == moment_ms
+
+
+@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["small"])])
+def test_who_is_held_is_tried_again_when_nodes_stand_in_another_order(corrections: int, names: list[str]) -> None:
+    """No node is more or less than it was, but plans take others."""
+    seat = Seat(queue_policy="easy", reserve_chips=32, reserve_nodes=0, unknown_run_ms=10, corrections=corrections)
+
+    def stand(name: str, leaf: str, zone: str) -> None:
+        labels = dict(a_node(name, A3).labels) | {"zone": zone}
+        node = a_node(name, A3, superpod="0", leaf=leaf, labels=labels)
+        seat.fact(f"node.domain-{name}", pack_nodes(f"domain-{name}", [node], at_ms=1))
+
+    for name, leaf, zone in (("a", "b", "red"), ("c", "c", "red"), ("d", "z", "blue")):
+        stand(name, leaf, zone)
+    seat.job(in_blocks("runs", 1, 1))
+    assert started(seat.round(at_ms=1)) == ["runs"]
+    seat.job(in_blocks("large", 2, 1, node_selector=dict(in_blocks("j", 1, 1).node_selector) | {"zone": "red"}))
+    seat.job(in_blocks("small", 1, 1))
+    assert told(seat.round(at_ms=100)) == {"large": ("no-blocks", 100), "small": ("reserved", 100)}
+    assert seat.round(at_ms=100) is None
+    stand("d", "a", "blue")
+    other = restarted(seat)
+    for one in (seat, other):
+        assert started(one.round(at_ms=100)) == names

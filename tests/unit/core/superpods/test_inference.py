@@ -29,10 +29,10 @@ def mindie(
     replicas: int,
     *,
     idlest: bool = False,
-    preferred: tuple[int, ...] | None = None,
+    matching: tuple[int, ...] | None = None,
     reserve: int = 2,
 ) -> str:
-    preference = AffinityPreference(idlest, None if preferred is None else np.array(preferred, np.int64))
+    preference = AffinityPreference(idlest, None if matching is None else np.array(matching, np.int64))
     return words(plan_mindie(pool, BlockDemand("a3", 2, replicas), BlockRules(reserve=reserve), preference))
 
 
@@ -86,12 +86,12 @@ class TestMindie:
         assert mindie(counts(4, 9), 10) == "0 1 1 1 0"
 
     def test_preferred_pods_come_before_what_is_free_and_behind_the_reserve(self) -> None:
-        assert mindie(counts(9, 6, 4), 2, preferred=(0, 3, 0)) == "1"
-        assert mindie(counts(9, 6, 3), 2, preferred=(0, 1, 5)) == "1"
+        assert mindie(counts(9, 6, 4), 2, matching=(0, 3, 0)) == "1"
+        assert mindie(counts(9, 6, 3), 2, matching=(0, 1, 5)) == "1"
 
     def test_a_block_makes_its_superpod_preferred(self) -> None:
         assert mindie(counts(8, 8), 4, idlest=True) == "0 1"
-        assert mindie(counts(8, 8), 4, idlest=True, preferred=(0, 0)) == "0 0"
+        assert mindie(counts(8, 8), 4, idlest=True, matching=(0, 0)) == "0 0"
 
     def test_blocks_are_whole(self) -> None:
         assert mindie(counts(3, 3), 6, reserve=0) == "blocks: 3 of 2, 6 of 6"

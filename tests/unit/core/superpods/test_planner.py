@@ -42,7 +42,7 @@ def test_superpods_go_by_their_number_and_then_by_their_text() -> None:
     assert sorted(names, key=superpod_key) == ["0", "09", "9", "10", "-1", "pod-a", "pod-b", "²"]
 
 
-def test_a_yard_keeps_the_order_of_its_nodes_but_for_sub_healthy_ones() -> None:
+def test_a_pool_keeps_the_order_of_its_nodes_except_sub_healthy_ones() -> None:
     pods = np.array([1, 0, 1, 0, 1])
     pool = pool_of(
         ["a", "b", "c"], pods, np.array([7, 8, 5, 6, 9]), sub_healthy=np.array([True, False, False, False, False])
@@ -54,7 +54,7 @@ def test_a_yard_keeps_the_order_of_its_nodes_but_for_sub_healthy_ones() -> None:
     assert pool.sub_healthy.tolist() == [False, False, False, False, True]
 
 
-def test_a_yard_without_some_nodes() -> None:
+def test_a_pool_without_some_nodes() -> None:
     pool = a_pool(3, 2, 1, idle=[1, 2, 3, 4, 5, 6])
     rest = pool.without(np.array([True, False, False, True, True, False]))
     assert rest.rows.tolist() == [101, 102, 105]
@@ -154,7 +154,7 @@ def test_fewer_candidates_than_pods(*, soft: bool) -> None:
     assert block_decisions(a_pool(5, 8, 1), BlockDemand("a3", 4, 16, soft=soft), BlockRules()) == ()
 
 
-def test_an_empty_yard() -> None:
+def test_an_empty_pool() -> None:
     found = plan_blocks(a_pool(), BlockDemand("a3", 1, 1), BlockRules())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need, found.nodes_have, found.closest) == ("nodes", 1, 0, ())

@@ -25,7 +25,7 @@ Nodes = Mapping[tuple[int, int], int]
 """Nodes of each SuperPoD and rack."""
 
 
-def yard_with(nodes: Nodes, *, pods: int = 0) -> CandidatePool:
+def pool_with(nodes: Nodes, *, pods: int = 0) -> CandidatePool:
     """Rows 0, 1, ... in the order given, which is that of SuperPoD and rack."""
     places = [place for place, count in nodes.items() for _ in range(count)]
     known = max([pods, *(pod + 1 for pod, _ in nodes)])
@@ -44,14 +44,14 @@ def demand(
 
 
 def planned(nodes: Nodes, asked: BlockDemand, rules: BlockRules = RULES) -> BlockPlan:
-    found = plan_racks(yard_with(nodes), asked, rules)
+    found = plan_racks(pool_with(nodes), asked, rules)
     assert isinstance(found, BlockPlan), found
     assert found.is_whole or rules.parity
     return found
 
 
 def refused(nodes: Nodes, asked: BlockDemand, rules: BlockRules = RULES) -> NoBlocks:
-    found = plan_racks(yard_with(nodes), asked, rules)
+    found = plan_racks(pool_with(nodes), asked, rules)
     assert isinstance(found, NoBlocks), found
     return found
 
@@ -127,7 +127,7 @@ def test_more_pods_than_a_superpod_has_nodes_go_to_several_although_one_could() 
 
 
 def test_nodes_off_the_network_count_only_inside_one_superpod() -> None:
-    pool = yard_with({(0, 0): 8, (0, 1): 8, (1, 0): 8})
+    pool = pool_with({(0, 0): 8, (0, 1): 8, (1, 0): 8})
     unlinked = np.array([0, 3, 20])
     inside = plan_racks(pool, demand(4, 16), RULES, unlinked=unlinked)
     assert isinstance(inside, BlockPlan)
@@ -189,8 +189,8 @@ def test_an_oversized_superpod_is_used_and_fails_in_parity_only() -> None:
     assert planned(nodes, demand(4, 4), BlockRules(size=15)).pods.tolist() == [1] * 4
     found = refused(nodes, demand(4, 4), BlockRules(size=15, parity=True))
     assert (found.lack, found.limit) == ("size", 15)
-    assert rack_decisions(yard_with(nodes), demand(4, 4), BlockRules(size=15)) == ("D-1",)
-    assert rack_decisions(yard_with(nodes), demand(4, 4), BlockRules(size=16)) == ()
+    assert rack_decisions(pool_with(nodes), demand(4, 4), BlockRules(size=15)) == ("D-1",)
+    assert rack_decisions(pool_with(nodes), demand(4, 4), BlockRules(size=16)) == ()
 
 
 def test_nodes_of_an_unknown_rack_are_no_candidates() -> None:
@@ -199,13 +199,13 @@ def test_nodes_of_an_unknown_rack_are_no_candidates() -> None:
 
 
 def test_nothing_at_all_is_a_refusal() -> None:
-    assert isinstance(plan_racks(yard_with({}), demand(4, 4), RULES), NoBlocks)
-    assert isinstance(plan_racks(yard_with({}), demand(16, 16, ub_memory=True), RULES), NoBlocks)
-    assert isinstance(plan_rack_service(yard_with({}), demand(4, 4), ()), NoBlocks)
+    assert isinstance(plan_racks(pool_with({}), demand(4, 4), RULES), NoBlocks)
+    assert isinstance(plan_racks(pool_with({}), demand(16, 16, ub_memory=True), RULES), NoBlocks)
+    assert isinstance(plan_rack_service(pool_with({}), demand(4, 4), ()), NoBlocks)
 
 
 def test_a_single_pod_goes_where_the_fewest_chips_are_idle_ill_or_not() -> None:
-    pool = yard_with({(0, 0): 2, (1, 0): 1})._replace(
+    pool = pool_with({(0, 0): 2, (1, 0): 1})._replace(
         idle=np.array([8, 4, 4]), sub_healthy=np.array([False, False, True])
     )
     found = plan_racks(pool, demand(1, 1), RULES)
@@ -217,7 +217,7 @@ def test_a_single_pod_goes_where_the_fewest_chips_are_idle_ill_or_not() -> None:
 
 
 def served(nodes: Nodes, asked: BlockDemand, hosts: Sequence[tuple[str, int]] = ()) -> BlockPlan:
-    found = plan_rack_service(yard_with(nodes), asked, hosts)
+    found = plan_rack_service(pool_with(nodes), asked, hosts)
     assert isinstance(found, BlockPlan), found
     return found
 
@@ -248,7 +248,7 @@ def test_later_blocks_of_a_service_go_beside_the_first() -> None:
 
 
 def test_a_block_of_a_service_needs_one_rack() -> None:
-    found = plan_rack_service(yard_with({(0, 0): 5, (0, 1): 5}), demand(4, 12), ())
+    found = plan_rack_service(pool_with({(0, 0): 5, (0, 1): 5}), demand(4, 12), ())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.blocks_need, found.blocks_have) == ("service", 3, 2)
 
@@ -268,7 +268,7 @@ def after(
     nodes: Nodes, rows: Sequence[int], lost: Sequence[int], scope: MoveScope, asked: BlockDemand
 ) -> RackRecovery | NoBlocks:
     """What becomes of a gang at ``rows`` when some of them are lost."""
-    pool = yard_with(nodes)
+    pool = pool_with(nodes)
     pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
     held = np.array(rows)
     placed = PlacedRanks(held, np.arange(len(rows)) // asked.block, pods[held], pool.racks[held])
@@ -321,7 +321,7 @@ def test_then_its_block_moves_anywhere_and_others_stay() -> None:
 
 def test_a_piece_may_become_other_pieces() -> None:
     nodes: Nodes = {(0, 0): 4, (0, 1): 2, (1, 0): 1, (1, 1): 1}
-    pool = yard_with(nodes)
+    pool = pool_with(nodes)
     asked = demand(3, 6, 3, soft=True)
     placed = PlacedRanks(
         np.array([0, 1, 2, 4, 5, 6]),
@@ -345,7 +345,7 @@ def test_in_the_end_the_gang_is_placed_anew() -> None:
 
 
 def test_pods_that_are_being_deleted_hold_everything_up() -> None:
-    pool = yard_with(TWO_RACKS)
+    pool = pool_with(TWO_RACKS)
     placed = PlacedRanks(*(np.array(values) for values in ([0, 99], [0, 0], [0, 0], [0, 0])))
     found = recover_racks(pool, demand(2, 2), RULES, placed, "pod", ending=True)
     assert isinstance(found, NoBlocks)
