@@ -1,4 +1,4 @@
-"""``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and what is left."""
+"""``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and their free nodes."""
 
 import string
 from collections.abc import Iterable, Mapping
@@ -126,7 +126,7 @@ def _superpod(
     above = max(len(free) - settings.reserve_nodes, 0)
     kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are taken in this order: the last ones are kept
     racks = pool.racks[pool.starts[at] : pool.starts[at + 1]]
-    warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} that super_pod_size says"
+    warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} of super_pod_size"
     return SuperpodRow(
         id=pool.ids[at],
         free=len(free),
@@ -230,7 +230,7 @@ def heading(shown: SuperpodsShown) -> str:
 def show(shown: SuperpodsShown) -> None:
     """Print the SuperPoDs, and what the signs mean."""
     if not shown.total:
-        tell("no SuperPoD is known: no node says that it is in one")
+        tell("no SuperPoD is known: no node has a SuperPoD")
         return
     console = results()
     tell(heading(shown))
@@ -263,7 +263,7 @@ def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:
 def superpods(
     *, superpod: Annotated[str | None, Parameter(name="--superpod")] = None, common: Common | None = None
 ) -> int:
-    """List physical SuperPoDs: their nodes drawn with the blocks on them, how many are free, and the jobs there.
+    """List physical SuperPoDs: their nodes drawn with the blocks on them, the number of free nodes, and the jobs there.
 
     Args:
         superpod: Only the SuperPoD with this id.

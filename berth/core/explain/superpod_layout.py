@@ -107,7 +107,7 @@ def placed_lines(layout: BlockLayout, *, form: str) -> list[str]:
     """The request and the phases that chose the nodes, one sentence for each entry.
 
     Args:
-        layout: The blocks.
+        layout: Blocks of the gang.
         form: Product form of the job.
     """
     lines = [_asked(layout, form)]
