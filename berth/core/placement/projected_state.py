@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
-from berth.core.cluster.node_table import Mask, NodeTable
+from berth.core.cluster.node_columns import Mask
+from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.gang_placement import Chooser, asks_of
 from berth.core.placement.scoring import Fits, Scorer
 from berth.core.requests.gangs import Gang
@@ -86,7 +87,6 @@ class _Fork(NodeTable):
             "allocatable",
         ):
             setattr(self, column, getattr(table, column).copy())
-        self.improved, self.thinned, self.regained = {}, {}, {}
         self._cpu_used, self._memory_used = dict(self._cpu_used), dict(self._memory_used)
 
     def shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:

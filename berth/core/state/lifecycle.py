@@ -8,7 +8,7 @@ switch affinity, section 9; SuperPoD affinity, sections 7 and 8.2.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -38,30 +38,43 @@ class Due(msgspec.Struct):
     releases: list[Release] = []
     adoptions: list[Adoption] = []
     setbacks: list[SetAside] = []
-    """Gangs (uid) that could not be looked at because of an error; they are left as they are."""
+    """Gangs (uid) that could not be examined because of an error; they are left as they are."""
 
     def __bool__(self) -> bool:
         return bool(self.evictions or self.releases or self.adoptions)
 
 
-def due(state: State) -> Due:
-    """Look at the gangs that facts or records have touched; those that need nothing are no longer touched.
+class Examination(NamedTuple):
+    """What an examination of gangs found."""
+
+    due: Due
+    settled: list[str]
+    """Gangs (uid) that need nothing; they need not be examined again until something changes for them."""
+
+
+def examine(state: State, gangs: Iterable[str]) -> Examination:
+    """See what is due for gangs.
 
     What is more than a record should hold is left for the next one.
+
+    Args:
+        state: The cell.
+        gangs: Gangs (uid) for which a fact or a record came that may ask for something.
     """
     found = Due()
+    settled: list[str] = []
     size = 0
-    for uid in sorted(state.touched):
+    for uid in sorted(gangs):
         if size >= _SIZE_MAX:
             break
         adopted = len(found.adoptions)
         if not _examined(state, uid, found):
-            del state.touched[uid]
+            settled.append(uid)
         elif len(found.adoptions) > adopted:
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
-    return found
+    return Examination(found, settled)
 
 
 def _examined(state: State, uid: str, found: Due) -> bool:
