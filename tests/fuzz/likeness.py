@@ -106,7 +106,8 @@ def _due(seat: Seat) -> Due:
     """What is due; looking must leave no trace."""
     state, short = seat.state, dict(seat.state.short)
     found = examine(state, seat.scheduler.to_examine)
-    state.short = short
+    state.short.clear()
+    state.short.update(short)
     return found.due
 
 

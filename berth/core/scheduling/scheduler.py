@@ -18,25 +18,18 @@ from berth.core.placement.gang_placement import askable, asks_of
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import NEVER, RESERVED
-from berth.core.scheduling.reservations import next_end_ms
+from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.turn import Choice, MissingShards, Opening, Recorded, Turn, Verdicts, opening_of
 from berth.core.scheduling.verdicts import Decisions, round_of
 from berth.core.scheduling.wakeups import Wakeups, Woken
 from berth.core.state.cell import JobKey, State
-from berth.core.state.internal_errors import INTERNAL, RETRY_MS, unreadable
-from berth.core.state.ledger import Folded, GangRecord, WaitingDump
+from berth.core.state.internal_errors import unreadable
+from berth.core.state.ledger import Folded, WaitingDump
 from berth.core.state.lifecycle import examine
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
-from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import Refusal
 
-_BACKFILLS: Final = frozenset({"easy", "conservative"})
-_TOO_MANY_NODES: Final = "size"
-"""Rule of a plan that gave up because a SuperPoD has more free nodes than the setting says it has nodes: that some are taken, or
-go, may help."""
 _PARTS_MAX: Final = 64
 """Values of changes that are kept apart until a turn; more are merged, so that many facts without a turn need little memory."""
 
@@ -328,63 +321,7 @@ class Scheduler:
             raise InvariantError("the turn was ended before", subject=f"round {opening.number}")
 
     def _follow(self, folded: Folded, opening: Opening | None) -> None:
-        """Bring the queue in line with a record that was folded, ``opening`` being the turn of that round."""
-        unblocked = False
-        settings = self.state.fold.settings
-        again: dict[JobKey, None] = {}
-        for gang in folded.gangs:
-            if gang.phase != "waiting":
-                if settings.corrected and gang.phase == "placed" and self.queue.is_before_held(gang.uid):
-                    unblocked = True  # the reservations behind it may be others now
-                unblocked |= self.queue.remove(gang.uid)
-                again.update(self._freed_uid(gang))
-            elif gang.refusal is None:
-                again[gang.namespace, gang.name] = None  # it goes back to the queue
-            elif gang.refusal.code == "behind":
-                self.queue.seen(gang.uid)
-            elif gang.refusal.code != RESERVED:
-                unblocked |= self._refused(gang, gang.refusal, settings)
-        self._hold_reserved(folded, opening)
-        unblocked |= bool(folded.given_back or folded.freed) and self.queue.is_holding
-        self.note(merged([folded.changes, Changes(queue_unblocked=unblocked, jobs_changed=again)]))
-
-    def _refused(self, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
-        """Put the class of a refused gang to sleep; returns whether that may help gangs that are held."""
-        lack = refusal.blocks
-        self.queue.refused(
-            gang.uid,
-            retry_at_ms=_retry_at_ms(gang, refusal, settings),
-            never=refusal.code in NEVER,
-            by_any_change=settings.corrected and lack is not None and lack.rule == _TOO_MANY_NODES,
-        )
-        # Its reservation may be in the place of the one because of which others are held.
-        return bool(refusal.start_ms) and settings.corrected and self.queue.is_holding
-
-    def _freed_uid(self, gang: GangRecord) -> dict[JobKey, None]:
-        """The job that has the uid of a gang by now, if the gang is over and nothing is known of it any more: that job waits."""
-        key = self.state.name_of.get(gang.uid)
-        fold = self.state.fold
-        if key is not None and gang.is_over and gang.uid not in fold.gangs and fold.settings.corrected:
-            return {key: None}
-        return {}
-
-    def _hold_reserved(self, folded: Folded, opening: Opening | None) -> None:
-        """Hold the gangs that may not start because of a reservation, those included of which the record says nothing new."""
-        fold = self.state.fold
-        if fold.settings.queue_policy not in _BACKFILLS:
-            return
-        kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
-        if opening is not None and opening.number == fold.rounds and not folded.void:
-            silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
-            kept |= {gang.uid: gang for gang in silent if gang is not None}
-        held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
-        late_ms = next_end_ms(self.state, fold.at_ms) if held else 0
-        heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
-        for gang in held:
-            if gang.phase == "waiting" and gang.refusal is not None:
-                start_ms = gang.refusal.start_ms
-                moments = (start_ms if start_ms > fold.at_ms else late_ms, heard_ms)
-                self.queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
+        self.note(merged([folded.changes, take_effect(self.state, self.queue, folded, opening)]))
 
     def dump(self) -> WaitingDump:
         """Which gangs wait and which classes sleep, for snapshots: it follows from the history of the epoch, not from the state."""
@@ -425,10 +362,3 @@ class Scheduler:
                 queue_unblocked=dump.loosened,
             )
         )
-
-
-def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
-    """When the class of a refused gang is tried although nothing got better; 0 for never."""
-    if refusal.missing_shards:
-        return gang.at_ms + settings.shard_retry_ms
-    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else 0

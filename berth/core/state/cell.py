@@ -20,6 +20,7 @@ from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
+from berth.core.state.pod_facts import PodFacts
 from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
@@ -30,7 +31,6 @@ from berth.schemas.facts import (
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
-    PodPhase,
     PodsSeen,
     TimerSeen,
     TopologySeen,
@@ -41,7 +41,6 @@ from berth.schemas.status import KeptFact, SnapshotBody
 _FOLDED: Final = "folded"
 _VOID: Final = "void"
 _GONE: Final = "gone"
-_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 __all__ = ["AppliedFact", "JobKey", "State", "shard_of"]
 
 
@@ -68,7 +67,11 @@ class State:
 
     def __init__(self, *, owns: Callable[[str], bool] | None = None, keeps: bool = False) -> None:
         self.fold = LedgerFold()
-        self.pods: dict[JobKey, PodsSeen] = {}
+        self._pod_facts = PodFacts()
+        self.pods = self._pod_facts.pods
+        self.outcomes = self._pod_facts.outcomes
+        self.foreign = self._pod_facts.foreign
+        self.short = self._pod_facts.short
         self._occupancy = Occupancy(self.fold, self.pods)
         self.table = self._occupancy.table
         self.shares = self._occupancy.shares
@@ -80,7 +83,6 @@ class State:
         self.jobs: dict[JobKey, JobSeen] = {}
         self.name_of: dict[str, JobKey] = {}
         """Who has a uid: jobs that were accepted and have not given up their names."""
-        self.outcomes: dict[JobKey, OutcomeSeen] = {}
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
@@ -94,14 +96,7 @@ class State:
         self.applied = 0
         """Facts and records that changed something."""
         self._owns = owns
-        self.foreign: dict[str, JobKey] = {}
-        """Pods of other schedulers, by the uid of their gang."""
-        self.short: dict[str, None] = {}
-        """Gangs (uid) of other schedulers of which some chips belong to somebody else."""
         self._latest, self._subject, self._sequence = False, "", 0  # of the fact that is being applied
-        self._subjects_of: dict[JobKey, dict[str, None]] = {}
-        # names under which facts show no pod that lives, and those facts' sequences, ascending
-        self._podless: dict[JobKey, int] = {}
         self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
         self._apply: dict[str, Callable[[Envelope, ChangesBuilder], str]] = {
             NodesSeen.KIND: self._nodes,
@@ -200,7 +195,7 @@ class State:
             self._examine_gangs(folded.gangs, found)
             if folded.given_back or folded.freed:
                 found.gangs_to_examine.update(self.short)
-            self._forget_podless()
+            self._keep_no_more(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
         return folded
 
@@ -226,27 +221,9 @@ class State:
     def _count_leaves(self, leaves: LeafTable) -> Changes:
         return self._occupancy.set_leaves(leaves, parity=self.fold.settings.reference_parity)
 
-    def _forget_podless(self) -> None:
-        """Forget facts without pods under names that no job has: those of other schedulers' pods, or that came late.
-
-        No tombstone of a job ever does. Records must know the fact: an earlier one may still adopt what is gone by now.
-        """
-        over: list[JobKey] = []
-        for key, sequence in self._podless.items():
-            if sequence > self.fold.facts_seq:
-                break
-            if (self.pods[key].uid, self.pods[key].attempt) not in self.fold.holdings:
-                over.append(key)
-        for key in over:
-            del self._podless[key]
-            if key not in self.jobs:
-                self._forget_pods(key)
-
-    def _forget_pods(self, key: JobKey) -> None:
-        self.pods.pop(key, None)
-        self.outcomes.pop(key, None)
-        self._podless.pop(key, None)
-        for subject in self._subjects_of.pop(key, {}):
+    def _keep_no_more(self, subjects: Iterable[str]) -> None:
+        """Forget facts on some subjects: no snapshot needs them."""
+        for subject in subjects:
             if self._kept is not None:
                 self._kept.pop(subject, None)
 
@@ -405,19 +382,10 @@ class State:
         fact = body_of(envelope, PodsSeen)
         check_pods(fact)
         self._check_subject("pod", fact.namespace, fact.gang)
-        self.pods[fact.namespace, fact.gang] = fact
+        self._pod_facts.note_pods(fact, self._subject, self._sequence)
         self._look_again((fact.namespace, fact.gang), found)
-        self._podless.pop((fact.namespace, fact.gang), None)
-        if all(phase in _ENDED for phase in fact.phase):
-            self._podless[fact.namespace, fact.gang] = self._sequence
-            self.short.pop(fact.uid, None)
         found.pods_changed[fact.namespace, fact.gang] = None
-        self._subjects_of.setdefault((fact.namespace, fact.gang), {})[self._subject] = None
         found.gangs_to_examine[fact.uid] = None
-        if fact.foreign and fact.phase:
-            self.foreign[fact.uid] = (fact.namespace, fact.gang)
-        else:
-            self.foreign.pop(fact.uid, None)
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
         if self.leaf_book.parity:
             found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
@@ -456,7 +424,7 @@ class State:
         self._give_up(known)
         if known.uid != fact.uid:
             self._forget(known.uid)
-        self._forget_pods(key)
+        self._keep_no_more(self._pod_facts.forget(key))
         self._forget(fact.uid)
         self._look_again(key, found)
         found.jobs_changed[key] = None
@@ -477,10 +445,9 @@ class State:
     def _outcome(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, OutcomeSeen)
         self._check_subject("outcome", fact.namespace, fact.name)
-        self.outcomes[fact.namespace, fact.name] = fact
+        self._pod_facts.note_outcome(fact, self._subject)
         self._look_again((fact.namespace, fact.name), found)
         found.pods_changed[fact.namespace, fact.name] = None
-        self._subjects_of.setdefault((fact.namespace, fact.name), {})[self._subject] = None
         found.gangs_to_examine[fact.uid] = None
         return _FOLDED
 
