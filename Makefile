@@ -72,7 +72,7 @@ samples: setup ## Store sample bytes of new messages; those that exist stay
 	@$(BIN)/python -m tests.contract.sample_messages
 
 lock: setup ## Resolve requirements.lock anew
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=plots --generate-hashes \
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=plots --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --output-file=requirements.lock pyproject.toml
 

@@ -20,6 +20,7 @@ from bench.limits.bind import seconds_for
 from bench.report import Report, Row, machine, row
 from berth.formats.ascend.bind_annotations import BoundPod, annotations
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
@@ -28,6 +29,7 @@ from berth.schemas.facts import MembersSeen
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeBook, NodeLean
 from berth.services.binder.pod_binding import Wish, binding_of
 
@@ -115,7 +117,7 @@ async def bare_s(server: KubeServer, nodes: NodeBook, gang: Gang, members: Membe
 @asynccontextmanager
 async def _binder(api: KubeApi) -> AsyncIterator[KubeCluster]:
     """The binder's cluster with its nodes, kept up to date."""
-    cluster = KubeCluster(api, SystemClock(), BinderConfig(binds_at_once=AT_ONCE))
+    cluster = KubeCluster(api, SystemClock(), BinderConfig(binds_at_once=AT_ONCE), Instruments.make(BinderMetrics))
     nodes = api.reflect("/api/v1/nodes", NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:
         reflecting = group.create_task(nodes.run())

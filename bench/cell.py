@@ -12,7 +12,8 @@ from typing import Literal
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
-from berth.formats.ascend.node_products import NODE_PRODUCTS, NodeProduct
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import NodeProduct
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.local.nats_server import EmbeddedServer

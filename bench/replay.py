@@ -8,9 +8,10 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.cell import PRODUCT, described
+from bench.limits.replay import decode_s, first_fit_s
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.replay.replay import Replay, Replayed
@@ -169,11 +170,11 @@ def run(events: int = 0) -> Report:
         events: Facts of one more, long log, which is only read from a file; 0 for none.
     """
     entries = list(_Cell(1).entries(_EVENTS))
-    rows = _rows("from memory", [_timed(entries) for _ in range(_REPEATS)])
+    rows = _rows("from memory", [_limited(entries) for _ in range(_REPEATS)])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "busy.berthlog"
         _write(path, entries)
-        rows += _rows("from a file", [_file_timed(path) for _ in range(_REPEATS)])
+        rows += _rows("from a file", [_file_limited(path, entries) for _ in range(_REPEATS)])
         rows.append(row("from a file", "size of the file", "MiB", [path.stat().st_size / _MIB]))
         rows.append(row("from a file", "peak RSS of its process", "MiB", [_peak_mib(path)], target=1024))
         if events:
@@ -185,17 +186,42 @@ def run(events: int = 0) -> Report:
     return Report(bench="replay", machine=machine(), rows=rows)
 
 
-def _rows(case: str, found: list[tuple[Replayed, float]]) -> list[Row]:
-    result = found[0][0]
+class _Measured(NamedTuple):
+    """One replay, and the limits that bare programs reach right after it."""
+
+    result: Replayed
+    took_s: float
+    decode_s: float
+    first_fit_s: float
+
+
+def _rows(case: str, found: list[_Measured]) -> list[Row]:
+    result = found[0].result
     what = f"{_NODES:,} nodes, {result.events:,} events, {result.decisions:,} decisions, {case}"
-    events = [each.events / took_s for each, took_s in found]
-    decisions = [each.decisions / took_s for each, took_s in found]
+    events = [one.result.events / one.took_s for one in found]
+    decoded = [one.result.events / one.decode_s for one in found]
+    decisions = [one.result.decisions / one.took_s for one in found]
+    fitted = [one.result.decisions / one.first_fit_s for one in found]
     return [
-        row(what, "events", "1/s", events, target=20_000, better="more"),
-        row(what, "decisions", "1/s", decisions, target=5_000, better="more"),
-        row(what, "rounds", "1/s", [each.rounds / took_s for each, took_s in found]),
+        row(what, "events", "1/s", events, limits=decoded, target=20_000, better="more"),
+        row(what, "decisions", "1/s", decisions, limits=fitted, target=5_000, better="more"),
+        row(what, "rounds", "1/s", [one.result.rounds / one.took_s for one in found]),
         row(what, "gangs refused", "verdicts", [result.refused]),
     ]
+
+
+def _limited(entries: list[Entry]) -> _Measured:
+    return _beside_limits(_timed(entries), entries)
+
+
+def _file_limited(path: Path, entries: list[Entry]) -> _Measured:
+    return _beside_limits(_file_timed(path), entries)
+
+
+def _beside_limits(found: tuple[Replayed, float], entries: list[Entry]) -> _Measured:
+    result, took_s = found
+    decoded_s = decode_s([entry.data for entry in entries])
+    return _Measured(result, took_s, decoded_s, first_fit_s(_NODES, PRODUCT.chips, result.decisions))
 
 
 def _timed(entries: Iterable[Entry], start: SnapshotBody = BEGINNING) -> tuple[Replayed, float]:

@@ -10,7 +10,7 @@ from berth.core.cluster.node_columns import BYTES_PER_NODE
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeDescription

@@ -5,6 +5,7 @@ import sys
 import time
 from typing import Final, NamedTuple
 
+from bench.limits.replay import first_fit_s
 from bench.report import Report, Row, machine, row
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
@@ -29,6 +30,8 @@ _CASES: Final = (
     _Case("philly", 1.0, "nodes=64,leaf=16", 60.0),
 )
 _CELL: Final = "bench"
+_CHIPS: Final = 8
+"""Chips of a node of the limit."""
 
 
 def run() -> Report:
@@ -56,9 +59,19 @@ def _measured(case: _Case) -> list[Row]:
     start_s = time.perf_counter()
     Simulation(SimulationPlan(workload=workload, facts=facts, settings=Settings(skims_classes=True), cell=_CELL)).run()
     took_s = time.perf_counter() - start_s
+    limit_s = first_fit_s(
+        len(cluster.nodes), _CHIPS, sum(task.replicas for job in workload.jobs for task in job.request.tasks)
+    )
     name = f"{case.trace} x{case.compress:g}, {len(workload.jobs)} jobs, {len(cluster.nodes)} nodes, skip"
     return [
         row(name, "read the trace", "s", [read_s]),
-        row(name, "simulate", "s", [took_s], target=case.target_s),
-        row(name, "simulate", "jobs/s", [len(workload.jobs) / took_s], better="more"),
+        row(name, "simulate", "s", [took_s], limits=[limit_s], target=case.target_s),
+        row(
+            name,
+            "simulate",
+            "jobs/s",
+            [len(workload.jobs) / took_s],
+            limits=[len(workload.jobs) / limit_s],
+            better="more",
+        ),
     ]

@@ -11,12 +11,13 @@ from bench.limits.gang import round_trip_ms
 from bench.limits.superpod import times_ms
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.superpod_placement import BlockAnswer, BlockRound
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest, Task
@@ -70,14 +71,14 @@ def _core(state: State, case: _Case) -> list[Row]:
         table.idle[table.view()][taken] = 0
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     gang = _gang(state)
-    asks = asks_of([gang])
+    asks = candidate_counts([gang])
     shape = gang.request_class[0][0]
     plans_ms: list[float] = []
     decisions_ms: list[float] = []
     for index in range(_REPEATS + 1):
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape])}
-        verdict = Chooser(scorer, views, asks, blocks=state.blocks).choose([gang])[0]
+        verdict = PlacementRound(scorer, views, asks, blocks=state.blocks).choose([gang])[0]
         decided_ms = (time.perf_counter() - begin) * 1000
         fits = views[shape].fits
         if fits is None or verdict.placement is None or verdict.placement.pods() != _REPLICAS:

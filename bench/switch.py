@@ -10,7 +10,8 @@ from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
-from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.placement.switch_placement import LeafRound
 from berth.core.requests.gangs import Gang, gang_of
@@ -67,14 +68,14 @@ def _core(case: _Case) -> list[Row]:
     state = _state(case)
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     gang = _gang(state)
-    asks = asks_of([gang])
+    asks = candidate_counts([gang])
     shape = gang.request_class[0][0]
     plans_ms: list[float] = []
     decisions_ms: list[float] = []
     for index in range(_REPEATS + 1):
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape], leaves=state.leaves)}
-        verdict = Chooser(scorer, views, asks, leaves=(state.leaves, state.leaf_book)).choose([gang])[0]
+        verdict = PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_book)).choose([gang])[0]
         decided_ms = (time.perf_counter() - begin) * 1000
         usable = views[shape].usable
         if usable is None or verdict.placement is None or verdict.placement.pods() != _REPLICAS:

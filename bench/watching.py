@@ -18,10 +18,12 @@ from bench.limits.watch import Measured, memory_mb, quiet_collector
 from berth.formats.kubernetes.objects import Node, Pod
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Change, Reflection
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
+from berth.services.inventory.metrics import InventoryMetrics
 
 
 class _Nodes:
@@ -58,7 +60,7 @@ async def _measure(api_url: str, folder: Path, nats_url: str) -> Measured:
     async with await NatsBus.connect(nats_url, "bench", name="inventory") as bus:
         start = time.perf_counter()
         async with await KubeApi.connect(config.kube, clock=clock, service_account=folder, environ=environ) as api:
-            loop = Loop(bus, api, clock, config)
+            loop = Loop(bus, api, clock, config, Instruments.make(InventoryMetrics))
             nodes, pods = _Nodes(loop), _Pods(loop)
             reflections: list[Reflection] = [
                 api.reflect("/api/v1/nodes", Node, nodes),

@@ -70,7 +70,8 @@ class Shape(Part, frozen=True, cache_hash=True):
         Blocks do; inside one SuperPoD traffic stays on its bus. With racks that is decided where a block is placed. Groups
         of several levels are no SuperPoDs.
 
-        Source: specification, node and chip, sections 3 and 5.4; SuperPoD affinity, section 4.1 (3).
+        Source: docs/reference/nodes-and-chips.md, "Product forms", "Selection of the form" and "Usable chips";
+        docs/reference/superpods.md, "Filter per node of a SuperPoD".
         """
         if self.blocks is None or self.blocks.levels:
             return self.gang_pods > 1

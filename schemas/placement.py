@@ -21,7 +21,7 @@ _POLICIES: Final = frozenset({"fixed-share", "elastic", "best-effort"})
 class Share(Part, frozen=True):
     """Quota of one chip that each pod of a soft-share job takes.
 
-    Source: specification, node and chip, section 8.9.
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
 
     aicore: int

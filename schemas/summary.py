@@ -9,7 +9,7 @@ from berth.schemas.units import UnixMs
 class JobSummary(Message, frozen=True):
     """One chunk of a job's summary: the same record as the ConfigMap of that name.
 
-    Source: specification, Kubernetes contracts, section C.
+    Source: docs/reference/kubernetes.md, "Fields of a job summary".
     """
 
     KIND: ClassVar[str] = "summary"

@@ -62,7 +62,6 @@ def logs_of_one_test_end_with_it() -> Iterator[None]:
     """A test that sets up logs captures a stream that is closed when it ends."""
     yield
     structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
     root = logging.getLogger()
     for handler in [one for one in root.handlers if isinstance(one.formatter, structlog.stdlib.ProcessorFormatter)]:
         root.removeHandler(handler)

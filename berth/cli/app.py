@@ -1,16 +1,15 @@
-"""The ``berth`` command: what there is to ask, and the exit code of each way to end.
+"""The ``berth`` command with its subcommands, and its exit codes.
 
-0: done. 1: it failed, or was refused. 2: it was asked for in a wrong way, or a setting is wrong.
+0: success. 1: failure or refusal. 2: wrong usage or invalid setting.
 """
 
 import sys
-from importlib.metadata import version
 from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError
 
 from berth.cli.check_config import check_config
-from berth.cli.cluster.faults import break_node, mend_node
+from berth.cli.cluster.faults import break_node, repair_node
 from berth.cli.cluster.nodes import nodes
 from berth.cli.cluster.superpods import superpods
 from berth.cli.cluster.switches import switches
@@ -25,11 +24,12 @@ from berth.cli.recordings.replay import replay
 from berth.cli.simulation.simulate import simulate
 from berth.cli.simulation.what_if import what_if
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
+from berth.runtime.release import release
 
 APP: Final = App(
     name="berth",
     help="Decide on which nodes and chips NPU jobs run, and say why.",
-    version=lambda: version("berth"),
+    version=release,
     result_action="return_value",
 )
 APP.command(up)
@@ -40,7 +40,8 @@ APP.command(cancel)
 NODES: Final = App(name="nodes")
 NODES.default(nodes)
 NODES.command(break_node, name="break")
-NODES.command(mend_node, name="mend")
+NODES.command(repair_node, name="repair")
+NODES.command(repair_node, name="mend", show=False)  # the name until 0.4
 APP.command(NODES)
 APP.command(switches)
 APP.command(superpods)

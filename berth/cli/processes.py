@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.config import environment_of_child
 from berth.runtime.errors import FatalError
@@ -18,8 +19,7 @@ from berth.runtime.local.nats_server import die_with
 RESTARTS_MAX: Final = 5
 """Starts in a row, none of which lasted, after which a child is given up."""
 _LASTED_S: Final = 30.0
-_WAIT_FIRST_S: Final = 0.25
-_WAIT_MAX_S: Final = 8.0
+_BACKOFF: Final = Backoff(first_s=0.25, max_s=8.0)
 _TAIL_LINES: Final = 8
 _TAIL_BYTES: Final = 8_000
 _MISCONFIGURED: Final = 2
@@ -123,8 +123,8 @@ class Child:
                 f"{self.name} ended with code {code}{often}; the end of its log:\n{self.log_tail()}",
                 is_setting=code == _MISCONFIGURED,
             )
-        wait_s = min(_WAIT_FIRST_S * 2**self.restarts, _WAIT_MAX_S)
         self.restarts += 1
+        wait_s = _BACKOFF.pause_s(self.restarts)
         self._due_s = now_s + wait_s
         return f"{self.name} ended with code {code}; it is started again in {wait_s:g} s"
 

@@ -27,10 +27,11 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     class, SuperPoD or rack."""
     chips_taken: Mapping[int, int] = _EMPTY
     """Rows on which chips that were free are free no longer, with the mask of the chips that were free before. A node with more
-    free chips than a product form has counts as another product, and ceases to."""
+    free chips than a product form has counts as another product, and ceases to. A network fault of a free chip counts as its
+    loss."""
     chips_returned: Mapping[int, None] = _EMPTY
     """Rows on which chips became usable, whether or not pods hold them: healthy again, no longer withheld, or there again. This
-    matters to pods that share chips."""
+    matters to pods that share chips, and so do chips that go: a node may list more of them than can be shared."""
     capacity_lost: bool = False
     """By the facts some node is less than it was: what is reserved on it may be reserved for nothing."""
     nodes_changed: bool = False

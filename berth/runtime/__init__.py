@@ -1,1 +1,1 @@
-"""Doors to the outside: bus, clock, configuration, logs, life cycle."""
+"""Adapters of a process: bus, Kubernetes, clock, configuration, logs, metrics, life cycle."""

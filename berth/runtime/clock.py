@@ -1,4 +1,4 @@
-"""The clock, as something that is handed in; the only module that reads the time."""
+"""The clock port. Only this module reads the time; everything else takes a clock as an argument."""
 
 import time
 from typing import Protocol
@@ -11,7 +11,7 @@ class Clock(Protocol):
         """Milliseconds since 1970-01-01 UTC; may jump when the host's clock is set."""
 
     def monotonic_s(self) -> float:
-        """Seconds since some fixed moment; never goes backwards."""
+        """Seconds since an arbitrary fixed moment; never goes backwards."""
 
 
 class SystemClock:
@@ -22,5 +22,5 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds since the host started or some other fixed moment."""
+        """Seconds since an arbitrary fixed moment, such as the start of the host."""
         return time.monotonic()

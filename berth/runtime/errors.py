@@ -1,20 +1,22 @@
-"""Errors of the shell, sorted by what the one who catches them does next.
+"""Errors of the runtime, classified by what a handler does next.
 
-No exception of a library crosses an adapter: bus, cluster and server raise only these. The data are in fields; the text
-is for people.
+Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data;
+the text is for people.
 """
+
+from berth.schemas.envelope import NewerVersionError
 
 DEFAULT_RETRY_AFTER_S = 0.5
 
 
 class ShellError(Exception):
-    """Root of the errors below; catch one of those instead."""
+    """Base class of the errors below; catch one of those instead."""
 
 
 class TransientError(ShellError):
-    """The world may heal: keep the position and try again after ``retry_after_s`` seconds, with a bounded back-off.
+    """A temporary failure: keep the position and try again after ``retry_after_s`` seconds, with a bounded backoff.
 
-    Unless it is an :class:`AmbiguousError`, nothing was changed by what failed.
+    Unless it is an :class:`AmbiguousError`, the failed operation changed nothing.
     """
 
     def __init__(self, reason: str = "", *, retry_after_s: float = DEFAULT_RETRY_AFTER_S) -> None:
@@ -24,14 +26,14 @@ class TransientError(ShellError):
 
 
 class AmbiguousError(TransientError):
-    """No answer came: what was sent may have landed, may land yet, or may be lost. Read back before another attempt."""
+    """No answer came: the request may have taken effect, may still do so, or may be lost. Read back before a retry."""
 
 
 class ConflictError(ShellError):
-    """A write was refused because somebody else wrote first: read up to the head, never repeat blindly.
+    """A write was rejected because another writer was first: read up to the head before a retry.
 
-    ``last_seq`` is the sequence the server named as the last one, of the stream or of the subject, whichever was
-    expected; None when it named none.
+    ``last_seq`` is the last sequence that the server reported, of the stream or of the subject, whichever the write
+    expected; None if it reported none.
     """
 
     def __init__(self, reason: str = "", *, last_seq: int | None = None) -> None:
@@ -41,7 +43,7 @@ class ConflictError(ShellError):
 
 
 class PoisonError(ShellError):
-    """This can never succeed: put it aside with the reason and go on."""
+    """Permanent failure of one message: store it as a dead letter with the reason, and continue."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -49,7 +51,7 @@ class PoisonError(ShellError):
 
 
 class OversizeError(PoisonError):
-    """A message is larger than may be sent; nothing was sent. Both numbers are bytes, headers included."""
+    """A message exceeds the size limit; nothing was sent. Both numbers are bytes and include headers."""
 
     def __init__(self, subject: str, *, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(f"message to {subject} has {size_bytes} bytes, the limit is {limit_bytes}")
@@ -59,8 +61,16 @@ class OversizeError(PoisonError):
 
 
 class FatalError(ShellError):
-    """The process cannot go on: keep the position, exit, be restarted."""
+    """The process cannot continue: keep the position and exit; the supervisor restarts it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def newer_version(error: BaseException) -> NewerVersionError | None:
+    """The message that only a newer release reads, if it is the error or its cause; None for other errors."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, NewerVersionError):
+        cause = cause.__cause__
+    return cause

@@ -1,11 +1,11 @@
-"""Named fault points: places where a test lets the process die.
+"""Named fault points, at which a test kills the process.
 
-A point stands before and after each write. In production the setting is empty and a point costs one comparison.
+There is a point before and after each write. In production the setting is empty and a point costs one comparison.
 """
 
 import os
 import signal
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from berth.runtime.config import ConfigError
 
@@ -15,19 +15,28 @@ def _around(*writes: str) -> tuple[str, ...]:
 
 
 POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
-"""Of the dispatcher."""
+"""Points of the dispatcher."""
 BINDER_POINTS: Final = _around("bind", "outcome")
 _ALL: Final = POINTS + BINDER_POINTS
 
 
+@runtime_checkable
+class HasFaultPoint(Protocol):
+    """Settings of a service with fault points."""
+
+    @property
+    def fault_point(self) -> str:
+        """``point:count``, or empty for none."""
+
+
 class FaultPoints:
-    """Kills the process at a point's n-th passing.
+    """Kills the process when it passes a point for the n-th time.
 
     Args:
         setting: ``point:count``, such as ``append.after:3``; empty for never.
 
     Raises:
-        ConfigError: No such point, or a count below 1.
+        ConfigError: The point does not exist, or the count is below 1.
     """
 
     def __init__(self, setting: str = "") -> None:
@@ -38,8 +47,17 @@ class FaultPoints:
             )
         self._left = int(count or 0)
 
+    @classmethod
+    def of(cls, config: object) -> "FaultPoints":
+        """Fault points of the settings of a service; none if it has no such setting.
+
+        Raises:
+            ConfigError: See the class.
+        """
+        return cls(config.fault_point if isinstance(config, HasFaultPoint) else "")
+
     def hit(self, point: str) -> None:
-        """Pass a point."""
+        """Pass a point; the process dies if the setting names it."""
         if point == self._point:
             self._left -= 1
             if self._left == 0:

@@ -1,6 +1,7 @@
-"""History: a cell and its jobs at points of the past, from the newest snapshot before them and what came after it.
+"""History of a cell: its state and its jobs at a point of the past.
 
-What is no longer kept is answered with None; nothing here guesses.
+The state is computed from the newest snapshot before the point and the messages after it. If these were removed, the
+result is None; nothing is estimated.
 """
 
 from collections.abc import AsyncIterator
@@ -18,19 +19,19 @@ from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known, see_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
 _RECORDS_AT_ONCE: Final = 4096
-"""Records that are read at once when a verdict is looked for."""
+"""Records in one read during the search for a verdict."""
 Heads = tuple[StreamState, StreamState]
-"""What the ledger and the facts hold."""
+"""State of the streams LEDGER and FACTS."""
 
 
 class Kept(msgspec.Struct):
-    """A record with a verdict on a gang."""
+    """A stored record and its verdict on a gang."""
 
     sequence: int
     record: Round
@@ -40,10 +41,10 @@ class Kept(msgspec.Struct):
 async def state_at(bus: Bus, *, ledger_seq: int, facts_seq: int) -> State | None:
     """State of the cell when the ledger ended at ``ledger_seq`` and the facts at ``facts_seq``.
 
-    Facts and records are applied in the order in which the dispatcher did: a record after the facts that it knew.
+    Facts and records are applied in the order of the dispatcher: a record after the facts that its decision used.
 
     Returns:
-        None when the history is no longer kept.
+        The state; None if a part of the history was removed.
 
     Raises:
         TransientError: The bus did not answer.
@@ -57,12 +58,12 @@ async def state_at(bus: Bus, *, ledger_seq: int, facts_seq: int) -> State | None
 
 
 class Past(NamedTuple):
-    """A job as it stood.
+    """A job at a point of the past.
 
     Attributes:
-        trail: What there was of its name.
-        life: The job; None when nobody had the name, or not with the uid that was asked for.
-        look: How it stood; None without a life.
+        trail: Events of all jobs that had the name.
+        life: The job; None if no job had the name, or none with the requested uid.
+        look: Its status and explanation; None if ``life`` is None.
     """
 
     trail: Trail
@@ -71,19 +72,19 @@ class Past(NamedTuple):
 
 
 async def past_of(bus: Bus, key: JobKey, *, uid: str = "", until: When | None = None) -> Past | None:
-    """A job as it stood at a point of the past, or at the end of what is stored.
+    """Find a job at a point of the past, or at the end of the stored history.
 
     Args:
         bus: The cell.
         key: Namespace and name.
         uid: Which of the jobs that had the name; empty for the last one.
-        until: The point; facts that came between two records count by when they were stored.
+        until: The point; facts between two records count by the time at which they were stored.
 
     Returns:
-        None when nothing is kept from before the point.
+        The job; None if nothing from before the point is kept.
 
     Raises:
-        NotKeptError: The cell removed something meanwhile.
+        NotKeptError: The cell removed a part during the read.
         TransientError: The bus did not answer.
     """
     heads = (await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS))
@@ -125,7 +126,7 @@ async def _look(
 
 
 async def _starts(bus: Bus, until: When | None, heads: Heads) -> AsyncIterator[SnapshotBody]:
-    """Where a history up to a point may begin: at the newest snapshot before it, and at the oldest that is kept."""
+    """Possible starts of a history up to a point: the newest snapshot before it, then the oldest that is kept."""
     ledger, facts = heads
     ends = await reaching_ends(bus, ledger, facts)
     before = [end for end in ends if until is None or _is_before(end, until)]
@@ -148,10 +149,10 @@ async def _entries(bus: Bus, start: SnapshotBody, until: When | None, heads: Hea
 
 
 async def state_now(bus: Bus, clock: Clock) -> State:
-    """State of the cell at the end of what is stored.
+    """State of the cell at the end of the stored history.
 
     Raises:
-        FatalError: The bus has less history than the newest snapshot says.
+        FatalError: The bus holds less history than the newest snapshot states.
         TransientError: The bus did not answer.
     """
     state = State()
@@ -164,7 +165,7 @@ async def state_now(bus: Bus, clock: Clock) -> State:
 
 
 async def settings_now(bus: Bus) -> Settings | None:
-    """Settings of the epoch that reigns; None before the first."""
+    """Settings of the current epoch; None before the first."""
     found: Settings | None = None
     start = 1
     body = await newest_snapshot(bus)
@@ -174,6 +175,7 @@ async def settings_now(bus: Bus) -> Settings | None:
     head = (await bus.state(StreamName.LEDGER)).last_seq
     for stored in await _tail(bus, StreamName.LEDGER, start, head) or ():
         envelope = open_envelope(stored.data)
+        see_readable(envelope)
         if envelope.kind == Epoch.KIND:
             found = body_of(envelope, Epoch).settings
     return found
@@ -182,14 +184,14 @@ async def settings_now(bus: Bus) -> Settings | None:
 async def verdict_on(
     bus: Bus, uid: str, *, hint_seq: int = 0, placed: bool = False, up_to: int | None = None
 ) -> Kept | None:
-    """The last kept record with a verdict on a gang.
+    """Find the last stored record with a verdict on a gang.
 
     Args:
         bus: The cell.
         uid: The gang.
-        hint_seq: Record to look at first; if it holds a verdict, that is the answer.
-        placed: Only verdicts that placed the gang count.
-        up_to: Last record that counts; None for all.
+        hint_seq: Record to read first; if it holds a verdict, it is the result.
+        placed: Whether only verdicts that placed the gang count.
+        up_to: Last record that counts; None for no limit.
     """
     head = await bus.state(StreamName.LEDGER)
     if up_to is not None:
@@ -199,7 +201,7 @@ async def verdict_on(
         if found is not None:
             return found
     end = head.last_seq
-    while end >= max(head.first_seq, 1):  # from the newest back: it is rarely far
+    while end >= max(head.first_seq, 1):  # newest first: the verdict is usually recent
         begin = max(end - _RECORDS_AT_ONCE + 1, head.first_seq, 1)
         found = _verdict_in(await _tail(bus, StreamName.LEDGER, begin, end) or [], uid, placed=placed)
         if found is not None:
@@ -214,6 +216,7 @@ def _verdict_in(records: list[Stored], uid: str, *, placed: bool) -> Kept | None
             continue
         try:
             envelope = open_envelope(stored.data)
+            see_readable(envelope)
             record = body_of(envelope, Round) if envelope.kind == Round.KIND else None
         except DecodeError:
             continue
@@ -233,7 +236,7 @@ async def _loaded(bus: Bus, end: SnapshotEnd) -> State | None:
 
 
 async def _advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> State | None:
-    """``state`` after the records and facts up to the sequences."""
+    """Apply records and facts up to the sequences to ``state``; None if some were removed."""
     records = await _tail(bus, StreamName.LEDGER, state.fold.head + 1, ledger_seq)
     facts = await _tail(bus, StreamName.FACTS, state.facts_seq + 1, facts_seq)
     if records is None or facts is None:
@@ -253,10 +256,10 @@ async def _advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> 
 
 
 async def _tail(bus: Bus, stream: StreamName, start: int, end: int) -> list[Stored] | None:
-    """All messages with sequences ``start`` to ``end``; None when some are not kept any more, or not there yet.
+    """All messages with sequences ``start`` to ``end``; None if some were removed or are not stored yet.
 
     Raises:
-        TransientError: The stream said nothing for a while.
+        TransientError: No message came for a while.
     """
     try:
         return [stored async for piece in pieces(bus, stream, start, end) for stored in piece]

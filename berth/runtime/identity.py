@@ -1,4 +1,4 @@
-"""Identities: of a process, unlike that of every other and readable; of a job request."""
+"""Identities of processes and of job requests."""
 
 import os
 import secrets
@@ -7,10 +7,10 @@ import uuid
 
 
 def process_identity() -> str:
-    """Host, process number and a few random digits."""
+    """Unique and readable identity of this process: host name, process id, six random digits."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def new_uid() -> str:
-    """Identity for a job request that has none."""
+    """UID for a job request that has none."""
     return str(uuid.uuid4())  # noqa: TID251  # this is the identity source

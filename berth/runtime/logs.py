@@ -1,70 +1,100 @@
-"""Logs: one line an event on stderr, JSON unless a person is looking.
+"""Logs: one line for each event on stderr, as text on a terminal and as JSON elsewhere.
 
-An event is fixed lower-case words; values are keys with units (``took_ms=``). Lines of libraries, which use the
-standard library's logging, come out in the same form.
+An event is a fixed lower-case phrase; values are keys with units (``took_ms=``). A service gets a logger with its name,
+see :func:`logger_of`. Code that also runs outside of a service, such as the bus, uses :data:`DEFAULT_LOG` by default;
+the command line sets its form, see :func:`configure`. Lines of libraries, which use the logging of the standard
+library, have the same form.
 """
 
 import logging
 import sys
-from typing import Final, TextIO
+from typing import Final, TextIO, TypeAlias
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from berth.runtime.config import LogConfig
 
+Logger: TypeAlias = FilteringBoundLogger
+DEFAULT_LOG: Final[Logger] = structlog.get_logger()
+"""Has no context and no state: each line uses the form that :func:`configure` set."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-def configure(service: str, config: LogConfig, stream: TextIO | None = None) -> None:
-    """Set the form and the level of all logs of this process, and bind ``service`` to every line.
+def logger_of(service: str, config: LogConfig, stream: TextIO | None = None) -> Logger:
+    """Create a logger with its own form that adds ``service`` to every line.
 
     Args:
-        service: Name of the process.
+        service: Name of the service.
         config: Level and form.
-        stream: Where the lines go; None means stderr.
+        stream: Destination; None means stderr.
     """
     out = sys.stderr if stream is None else stream
-    as_json = config.form == "json" or (config.form == "auto" and not out.isatty())
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # locals may be large, or secret
-    form: list[Processor] = (
-        [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer(default=str)]
-        if as_json
-        else [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+    made: Logger = structlog.wrap_logger(
+        structlog.PrintLogger(out),
+        processors=[*_preparing(service), *_rendering(config, out)],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[config.level]),
     )
+    bound: Logger = made.bind()
+    return bound
+
+
+def configure(service: str, config: LogConfig, stream: TextIO | None = None) -> None:
+    """Set the form and the level of :data:`DEFAULT_LOG` and of libraries, for a process that is not a service.
+
+    Args:
+        service: Name of the process, added to every line.
+        config: Level and form.
+        stream: Destination; None means stderr.
+    """
+    out = sys.stderr if stream is None else stream
     structlog.configure(
-        processors=[*shared, *form],
+        processors=[*_preparing(service), *_rendering(config, out)],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[config.level]),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
     )
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(service=service)
-    _take_in_libraries(out, _LEVELS[config.level], shared, form)
+    route_libraries(service, config, out)
 
 
-def logger(**context: object) -> FilteringBoundLogger:
-    """A logger that adds ``context`` to every line."""
-    bound: FilteringBoundLogger = structlog.get_logger(**context)
-    return bound
+def route_libraries(service: str, config: LogConfig, stream: TextIO | None = None) -> None:
+    """Give lines of the standard library's logging the same form, at level warning and above.
 
+    That logging is global to the process: the entry of a process calls this, a service does not.
 
-def _take_in_libraries(out: TextIO, level: int, shared: list[Processor], form: list[Processor]) -> None:
-    """Give lines of the standard library's logging the same form; libraries speak from warning upwards."""
+    Args:
+        service: Name of the process, added to every line.
+        config: Level and form.
+        stream: Destination; None means stderr.
+    """
+    out = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *form],
+            foreign_pre_chain=[*_preparing(service), structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(config, out)],
         )
     )
     root = logging.getLogger()
     for old in [old for old in root.handlers if isinstance(old.formatter, structlog.stdlib.ProcessorFormatter)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(max(level, logging.WARNING))
+    root.setLevel(max(_LEVELS[config.level], logging.WARNING))
+
+
+def _preparing(service: str) -> list[Processor]:
+    """Processors that add the name of the service, the level and the time."""
+
+    def add_service(_: object, __: str, event: EventDict) -> EventDict:
+        event.setdefault("service", service)
+        return event
+
+    return [add_service, structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True)]
+
+
+def _rendering(config: LogConfig, out: TextIO) -> list[Processor]:
+    """Processors that render a line."""
+    if config.form == "json" or (config.form == "auto" and not out.isatty()):
+        traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # may be large or secret
+        return [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer(default=str)]
+    return [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]

@@ -1,32 +1,31 @@
-"""Probes: a small HTTP server that says whether the process lives, whether it is ready, and what it has counted.
+"""Probe server: an HTTP server for liveness, readiness and metrics.
 
-``/livez`` answers 200 while the event loop turns. ``/readyz`` answers 200 when the bus is connected and the service has
-caught up, else 503 with the reason. ``/metrics`` is the text form of Prometheus. A service says how far it is with
-:data:`readiness`:
+``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200 if the bus is connected and the service has
+caught up, else 503 with the reason. ``/metrics`` is the text format of Prometheus. A service reports its progress
+through the readiness of its instruments:
 
-    readiness.wait("the ledger is folded")
-    readiness.ready()
+    instruments.readiness.wait("the ledger is folded")
+    instruments.readiness.ready()
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
-from berth.runtime import metrics
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
+from berth.runtime.metrics import CONTENT_TYPE, MetricsRegistry
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 _GOODBYE_S: Final = 0.5
-"""How long an answer under way may take at the end."""
-_READY: Final = metrics.gauge("process_ready", "1 when the process is ready, else 0.")
+"""Longest time for unfinished answers at the end."""
 
 
 class Link(Protocol):
-    """A connection without which nothing can be served; the bus is one."""
+    """A connection that a service needs to be ready, such as the bus."""
 
     @property
     def connected(self) -> bool:
@@ -34,89 +33,89 @@ class Link(Protocol):
 
 
 class Readiness:
-    """What a process waits for before it can serve; one for each process, see :data:`readiness`."""
+    """Readiness of a service, and the reason if it is not ready."""
 
     def __init__(self) -> None:
-        self._service = "the service has not begun"
+        self._service = "the service has not started"
         self._link: Link | None = None
         self._is_stopping = False
 
     def ready(self) -> None:
-        """The service has caught up and serves, or stands by with nothing to catch up."""
+        """Report that the service has caught up and serves, or is a standby without anything to catch up."""
         self._service = ""
 
     def wait(self, reason: str) -> None:
-        """The service cannot serve now.
+        """Report that the service is not ready.
 
         Args:
-            reason: What it waits for, in a few words.
+            reason: What it waits for, as a short phrase.
         """
         self._service = reason
 
     def attach(self, link: Link) -> None:
-        """Count as ready only while ``link`` is connected."""
+        """Add the condition that ``link`` is connected."""
         self._link = link
 
     def stop(self) -> None:
-        """The process was asked to end: it is not ready any more."""
+        """Report that the process is stopping and not ready."""
         self._is_stopping = True
 
     @property
     def reason(self) -> str:
-        """Why the process is not ready; empty when it is."""
+        """Reason why the process is not ready; empty if it is."""
         if self._is_stopping:
-            return "the process was asked to stop"
+            return "the process is stopping"
         if self._link is None:
-            return "the bus has not been reached yet"
+            return "the bus has not been connected yet"
         if not self._link.connected:
             return "the bus is not connected"
         return self._service
 
 
-readiness: Final = Readiness()
-"""Of this process."""
-
-
 @asynccontextmanager
-async def serving(config: ProbeConfig, of: Readiness) -> AsyncIterator[None]:
-    """Answer probes while the block runs; does nothing when the port is 0.
+async def serving(
+    config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry, log: Logger
+) -> AsyncIterator[None]:
+    """Run the probe server while the block runs; does nothing if the port is 0.
 
     Args:
-        config: Where to listen.
-        of: What ``/readyz`` tells.
+        config: Address to listen on.
+        readiness: State behind ``/readyz``.
+        registry: Metrics behind ``/metrics``.
+        log: Logger for one line with the address.
 
     Raises:
-        FatalError: The address cannot be listened on.
+        FatalError: The server cannot listen on the address.
     """
     if not config.port:
         yield
         return
-    runner = await _listen(config, of)
-    logger().info("probes answer", host=config.host, port=config.port)
+    runner = await _listen(config, readiness, registry)
+    log.info("probe server started", host=config.host, port=config.port)
     try:
         yield
     finally:
         await runner.cleanup()
 
 
-async def _listen(config: ProbeConfig, of: Readiness) -> "web.AppRunner":
-    """A server that listens.
+async def _listen(config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry) -> "web.AppRunner":
+    """Start the server.
 
     Raises:
-        FatalError: The address cannot be listened on.
+        FatalError: The server cannot listen on the address.
     """
-    from aiohttp import web  # noqa: PLC0415 - it takes longer to import than the rest; not where probes are off
+    from aiohttp import web  # noqa: PLC0415 - slow to import, and not needed if the server is disabled
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        reason = of.reason
+        reason = readiness.reason
         return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
     async def exposition(_: web.Request) -> web.Response:
-        _READY.set(not of.reason)
-        return web.Response(body=metrics.exposition(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        registry.ready.set(not readiness.reason)
+        return web.Response(body=registry.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
     app = web.Application()
     app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", exposition)])

@@ -1,10 +1,10 @@
 """Recordings of a live cell, and their files.
 
-The heads of both streams are taken first, the ledger's before that of the facts, so that what the last record knew is there; the
-cell goes on meanwhile. What is read goes into the file a piece at a time, under a temporary name until it is whole.
+The heads of both streams are read first, the ledger's before that of the facts, so that the facts of the last record
+are included. The cell continues meanwhile. Messages are written in pieces to a file with a temporary name, which is
+renamed when it is complete.
 """
 
-import importlib.metadata
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +22,7 @@ from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.feeds import read_snapshot, snapshot_ends
+from berth.runtime.release import release
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.ledger import Settings, facts_known
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
@@ -31,12 +32,12 @@ from berth.schemas.subjects import StreamName
 _CHUNK_BYTES: Final = 1 << 20
 _LEDGER: Final = "ledger:"
 _OLDEST_MS: Final = 10**11
-"""A number below is no moment of any cell in milliseconds (it would be in 1973), but rather a sequence, or seconds."""
+"""A smaller number is not a time in milliseconds (it would be in 1973), but probably a sequence, or seconds."""
 _SECOND_MS: Final = 1000
 
 
 class When(msgspec.Struct, frozen=True):
-    """A point in the history of a cell: a moment, or a record of the ledger; the other is -1."""
+    """A point in the history of a cell: a time, or a record of the ledger; the other field is -1."""
 
     at_ms: int = -1
     ledger_seq: int = -1
@@ -46,10 +47,10 @@ class When(msgspec.Struct, frozen=True):
 
 
 def when_of(text: str) -> When:
-    """The point that a person named: ``2026-11-21T10:00:00Z`` (UTC where no zone is said), milliseconds, or ``ledger:123``.
+    """Parse a point: ``2026-11-21T10:00:00Z`` (UTC if no zone is given), milliseconds since 1970, or ``ledger:123``.
 
     Raises:
-        ValueError: It is none of these; says what would be right.
+        ValueError: The text is none of these; the message names the expected forms.
     """
     sequence = text.removeprefix(_LEDGER)
     if sequence != text and sequence.isascii() and sequence.isdecimal():
@@ -64,24 +65,24 @@ def when_of(text: str) -> When:
         except (ValueError, OverflowError):
             pass
     raise ValueError(
-        f"{text!r} is no point in time, expected a time such as 2026-11-21T10:00:00Z, milliseconds since 1970, or a record of"
-        f" the ledger such as {_LEDGER}123"
+        f"{text!r} is not a point in time: expected a time such as 2026-11-21T10:00:00Z, milliseconds since 1970, or a"
+        f" record of the ledger such as {_LEDGER}123"
     )
 
 
 class NoHistoryError(ShellError):
-    """What is to be recorded is not there, or no longer."""
+    """The requested history is not stored, or was removed."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What went into a file."""
+    """Content of a written recording."""
 
     path: str
     bytes_total: int
     start: SnapshotBody
     end: RecordingEnd
     first_ms: int
-    """When the first entry was stored; 0 without entries."""
+    """Time at which the first entry was stored, in milliseconds since 1970; 0 without entries."""
     last_ms: int
 
 
@@ -98,17 +99,18 @@ async def record(
 
     Args:
         bus: The cell.
-        clock: Says when it was made.
-        path: The file; replaced when everything is written.
-        since: What is wanted begins here; the recording begins at the newest snapshot before it. None: the whole history that is
-            kept.
-        until: Last record, or last moment; facts that the last record knew are in. None: the end at the time of the call.
-        anonymise: Replace names. Until that is done, what was recorded lies beside the file under a temporary name.
+        clock: Source of the time in the head.
+        path: The file; replaced when the recording is complete.
+        since: Start of the requested history; the recording begins at the newest snapshot before it. None: the whole
+            stored history.
+        until: Last record, or last time; facts that the last record used are included. None: the end at the time of
+            the call.
+        anonymise: Whether to replace names. Meanwhile a file with a temporary name beside ``path`` holds the original.
 
     Raises:
-        NoHistoryError: It is not kept, not there yet, or ``until`` comes before ``since``; says from where on it is kept.
+        NoHistoryError: It was removed, is not stored yet, or ``until`` is before ``since``; names the oldest start.
         TransientError: The bus did not answer.
-        FatalError: The history of the cell has a break: facts or records are not in order.
+        FatalError: Facts or records of the cell are not in order.
         OSError: The file cannot be written.
     """
     if not anonymise:
@@ -134,21 +136,21 @@ async def _record(bus: Bus, clock: Clock, path: Path, since: When | None, until:
             file.write(frames.begin())
             async for entry in reach.entries():
                 file.write(frames.add(entry))
-            await reach.see_something()
+            await reach.check_not_empty()
             file.write(frames.end())
             size = file.tell()
     except NotKeptError as error:
-        raise NoHistoryError(f"{error}: the cell removed it while it was being recorded; try again") from error
+        raise NoHistoryError(f"{error}: the cell removed it during the recording; try again") from error
     except ValueError as error:
-        raise FatalError(f"the history of the cell has a break: {error}") from error
+        raise FatalError(f"the history of the cell is broken: {error}") from error
     return Recorded(str(path), size, start, frames.summary, reach.first_ms, reach.last_ms)
 
 
 def anonymise_file(source: Path, target: Path) -> int:
-    """Write a recording again without its names; returns the bytes of the new file.
+    """Write a copy of a recording without its names; returns the size of the new file in bytes.
 
     Raises:
-        RecordingError: The recording cannot be read to its end.
+        RecordingError: The recording is damaged.
         OSError: A file cannot be read or written.
     """
     with read_file(source) as reading:
@@ -165,17 +167,17 @@ def anonymise_file(source: Path, target: Path) -> int:
 def _check(since: When | None, until: When | None, ledger: StreamState) -> None:
     for point in (since, until):
         if point is not None and point.ledger_seq > ledger.last_seq:
-            raise NoHistoryError(f"{point} is not there yet: the ledger ends at {ledger.last_seq}")
+            raise NoHistoryError(f"{point} is not stored yet: the ledger ends at {ledger.last_seq}")
     if since is None or until is None:
         return
     if since.at_ms > until.at_ms >= 0 or since.ledger_seq > until.ledger_seq >= 0:
-        raise NoHistoryError(f"from {since} to {until} is nothing: the end comes before the start")
+        raise NoHistoryError(f"from {since} to {until} is empty: the end is before the start")
 
 
 def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
     dump = dump_of(start.ledger) if start.ledger else None
     return RecordingHead(
-        release=importlib.metadata.version("berth"),
+        release=release(),
         cell=bus.subjects.cell,
         made_at_ms=clock.now_ms(),
         settings=dump.settings if dump is not None else Settings(),
@@ -184,7 +186,7 @@ def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
 
 
 async def reaching_ends(bus: Bus, ledger: StreamState, facts: StreamState) -> list[SnapshotEnd]:
-    """Snapshots from which on all of both streams is kept, the oldest first."""
+    """Snapshots after which both streams are complete, oldest first."""
     return [
         end
         for end in await snapshot_ends(bus)
@@ -194,15 +196,15 @@ async def reaching_ends(bus: Bus, ledger: StreamState, facts: StreamState) -> li
 
 
 def is_whole(ledger: StreamState, facts: StreamState) -> bool:
-    """Whether both streams are kept from their first message on."""
+    """Whether both streams still hold their first message."""
     return ledger.first_seq <= 1 and facts.first_seq <= 1
 
 
 async def _start(bus: Bus, since: When | None, ledger: StreamState, facts: StreamState) -> SnapshotBody:
-    """The state from which on to record.
+    """Start of the recording: a snapshot, or the beginning.
 
     Raises:
-        NoHistoryError: None is kept that comes before ``since``.
+        NoHistoryError: None before ``since`` is kept.
     """
     reaching = await reaching_ends(bus, ledger, facts)
     from_beginning = is_whole(ledger, facts)
@@ -224,13 +226,13 @@ def _before(end: SnapshotEnd, since: When) -> bool:
 
 
 def _gone(since: When | None, reaching: list[SnapshotEnd], ledger: StreamState, facts: StreamState) -> str:
-    kept = f"kept are records {ledger.first_seq} to {ledger.last_seq} and facts {facts.first_seq} to {facts.last_seq}"
+    kept = f"stored are records {ledger.first_seq} to {ledger.last_seq} and facts {facts.first_seq} to {facts.last_seq}"
     if not reaching:
-        return f"no snapshot from which on history could be told; {kept}"
+        return f"no snapshot to start from; {kept}"
     oldest = reaching[0]
     wanted = "the beginning" if since is None else str(since)
     return (
-        f"{wanted} is no longer kept: the oldest possible start is {_LEDGER}{oldest.ledger_seq + 1}, after the snapshot of"
+        f"{wanted} was removed: the oldest possible start is {_LEDGER}{oldest.ledger_seq + 1}, after the snapshot of"
         f" {_moment(oldest.at_ms)}; {kept}"
     )
 
@@ -240,14 +242,14 @@ def _moment(at_ms: int) -> str:
 
 
 class _Next:
-    """Messages of a stretch, one after another, with a look at the next one."""
+    """Iterator over the messages of a range that can look at the next one."""
 
     def __init__(self, bus: Bus, stream: StreamName, start: int, end: int) -> None:
         self._pieces = pieces(bus, stream, start, end)
         self._piece: deque[Stored] = deque()
 
     async def look(self) -> Stored | None:
-        """The next message; None at the end."""
+        """Look at the next message; None at the end."""
         while not self._piece:
             piece = await anext(self._pieces, None)
             if piece is None:
@@ -255,13 +257,13 @@ class _Next:
             self._piece.extend(piece)
         return self._piece[0]
 
-    def pass_by(self) -> None:
-        """Go on to the one after."""
+    def advance(self) -> None:
+        """Advance by one message."""
         self._piece.popleft()
 
 
 class Reach:
-    """What is recorded: from the start up to the heads, or less."""
+    """Entries of a recording: from the start to the heads, or to an earlier end."""
 
     def __init__(self, bus: Bus, start: SnapshotBody, heads: tuple[int, int], until: When | None) -> None:
         self.first_ms = 0
@@ -272,12 +274,12 @@ class Reach:
         if until is not None and until.ledger_seq >= 0:
             ledger_seq = until.ledger_seq
         if ledger_seq < start.ledger_seq:
-            raise NoHistoryError(f"{until} comes before the start: the snapshot at record {start.ledger_seq}")
+            raise NoHistoryError(f"{until} is before the start: the snapshot at record {start.ledger_seq}")
         self._records = _Next(bus, StreamName.LEDGER, start.ledger_seq + 1, ledger_seq)
         self._facts = _Next(bus, StreamName.FACTS, start.facts_seq + 1, self._facts_seq)
 
     async def entries(self) -> AsyncIterator[Entry]:
-        """In the order in which they came to be: before each record the facts that it knew, then the rest.
+        """Entries in order: before each record the facts that it used, at the end the remaining facts.
 
         Raises:
             NotKeptError: The cell removed something meanwhile.
@@ -289,21 +291,21 @@ class Reach:
                 yield entry
             self._note(record)
             yield Entry(record.sequence, record.data)
-            self._records.pass_by()
+            self._records.advance()
         if self._until is None or self._until.ledger_seq < 0:
             async for entry in self._facts_up_to(self._facts_seq, all_of_them=False):
                 yield entry
 
-    async def see_something(self) -> None:
-        """See, after the entries, that there were some, or that nothing is there at all.
+    async def check_not_empty(self) -> None:
+        """Check, after the entries, that the range is not empty while the streams are not.
 
         Raises:
-            NoHistoryError: All that is kept came later than the end that was asked for.
+            NoHistoryError: Everything that is stored is later than the requested end.
         """
         coming = [one for one in (await self._facts.look(), await self._records.look()) if one is not None]
         if coming and not self.last_ms:
             begin_ms = min(one.at_ms for one in coming)
-            raise NoHistoryError(f"nothing is kept up to {self._until}: what is recorded begins at {_moment(begin_ms)}")
+            raise NoHistoryError(f"nothing is stored up to {self._until}: the history begins at {_moment(begin_ms)}")
 
     async def _facts_up_to(self, sequence: int, *, all_of_them: bool = True) -> AsyncIterator[Entry]:
         while (fact := await self._facts.look()) is not None and fact.sequence <= sequence:
@@ -311,10 +313,10 @@ class Reach:
                 return
             self._note(fact)
             yield Entry(fact.sequence, fact.data, fact.subject)
-            self._facts.pass_by()
+            self._facts.advance()
 
     def _is_later(self, stored: Stored) -> bool:
-        """Whether a message comes after the moment up to which is recorded."""
+        """Whether a message is later than the requested end."""
         return self._until is not None and 0 <= self._until.at_ms < stored.at_ms
 
     def _note(self, stored: Stored) -> None:
@@ -324,7 +326,7 @@ class Reach:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which has the name ``path`` once it is whole; after an error nothing is left of it."""
+    """Open a temporary file that becomes ``path`` when the block ends, and is removed after an error."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as file:
@@ -338,7 +340,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def read_file(path: Path, *, salvage: bool = False) -> Iterator[Reading]:
-    """The recording in a file, which is closed at the end.
+    """Open a recording; the file is closed when the block ends.
 
     Raises:
         RecordingError: See :func:`berth.formats.recordings.recording.read`.

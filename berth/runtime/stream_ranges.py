@@ -1,4 +1,4 @@
-"""Stretches: messages of a stream from one sequence to another, a piece at a time."""
+"""Ranges of a stream: messages from one sequence to another, read in bounded pieces."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,13 +9,13 @@ from berth.runtime.errors import ShellError, TransientError
 from berth.schemas.subjects import StreamName
 
 _QUIET_S: Final = 10.0
-"""How long a stream may say nothing while messages are known to be left."""
+"""Longest time without a message while the range is not complete."""
 _PIECE_BYTES: Final = 8 << 20
 _PIECE_MESSAGES: Final = 5_000
 
 
 class NotKeptError(ShellError):
-    """A stream does not have all that was wanted of it: it is no longer kept, or not there yet."""
+    """A stream does not hold the whole range: a part was removed, or is not stored yet."""
 
     def __init__(self, stream: StreamName, wanted: int, state: StreamState) -> None:
         super().__init__(
@@ -26,7 +26,7 @@ class NotKeptError(ShellError):
 
 
 class _Piece:
-    """Takes messages in until it has enough."""
+    """Collects messages up to the limits of one piece."""
 
     def __init__(self, end: int) -> None:
         self.taken: list[Stored] = []
@@ -37,7 +37,7 @@ class _Piece:
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more."""
+        """Whether it is complete."""
         taken = self.taken
         return bool(taken) and (
             taken[-1].sequence >= self._end or len(taken) >= _PIECE_MESSAGES or self._bytes >= _PIECE_BYTES
@@ -55,11 +55,11 @@ class _Piece:
 
 
 async def pieces(bus: Bus, stream: StreamName, start: int, end: int) -> AsyncIterator[list[Stored]]:
-    """All messages with sequences ``start`` to ``end``, some MiB at a time.
+    """All messages with sequences ``start`` to ``end``, in pieces of at most 8 MiB or 5,000 messages.
 
     Raises:
-        NotKeptError: Some are not kept any more, or not there yet.
-        TransientError: The stream said nothing for a while.
+        NotKeptError: Some were removed, or are not stored yet.
+        TransientError: No message came for 10 s.
     """
     created = ""
     while start <= end:
@@ -77,7 +77,7 @@ async def pieces(bus: Bus, stream: StreamName, start: int, end: int) -> AsyncIte
                 async with asyncio.timeout(_QUIET_S):
                     await piece.moved.wait()
         except TimeoutError as error:
-            raise TransientError(f"{stream} says nothing for {_QUIET_S:g} s") from error
+            raise TransientError(f"no message from {stream} for {_QUIET_S:g} s") from error
         finally:
             await follower.stop()
         if not piece.is_full:

@@ -1,11 +1,15 @@
-"""Waits of services: for events unless asked to stop, and for a while unless something happens."""
+"""Waits of services: for events until a stop, and for a time until an event."""
 
 import asyncio
 from collections.abc import Iterable
 
 
 async def all_set(events: Iterable[asyncio.Event], stop: asyncio.Event) -> bool:
-    """Wait until all events are set, or ``stop`` is; whether to go on, that is, whether ``stop`` is not set."""
+    """Wait until all events are set or ``stop`` is set.
+
+    Returns:
+        Whether to continue, that is, whether ``stop`` is not set.
+    """
 
     async def each() -> None:
         for event in events:
@@ -21,7 +25,7 @@ async def all_set(events: Iterable[asyncio.Event], stop: asyncio.Event) -> bool:
 
 
 async def pause(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, but not longer than ``seconds``; whether it was set."""
+    """Wait for an event for at most ``seconds``; returns whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

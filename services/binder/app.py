@@ -8,12 +8,11 @@ from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import newest_snapshot
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api
-from berth.runtime.logs import logger
-from berth.runtime.probes import readiness
+from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
@@ -23,6 +22,7 @@ from berth.services.binder.cluster import Cluster, SimCluster
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.loop import Loop, gang_of
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
 from berth.services.binder.work import Work
@@ -30,7 +30,9 @@ from berth.services.binder.work import Work
 _NODES: Final = "/api/v1/nodes"
 
 
-async def serve(bus: Bus, clock: Clock, config: BinderConfig, stop: asyncio.Event) -> None:
+async def serve(
+    bus: Bus, clock: Clock, config: BinderConfig, instruments: Instruments[BinderMetrics], stop: asyncio.Event
+) -> None:
     """Bind and evict until ``stop`` is set: on the Kubernetes cluster of the settings, else on a simulated one.
 
     Raises:
@@ -40,24 +42,32 @@ async def serve(bus: Bus, clock: Clock, config: BinderConfig, stop: asyncio.Even
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
     if config.kube is None:
-        await bind_on(SimCluster(bus, answer_timeout_s=config.answer_timeout_s), bus, clock, config, stop)
+        simulated = SimCluster(bus, answer_timeout_s=config.answer_timeout_s)
+        await bind_on(simulated, bus, clock, config, instruments, stop)
         return
-    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-binder")
+    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-binder", log=instruments.log)
     try:
-        await bind_in_kubernetes(api, bus, clock, config, stop)
+        await bind_in_kubernetes(api, bus, clock, config, instruments, stop)
     finally:
         await api.close()
 
 
-async def bind_in_kubernetes(api: Api, bus: Bus, clock: Clock, config: BinderConfig, stop: asyncio.Event) -> None:
+async def bind_in_kubernetes(
+    api: Api,
+    bus: Bus,
+    clock: Clock,
+    config: BinderConfig,
+    instruments: Instruments[BinderMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Bind and evict on a Kubernetes cluster, and write notices there, until ``stop`` is set.
 
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: As :func:`bind_on`.
     """
-    notices = NoticeLoop(api, clock, config)
-    cluster = KubeCluster(api, clock, config, faults=FaultPoints(config.fault_point), tell=notices.tell)
+    notices = NoticeLoop(api, clock, config, instruments)
+    cluster = KubeCluster(api, clock, config, instruments, tell=notices.tell)
     nodes = api.reflect(_NODES, NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:
         background = [
@@ -65,10 +75,10 @@ async def bind_in_kubernetes(api: Api, bus: Bus, clock: Clock, config: BinderCon
             group.create_task(notices.run(), name="write notices"),
         ]
         try:
-            readiness.wait("the nodes of the cluster are not known yet")
+            instruments.readiness.wait("the nodes of the cluster are not known yet")
             if await all_set([nodes.synced], stop):
-                logger().info("nodes known", nodes=len(cluster.nodes))
-                await bind_on(cluster, bus, clock, config, stop, notices=notices)
+                instruments.log.info("nodes known", nodes=len(cluster.nodes))
+                await bind_on(cluster, bus, clock, config, instruments, stop, notices=notices)
         finally:
             for task in background:
                 task.cancel()
@@ -79,103 +89,134 @@ async def bind_on(
     bus: Bus,
     clock: Clock,
     config: BinderConfig,
+    instruments: Instruments[BinderMetrics],
     stop: asyncio.Event,
     *,
     notices: NoticeLoop | None = None,
 ) -> None:
     """Bind and evict on ``cluster`` until ``stop`` is set.
 
+    Args:
+        cluster: Where pods are bound.
+        bus: The cell.
+        clock: Source of time.
+        config: Settings.
+        instruments: Of the process.
+        stop: Asks for the end.
+        notices: Learns what becomes of gangs, where notices are written.
+
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when a followed history broke, or a record cannot be folded; the
             next start folds it anew.
     """
-    loop = Loop(bus, cluster, clock, config, Work(), FaultPoints(config.fault_point))
-    intake = _Intake(loop, cluster if isinstance(cluster, KubeCluster) else None, notices)
-    followers = await _follow(bus, config, intake)
+    loop = Loop(bus, cluster, clock, config, Work(), instruments)
+    intake = _Intake(loop, cluster, notices, instruments.log)
+    following = _Following(bus, intake, instruments.log)
     try:
+        ledger = await following.start(mirror_wait_s=config.mirror_wait_s)
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_when_broken(), name="watch for gaps")
-            working = group.create_task(_work(loop, intake, followers[1].caught_up, stop), name="work")
+            working = group.create_task(_work(loop, cluster, intake, instruments, ledger.caught_up, stop), name="work")
             working.add_done_callback(lambda _: intake.end())
     finally:
-        for follower in reversed(followers):
-            await follower.stop()
+        await following.stop()
 
 
-async def _follow(bus: Bus, config: BinderConfig, intake: "_Intake") -> list[Follower]:
-    """Follow facts and ledger, and statuses where notices are written.
+class _Following:
+    """What is followed: facts and ledger, and statuses where notices are written."""
 
-    Raises:
-        TransientError: The bus did not answer.
-    """
-    facts = await bus.state(StreamName.FACTS)
-    await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
-    kinds = ("outcome", "member", "pod") if intake.kube is not None else ("outcome",)
-    filters = tuple(bus.subjects.facts(kind) for kind in kinds)
-    for stored in await bus.read(StreamName.LATEST, filters=filters):
-        intake.take_fact(stored)
-    following = [
-        bus.follow(
-            StreamName.FACTS,
-            on_message=intake.take_fact,
-            on_gap=intake.take_gap,
-            start_seq=facts.last_seq + 1,
-            filters=filters,
-            created=facts.created,
+    def __init__(self, bus: Bus, intake: "_Intake", log: Logger) -> None:
+        self._bus = bus
+        self._intake = intake
+        self._log = log
+        self._followers: list[Follower] = []
+
+    async def start(self, *, mirror_wait_s: float) -> Follower:
+        """Take what is stored, then follow; returns the follower of the ledger.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        bus, intake = self._bus, self._intake
+        facts = await bus.state(StreamName.FACTS)
+        await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=mirror_wait_s)
+        filters = tuple(bus.subjects.facts(kind) for kind in ("outcome", *intake.cluster.fact_kinds))
+        for stored in await bus.read(StreamName.LATEST, filters=filters):
+            intake.take_fact(stored)
+        self._followers.append(
+            bus.follow(
+                StreamName.FACTS,
+                on_message=intake.take_fact,
+                on_gap=intake.take_gap,
+                start_seq=facts.last_seq + 1,
+                filters=filters,
+                created=facts.created,
+            )
         )
-    ]
-    ledger = await bus.state(StreamName.LEDGER)
-    snapshot = await newest_snapshot(bus)
-    if snapshot is not None:
-        intake.work.restore(dump_of(snapshot.ledger))
-    following.append(
-        bus.follow(
+        ledger = await bus.state(StreamName.LEDGER)
+        snapshot = await newest_snapshot(bus, self._log)
+        if snapshot is not None:
+            intake.work.restore(dump_of(snapshot.ledger))
+        records = bus.follow(
             StreamName.LEDGER,
             on_message=intake.take_record,
             on_gap=intake.take_gap,
             start_seq=intake.work.head + 1,
             created=ledger.created,
         )
-    )
+        self._followers.append(records)
+        if intake.notices is not None:
+            self._follow_statuses()
+        return records
 
-    def follow_statuses(gap: Gap | None = None) -> None:
+    def _follow_statuses(self, gap: Gap | None = None) -> None:
         # They are a view: when their history breaks, what there is now is all that is wanted.
         if gap is not None:
-            logger().warning("statuses are read anew", reason=gap.reason.value)
-        following.append(
-            bus.follow(StreamName.STATUS, on_message=intake.take_status, on_gap=follow_statuses, start_seq=0)
+            self._log.warning("statuses are read anew", reason=gap.reason.value)
+        self._followers.append(
+            self._bus.follow(
+                StreamName.STATUS, on_message=self._intake.take_status, on_gap=self._follow_statuses, start_seq=0
+            )
         )
 
-    if intake.notices is not None:
-        follow_statuses()
-    return following
+    async def stop(self) -> None:
+        """Receive no more."""
+        for follower in reversed(self._followers):
+            await follower.stop()
 
 
-async def _work(loop: Loop, intake: "_Intake", caught_up: asyncio.Event, stop: asyncio.Event) -> None:
+async def _work(
+    loop: Loop,
+    cluster: Cluster,
+    intake: "_Intake",
+    instruments: Instruments[BinderMetrics],
+    caught_up: asyncio.Event,
+    stop: asyncio.Event,
+) -> None:
     """Wait until the ledger is folded, then work."""
     if not await all_set([caught_up], stop):
         return
     loop.work.settle()
     pending = loop.work.pending()
-    logger().info("ledger folded", head=loop.work.head, live=len(loop.work.attempts), pending=len(pending))
-    if intake.kube is not None and not await _recover(intake.kube, loop, stop):
+    instruments.log.info("ledger folded", head=loop.work.head, live=len(loop.work.attempts), pending=len(pending))
+    if not await _begin(cluster, loop, instruments.log, stop):
         return
     intake.is_folded = True
     loop.wake(loop.work.pending())
-    readiness.ready()
+    instruments.readiness.ready()
     await loop.run(stop)
 
 
-async def _recover(cluster: KubeCluster, loop: Loop, stop: asyncio.Event) -> bool:
-    """Learn from the cluster what an earlier run did last; returns whether ``stop`` is not set."""
-    cluster.times.begin_after(loop.work.latest_ms)
-    cluster.wake = loop.wake
+async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event) -> bool:
+    """Let the cluster learn what an earlier run did last; returns whether ``stop`` is not set."""
+    after_ms = loop.work.latest_ms
     while not stop.is_set():
+        gangs = [gang_of(item) for item in loop.work.attempts.values() if not item.foreign]
         try:
-            await cluster.recover([gang_of(item) for item in loop.work.attempts.values() if not item.foreign])
+            await cluster.begin(gangs, after_ms=after_ms, wake=loop.wake)
         except TransientError as error:
-            logger().warning("pods of an earlier run not known yet", reason=error.reason)
+            log.warning("pods of an earlier run not known yet", reason=error.reason)
             try:
                 async with asyncio.timeout(error.retry_after_s):
                     await stop.wait()
@@ -189,9 +230,10 @@ async def _recover(cluster: KubeCluster, loop: Loop, stop: asyncio.Event) -> boo
 class _Intake:
     """Messages on their way into the work."""
 
-    def __init__(self, loop: Loop, kube: KubeCluster | None, notices: NoticeLoop | None) -> None:
+    def __init__(self, loop: Loop, cluster: Cluster, notices: NoticeLoop | None, log: Logger) -> None:
         self._loop = loop
-        self.kube = kube
+        self._log = log
+        self.cluster = cluster
         self.notices = notices
         self.is_folded = False
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -210,9 +252,8 @@ class _Intake:
         except (DecodeError, CoreError) as error:
             self._break(f"ledger record {stored.sequence} cannot be folded: {error}")
             return
-        if self.kube is not None:
-            for key in self.work.over:
-                self.kube.forget(key)
+        for key in self.work.over:
+            self.cluster.forget(key)
         self.work.over.clear()
         if self.notices is not None:
             for attempt in filter(None, map(self.work.attempts.get, touched)):
@@ -228,16 +269,15 @@ class _Intake:
                     self._wake([self.work.apply_outcome(body_of(envelope, OutcomeSeen))])
                 case MembersSeen.KIND:
                     self._take_members(body_of(envelope, MembersSeen))
-                case PodsSeen.KIND if self.kube is not None:
-                    self.kube.take_pods(body_of(envelope, PodsSeen))
+                case PodsSeen.KIND:
+                    self.cluster.take_pods(body_of(envelope, PodsSeen))
                 case _:
-                    logger().error("fact of another kind", subject=stored.subject, kind=envelope.kind)
+                    self._log.error("fact of another kind", subject=stored.subject, kind=envelope.kind)
         except (DecodeError, ValueError, IndexError) as error:
-            logger().error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
+            self._log.error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
 
     def _take_members(self, fact: MembersSeen) -> None:
-        if self.kube is not None:
-            self.kube.take_members(fact)
+        self.cluster.take_members(fact)
         if self.notices is not None:
             self.notices.take_members(fact)
         self._wake(self.work.named(fact.namespace, fact.job))
@@ -247,7 +287,7 @@ class _Intake:
         try:
             status = decode(stored.data, JobStatus)
         except DecodeError as error:
-            logger().error("status unreadable", subject=stored.subject, reason=error.reason)
+            self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
             return
         if self.notices is not None:
             self.notices.take_status(status)

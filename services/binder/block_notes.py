@@ -1,6 +1,6 @@
 """Annotations that say on each pod of a gang in which block and in which SuperPoD it lies. Pure.
 
-Source: specification, SuperPoD affinity, sections 5.4 and 11.
+Source: docs/reference/superpods.md, "Ranks and annotations of blocks" and "Keys of SuperPoDs".
 """
 
 from typing import Final

@@ -2,32 +2,32 @@
 
 A gang is bound as far as it can be now: what waits for a pod, or for its turn on a node, is taken up when the fact comes
 that it waits for. So nothing here blocks a gang that could go on, nor the eviction of one that waits.
-
-Longer than 400 lines because binding, ending and recovering an attempt share what is known of its pods.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
-from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RANK
+from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.events import Involved
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api
-from berth.schemas.facts import MembersSeen, PodsSeen, RankFailure
-from berth.schemas.simulation import GangBound
-from berth.services.binder import metrics
+from berth.schemas.facts import MembersSeen, PodsSeen
+from berth.schemas.units import UnixMs
+from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.block_notes import block_notes
-from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.kube_recovery import KubeRecovery
 from berth.services.binder.leaf_notes import leaf_notes
 from berth.services.binder.members import Crew, Member, Members
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeBook
 from berth.services.binder.pod_binding import PodBinding, PodLean, Verdict, Wish
 from berth.services.binder.predicate_times import PredicateTimes
@@ -37,38 +37,8 @@ from berth.services.binder.work import AttemptKey
 _EVENTS_MAX: Final = 16
 """Pods of a gang that get an Event of their own when they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
-_FORBIDDEN_MAX_S: Final = 30.0
-"""What is forbidden for so long is a failure. A server that has just started does not know the roles for a moment."""
 _UNTOLD_AGAIN_S: Final = 2.0
 """How long until pods that are asked to end, and of which no fact speaks, are looked at again."""
-_LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
-
-
-@dataclass(slots=True)
-class _Progress:
-    """How far an attempt has come.
-
-    Attributes:
-        began_s: When it was first taken up.
-        nodes: Node of each rank.
-        chips: Chips of each rank, in the order of picking.
-        notes: Annotations of each rank that tell of its leaf switch and its SuperPoD.
-        turns: When each rank that waits for its turn began to.
-        lost: Uid of the pod that stood for a rank and is gone, until another one comes.
-        unclear: Ranks of which it is not known whether they are bound.
-        forbidden_s: When the server first forbade something; None while it has not.
-    """
-
-    began_s: float
-    nodes: list[str]
-    chips: list[tuple[int, ...]]
-    notes: list[dict[str, str]]
-    done: set[int] = field(default_factory=set)
-    failures: dict[int, str] = field(default_factory=dict)
-    turns: dict[int, float] = field(default_factory=dict)
-    lost: dict[int, str] = field(default_factory=dict)
-    unclear: set[int] = field(default_factory=set)
-    forbidden_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +71,7 @@ class KubeCluster:
         api: The API server.
         clock: Source of time.
         config: Settings.
-        faults: Fault points.
+        instruments: Of the process.
         tell: Called to write an Event: object, reason, message.
     """
 
@@ -110,26 +80,36 @@ class KubeCluster:
         api: Api,
         clock: Clock,
         config: BinderConfig,
+        instruments: Instruments[BinderMetrics],
         *,
-        faults: FaultPoints | None = None,
         tell: Callable[[Involved, str, str], None] = say_nothing,
     ) -> None:
         self._clock = clock
+        self._metrics = instruments.metrics
         self._config = config
         self._tell = tell
-        self._binding = PodBinding(api, at_once=config.binds_at_once, faults=faults or FaultPoints())
+        self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
         self._members = Members()
         self._turns = Turns()
-        self._progress: dict[AttemptKey, _Progress] = {}
+        self._progress: dict[AttemptKey, Progress] = {}
         self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
-        self._bound_before: dict[AttemptKey, set[int]] = {}
-        """Ranks that an earlier run bound, of attempts that were not taken up since."""
         self._untold: set[AttemptKey] = set()
         """Attempts that are being ended and have pods of which no fact speaks."""
         self.nodes = NodeBook()
         self.times = PredicateTimes()
-        self.wake: Callable[[list[AttemptKey]], None] = wake_nobody
+        self.wake: Wake = wake_nobody
+        self._recovery = KubeRecovery(self._binding, self._members, self._turns, self.times)
+
+    @property
+    def fact_kinds(self) -> tuple[str, ...]:
+        """Members name the pods, facts of pods say which have their chips."""
+        return ("member", "pod")
+
+    @property
+    def uses_run_time(self) -> bool:
+        """No: the pods end by themselves."""
+        return False
 
     def take_members(self, fact: MembersSeen) -> None:
         """Take a fact of members.
@@ -148,11 +128,11 @@ class KubeCluster:
     def forget(self, key: AttemptKey) -> None:
         """An attempt is over."""
         self._progress.pop(key, None)
-        self._bound_before.pop(key, None)
+        self._recovery.take_bound(key)
         self._untold.discard(key)
         self._free(self._turns.forget(*key))
 
-    async def bind(self, gang: Gang) -> GangBound:
+    async def bind(self, gang: Gang) -> BindResult:
         """See :meth:`Cluster.bind`.
 
         Raises:
@@ -168,39 +148,37 @@ class KubeCluster:
         members = crew.rows if crew is not None else {}
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
-        self._await_members(gang, progress, _missing(progress, todo, members), members)
+        self._await_members(gang, progress, progress.missing(todo, members), members)
         if crew is not None and not self._gives_up(progress):
             ready, wait_s = self._ready(gang, progress, members, todo)
             await self._bind_all(gang, progress, crew, ready)
-            self._await_members(gang, progress, _missing(progress, todo, members), members)
+            self._await_members(gang, progress, progress.missing(todo, members), members)
             if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
         del self._progress[gang.key]
-        return self._result(progress, todo)
+        return progress.result(todo)
 
-    def _progress_of(self, gang: Gang) -> _Progress:
+    def _progress_of(self, gang: Gang) -> Progress:
         found = self._progress.get(gang.key)
         if found is None:
             placement = gang.placement
             notes = [leaf | block for leaf, block in zip(leaf_notes(placement), block_notes(placement), strict=True)]
-            found = _Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), notes)
-            found.unclear |= self._bound_before.pop(gang.key, set())
+            found = Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), notes)
+            found.unclear |= self._recovery.take_bound(gang.key)
             self._progress[gang.key] = found
         return found
 
-    def _gives_up(self, progress: _Progress) -> bool:
+    def _gives_up(self, progress: Progress) -> bool:
         """Whether no more pods are to be bound."""
         return bool(progress.failures) and self._config.partial == "undo"
 
-    def _fail(self, gang: Gang, progress: _Progress, rank: int, reason: str, member: Member) -> None:
+    def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:
         """A rank cannot be bound: note why, and tell it of its pod."""
         progress.failures[rank] = reason
         if len(progress.failures) <= _EVENTS_MAX:
             self._tell(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
 
-    def _await_members(
-        self, gang: Gang, progress: _Progress, missing: list[int], members: Mapping[int, Member]
-    ) -> None:
+    def _await_members(self, gang: Gang, progress: Progress, missing: list[int], members: Mapping[int, Member]) -> None:
         """Fail ranks for which there is no pod for too long.
 
         Raises:
@@ -220,7 +198,7 @@ class KubeCluster:
             self._tell(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
 
     def _ready(
-        self, gang: Gang, progress: _Progress, members: Mapping[int, Member], todo: Iterable[int]
+        self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]
     ) -> tuple[list[_Pod], float | None]:
         """Pods that may be bound now, and how long the others may wait for their turn; None when no pod waits."""
         ready: list[_Pod] = []
@@ -252,7 +230,7 @@ class KubeCluster:
             return None  # an earlier run bound it
         return Slot(pod.card.name, gang.placement.resource, len(chips))
 
-    def _wait_for(self, slot: Slot, gang: Gang, progress: _Progress, pod: _Pod) -> float:
+    def _wait_for(self, slot: Slot, gang: Gang, progress: Progress, pod: _Pod) -> float:
         """Note that a rank waits for a slot; returns how many seconds more it may, 0 when it has failed."""
         rank = pod.rank
         now_s = self._clock.monotonic_s()
@@ -268,7 +246,7 @@ class KubeCluster:
         self._fail(gang, progress, rank, why, pod.member)
         return 0.0
 
-    async def _bind_all(self, gang: Gang, progress: _Progress, crew: Crew, ready: list[_Pod]) -> None:
+    async def _bind_all(self, gang: Gang, progress: Progress, crew: Crew, ready: list[_Pod]) -> None:
         """Bind pods that may be bound, all at once.
 
         Raises:
@@ -282,7 +260,7 @@ class KubeCluster:
             raise errors[0]
 
     async def _bind_one(
-        self, gang: Gang, progress: _Progress, crew: Crew, pod: _Pod, errors: list[TransientError]
+        self, gang: Gang, progress: Progress, crew: Crew, pod: _Pod, errors: list[TransientError]
     ) -> None:
         rank = pod.rank
         try:
@@ -297,7 +275,7 @@ class KubeCluster:
             return
         except PoisonError as error:
             verdict = Verdict("failed", f"pod {pod.member.pod}: {error.reason}")
-        if verdict.state == "forbidden" and self._is_patient(progress):
+        if verdict.state == "forbidden" and progress.may_be_forbidden(self._clock.monotonic_s()):
             errors.append(TransientError(verdict.reason, retry_after_s=_FORBIDDEN_AGAIN_S))
             return
         progress.unclear.discard(rank)
@@ -307,30 +285,23 @@ class KubeCluster:
             progress.lost[rank] = pod.member.uid
             self._free(self._turns.let_go(key))
             return
-        metrics.PODS.labels("bound" if verdict.state == "bound" else "failed").inc()
+        self._metrics.pods.labels("bound" if verdict.state == "bound" else "failed").inc()
         if verdict.state != "bound":
             self._fail(gang, progress, rank, verdict.reason, pod.member)
             self._free(self._turns.let_go(key))
             return
         progress.done.add(rank)
         if verdict.pod is not None:
-            self._note_time(verdict.pod)
+            self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
                 self._free(self._turns.let_go(key))
-
-    def _is_patient(self, progress: _Progress) -> bool:
-        """Whether the server has not forbidden things for long."""
-        now_s = self._clock.monotonic_s()
-        if progress.forbidden_s is None:
-            progress.forbidden_s = now_s
-        return now_s < progress.forbidden_s + _FORBIDDEN_MAX_S
 
     def _member_now(self, gang: Gang, rank: int) -> tuple[Crew, Member] | None:
         crew = self._members.of(gang.namespace, gang.name, gang.uid)
         member = crew.rows.get(rank) if crew is not None else None
         return (crew, member) if crew is not None and member is not None else None
 
-    def _wish(self, gang: Gang, progress: _Progress, crew: Crew, pod: _Pod, member: Member) -> Wish:
+    def _wish(self, gang: Gang, progress: Progress, crew: Crew, pod: _Pod, member: Member) -> Wish:
         described = BoundPod(
             name=member.pod,
             uid=member.uid,
@@ -349,14 +320,6 @@ class KubeCluster:
         )
         written = annotations(described, pod.card, pod.devices)
         return Wish(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
-
-    def _result(self, progress: _Progress, todo: Iterable[int]) -> GangBound:
-        failures = [RankFailure(rank, progress.failures[rank]) for rank in sorted(progress.failures)]
-        perhaps = progress.done | progress.unclear  # what may be bound counts: its chips are not free
-        if failures:
-            rest = [rank for rank in todo if rank not in perhaps and rank not in progress.failures]
-            failures += [RankFailure(rank, _LEFT_OUT) for rank in rest]
-        return GangBound(len(perhaps), failures)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
@@ -389,6 +352,12 @@ class KubeCluster:
         rank = whole_number(pod.metadata.annotation(RANK))
         return rank is not None and self._turns.is_told(gang.namespace, gang.name, (*gang.key, rank))
 
+    async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
+        """See :meth:`Cluster.begin`."""
+        self.times.begin_after(after_ms)
+        self.wake = wake
+        await self.recover(gangs)
+
     async def recover(self, gangs: Iterable[Gang]) -> None:
         """After a start: look at pods that an earlier run may have bound, unless facts say that they have their chips.
 
@@ -398,39 +367,7 @@ class KubeCluster:
         Raises:
             TransientError: The API server did not answer.
         """
-        errors: list[TransientError | PoisonError] = []
-        async with asyncio.TaskGroup() as group:
-            for gang in gangs:
-                crew = self._members.of(gang.namespace, gang.name, gang.uid)
-                chips, names = gang.placement.chips_by_rank(), gang.placement.names()
-                for rank, member in crew.rows.items() if crew is not None else ():
-                    if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
-                        continue
-                    slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
-                    group.create_task(self._recover_one(gang, rank, member, slot, errors), name="look at pod")
-        if errors:
-            raise TransientError(errors[0].reason) from errors[0]
-
-    async def _recover_one(
-        self, gang: Gang, rank: int, member: Member, slot: Slot, errors: list[TransientError | PoisonError]
-    ) -> None:
-        try:
-            pod = await self._binding.look(gang.namespace, member.pod)
-        except (TransientError, PoisonError) as error:
-            errors.append(error)
-            return
-        if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
-            if (pod.spec.node_name, pod.metadata.annotation(RANK)) == (slot.node, str(rank)):
-                self._bound_before.setdefault(gang.key, set()).add(rank)
-            self._note_time(pod)
-            if slot.chips and pod.awaits_chips:
-                self._turns.hold(slot._replace(node=pod.spec.node_name), (*gang.key, rank))
-
-    def _note_time(self, pod: PodLean) -> None:
-        text = pod.metadata.annotation(PREDICATE_TIME)
-        told = whole_number(text) if text != CONSUMED else None
-        if told is not None:
-            self.times.note(pod.spec.node_name, told)
+        await self._recovery.read(gangs)
 
     def _free(self, slots: Iterable[Slot]) -> None:
         """Wake those who wait for slots."""
@@ -439,11 +376,6 @@ class KubeCluster:
             keys.update(self._waiting.pop(slot, {}))
         if keys:
             self.wake(list(keys))
-
-
-def _missing(progress: _Progress, todo: Iterable[int], members: Mapping[int, Member]) -> list[int]:
-    """Ranks for which there is no pod that could be bound."""
-    return [rank for rank in todo if rank not in members or progress.lost.get(rank) == members[rank].uid]
 
 
 def involved_pod(namespace: str, name: str, uid: str) -> Involved:

@@ -1,6 +1,6 @@
 """Annotations that say on each pod of a gang what the leaf switch above its node is for the job. Pure.
 
-Source: specification, switch affinity, sections 7 and 14.
+Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
 """
 
 from typing import Final

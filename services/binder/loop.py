@@ -3,18 +3,17 @@
 import asyncio
 from typing import Final
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.fault_points import FaultPoints
-from berth.runtime.logs import logger
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
-from berth.schemas.simulation import GangBound
 from berth.schemas.subjects import StreamName
-from berth.services.binder import metrics
-from berth.services.binder.cluster import Cluster, Gang, NotYetError
+from berth.services.binder.cluster import BindResult, Cluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import Attempt, AttemptKey, Step, Work
 
 FAILURES_TOLD_MAX: Final = 256
@@ -33,7 +32,7 @@ class Loop:
         clock: Source of time.
         config: Settings.
         work: What is to be done.
-        faults: Fault points ``outcome.before`` and ``outcome.after``.
+        instruments: Of the process; its fault points are ``outcome.before`` and ``outcome.after``.
     """
 
     def __init__(
@@ -43,14 +42,16 @@ class Loop:
         clock: Clock,
         config: BinderConfig,
         work: Work,
-        faults: FaultPoints | None = None,
+        instruments: Instruments[BinderMetrics],
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
         self._config = config
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self.work = work
-        self._faults = faults or FaultPoints()
+        self._faults = instruments.faults
+        self._metrics = instruments.metrics
         self._ready: dict[AttemptKey, None] = {}
         self._busy: set[AttemptKey] = set()
         self._again: set[AttemptKey] = set()
@@ -58,7 +59,7 @@ class Loop:
         self._tries: dict[AttemptKey, int] = {}
         self._stopping = False
         self._woken = asyncio.Event()
-        self._log = logger()
+        self._log = instruments.log
 
     def wake(self, keys: list[AttemptKey]) -> None:
         """Look at attempts, soon."""
@@ -69,13 +70,13 @@ class Loop:
                 self._ready[key] = None
             else:
                 self._tries.pop(key, None)
-        metrics.LEDGER.set(self.work.head)
+        self._metrics.ledger.set(self.work.head)
         self._count()
         if self._ready:
             self._woken.set()
 
     def _count(self) -> None:
-        metrics.PENDING.set(len(self._ready) + len(self._busy) + len(self._waiting))
+        self._metrics.pending.set(len(self._ready) + len(self._busy) + len(self._waiting))
 
     @property
     def idle(self) -> bool:
@@ -126,9 +127,9 @@ class Loop:
             self._again_in(key, error.retry_after_s)
             return
         tries = self._tries[key] = self._tries.get(key, 0) + 1
-        metrics.RETRIES.inc()
-        doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
-        wait_s = min(max(doubled_s, error.retry_after_s if tries == 1 else 0), self._config.retry_wait_max_s)
+        self._metrics.retries.inc()
+        least_s = min(error.retry_after_s, self._backoff.max_s) if tries == 1 else 0
+        wait_s = max(self._backoff.pause_s(tries), least_s)
         if tries > _TRIES_QUIET:
             self._log.warning(
                 "gang not done yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
@@ -156,8 +157,8 @@ class Loop:
             self._faults.hit("outcome.after")
             self.work.apply_outcome(outcome)
         took_s = self._clock.monotonic_s() - began_s
-        metrics.OUTCOMES.labels(outcome.state).inc()
-        metrics.TOOK.observe(took_s)
+        self._metrics.outcomes.labels(outcome.state).inc()
+        self._metrics.took.observe(took_s)
         self._log.info(
             "gang handled",
             verb=step.verb,
@@ -171,12 +172,11 @@ class Loop:
         )
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen:
-        # A real cluster learns nothing of run times, and a question to the bus costs every gang a moment.
-        gang = gang_of(attempt, await self._run_ms(attempt) if self._config.kube is None else 0)
+        gang = gang_of(attempt, await self._run_ms(attempt) if self._cluster.uses_run_time else 0)
         try:
             bound = await self._cluster.bind(gang)
         except PoisonError as error:
-            bound = GangBound(0, [RankFailure(rank, error.reason) for rank in _ranks(attempt)])
+            bound = BindResult(0, [RankFailure(rank, error.reason) for rank in _ranks(attempt)])
         failures = bound.failures
         silent = len(_ranks(attempt)) - bound.bound - len(failures)
         if silent > 0:
@@ -185,7 +185,7 @@ class Loop:
             failures = [*failures, RankFailure(rank, f"the cluster says nothing of {silent} pods, this one or others")]
         return self._outcome(attempt, bound, failures)
 
-    def _outcome(self, attempt: Attempt, bound: GangBound, failures: list[RankFailure]) -> OutcomeSeen:
+    def _outcome(self, attempt: Attempt, bound: BindResult, failures: list[RankFailure]) -> OutcomeSeen:
         return OutcomeSeen(
             namespace=attempt.namespace,
             name=attempt.name,
@@ -198,7 +198,7 @@ class Loop:
             at_ms=self._clock.now_ms(),
         )
 
-    def _leaves(self, bound: GangBound, failures: list[RankFailure]) -> bool:
+    def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a gang of which some pods are bound is left as it is: then all others must be told."""
         return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_TOLD_MAX
 

@@ -15,12 +15,12 @@ from berth.formats.kubernetes.objects import Lean, Meta
 from berth.formats.kubernetes.pods import GATED
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import logger
 from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus
-from berth.services.binder import metrics
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notices import Kind, Notices, Told
 from berth.services.binder.pod_binding import pod_path
 
@@ -57,16 +57,18 @@ class NoticeLoop:
         api: The API server.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, api: Api, clock: Clock, config: BinderConfig) -> None:
+    def __init__(self, api: Api, clock: Clock, config: BinderConfig, instruments: Instruments[BinderMetrics]) -> None:
         self._api = api
         self._clock = clock
         self._pause_s = 1 / config.notices_per_s if config.notices_per_s > 0 else math.inf
         self._notices = Notices(again_s=config.notice_again_s, begun_ms=clock.now_ms())
         self._events: deque[tuple[Involved, str, str]] = deque(maxlen=_EVENTS_MAX)
         self._woken = asyncio.Event()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     def take_members(self, fact: MembersSeen) -> None:
         """Take a fact of members."""
@@ -85,7 +87,7 @@ class NoticeLoop:
     def tell(self, involved: Involved, reason: str, message: str) -> None:
         """Write an Event, soon."""
         if len(self._events) == _EVENTS_MAX:
-            metrics.NOTICES.labels("dropped").inc()
+            self._metrics.notices.labels("dropped").inc()
         self._events.append((involved, reason, message))
         self._woken.set()
 
@@ -128,17 +130,17 @@ class NoticeLoop:
                 self._failed(what, error.reason)
             except RefusedError as error:
                 if error.status in _GONE:
-                    metrics.NOTICES.labels("dropped").inc()
+                    self._metrics.notices.labels("dropped").inc()
                 else:
                     self._failed(what, error.reason)
             except PoisonError as error:
                 self._failed(what, error.reason)
             else:
-                metrics.NOTICES.labels("written").inc()
+                self._metrics.notices.labels("written").inc()
             return
 
     def _failed(self, what: "_Event | Told", reason: str) -> None:
-        metrics.NOTICES.labels("failed").inc()
+        self._metrics.notices.labels("failed").inc()
         about = what.involved.name if isinstance(what, _Event) else "/".join(what.job)
         self._log.warning("notice not written", about=about, reason=reason)
 

@@ -4,7 +4,7 @@ Each gang has one *word* at a time: it waits and why, it is held and why, it was
 written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new sentence of the same
 kind waits for a while, since numbers in it change all the time; a few that differ in more than numbers do not.
 
-Source: specification, Kubernetes contracts, section H9.
+Source: docs/reference/kubernetes.md, "Reasons for users".
 """
 
 import re

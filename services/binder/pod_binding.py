@@ -3,7 +3,7 @@
 A Binding carries the annotations with it, so the API server sets node and annotations in one step. The pod's uid goes along
 as well, but older servers do not look at it: after every answer that leaves a doubt, the pod itself is read and compared.
 
-Source: specification, Kubernetes contracts, sections B.4 (7) and H4.
+Source: docs/reference/kubernetes.md, "Life of a pod" and "Binding".
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import msgspec
 from berth.formats.ascend.bind_annotations import STALE
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
 from berth.formats.kubernetes.objects import Lean, Meta, SchedulingGate
+from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.kube.port import Api, RefusedError
@@ -60,6 +61,12 @@ class PodLean(Lean, frozen=True):
             and meta.deletion_timestamp is None
             and meta.annotation(PREDICATE_TIME) != CONSUMED
         )
+
+    @property
+    def predicate_ns(self) -> int | None:
+        """Time of the decision that the pod bears, in ns since 1970; None when it bears none, or has its chips."""
+        text = self.metadata.annotation(PREDICATE_TIME)
+        return whole_number(text) if text != CONSUMED else None
 
     def belongs_to(self, uid: str, attempt: int) -> bool:
         """Whether it was bound by an attempt of a job."""

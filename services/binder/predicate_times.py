@@ -5,7 +5,8 @@ decision must never look like an earlier one: not within a millisecond of the cl
 after a restart. After one, the times of pods that still wait for chips are read from the pods; for all others, whose time does
 not count any more, the moments of the last outcomes are a floor.
 
-Source: specification, node and chip, section 10; Kubernetes contracts, sections B.2 and H4.
+Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md, "Pod annotations"
+and "Binding".
 """
 
 from typing import Final
@@ -26,8 +27,10 @@ class PredicateTimes:
         """Give no time at or before the end of a millisecond: an earlier run may have given it."""
         self._floor_ns = max(self._floor_ns, (at_ms + 1) * _NS_PER_MS)
 
-    def note(self, node: str, predicate_ns: int) -> None:
-        """A pod of a node bears this time."""
+    def note(self, node: str, predicate_ns: int | None) -> None:
+        """A pod of a node bears this time; None when it bears none."""
+        if predicate_ns is None:
+            return
         self._last_ns[node] = max(self._last_ns.get(node, 0), predicate_ns)
 
     def next(self, node: str, now_ms: UnixMs) -> int:

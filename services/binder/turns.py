@@ -6,7 +6,7 @@ with so many. With two such pods waiting, the kubelet may ask for the second fir
 
 Two sources say who is in a slot: our own bindings, at once, and facts of pods, which also know those of others.
 
-Source: specification, Kubernetes contracts, sections B.6 and H4.
+Source: docs/reference/kubernetes.md, "Gaps of the hand-off" and "Binding".
 """
 
 from typing import Final, NamedTuple, TypeAlias

@@ -3,66 +3,74 @@
 import asyncio
 from typing import Final
 
-import structlog
-
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
-from berth.runtime.probes import readiness
+from berth.runtime.instruments import Instruments
+from berth.runtime.logs import Logger
 from berth.runtime.waits import pause
-from berth.services.dispatcher import metrics
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.lease import Lease
 from berth.services.dispatcher.loop import Dispatcher, FencedError
+from berth.services.dispatcher.metrics import DispatcherMetrics
 
-_LOG: Final = structlog.get_logger()
 _RENEWALS: Final = 3
 """Times that a lease is renewed in its length."""
 
 
-async def serve(bus: Bus, clock: Clock, config: DispatcherConfig, stop: asyncio.Event) -> None:
+async def serve(
+    bus: Bus,
+    clock: Clock,
+    config: DispatcherConfig,
+    instruments: Instruments[DispatcherMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Decide while the lease is held, stand by while it is not, until asked to stop."""
-    faults = FaultPoints(config.fault_point)
     holder = process_identity()
     await bus.ensure_streams(replicas=config.bus.replicas)
-    lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, faults=faults)
+    lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, instruments=instruments)
     while not stop.is_set():
         if not await lease.acquire():
-            readiness.ready()  # a standby has nothing to catch up with: its reign begins with reading everything
+            instruments.readiness.ready()  # a standby has nothing to catch up with: its reign begins with reading everything
             await pause(stop, config.lease_s / _RENEWALS)
             continue
-        readiness.wait("facts and ledger are being read")
-        dispatcher = Dispatcher(bus, clock, config, holder=holder, faults=faults)
+        instruments.readiness.wait("facts and ledger are being read")
+        dispatcher = Dispatcher(bus, clock, config, holder=holder, instruments=instruments)
         try:
-            await _reign(dispatcher, lease, config, stop)
+            await _reign(dispatcher, lease, config, instruments, stop)
         except* FencedError as group:
-            _LOG.warning("deposed", by=[str(error) for error in group.exceptions])
+            instruments.log.warning("deposed", by=[str(error) for error in group.exceptions])
             lease.drop()
         except* TransientError as group:
-            _LOG.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
+            instruments.log.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
             await pause(stop, config.lease_s / _RENEWALS)
         finally:
-            metrics.LEADS.set(0)
+            instruments.metrics.leads.set(0)
             await dispatcher.stop()
     await lease.release()
 
 
-async def _reign(dispatcher: Dispatcher, lease: Lease, config: DispatcherConfig, stop: asyncio.Event) -> None:
+async def _reign(
+    dispatcher: Dispatcher,
+    lease: Lease,
+    config: DispatcherConfig,
+    instruments: Instruments[DispatcherMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Decide until the lease is lost, another dispatcher reigns, or the end is asked for."""
     async with asyncio.TaskGroup() as group:
-        renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS), name="renew lease")
+        renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS, instruments.log), name="renew lease")
         stopping = group.create_task(_wake_on(stop, dispatcher.feeds.arrived), name="wake on stop")
         await dispatcher.start()
-        metrics.LEADS.set(1)
-        readiness.ready()
+        instruments.metrics.leads.set(1)
+        instruments.readiness.ready()
         while lease.is_held and not stop.is_set():
             dispatcher.feeds.arrived.clear()
             try:
                 await dispatcher.turn()
             except TransientError as error:
-                _LOG.warning("turn not done", reason=error.reason)
+                instruments.log.warning("turn not done", reason=error.reason)
                 await pause(stop, error.retry_after_s)
                 continue
             if not dispatcher.has_work:
@@ -80,12 +88,12 @@ async def _rest(dispatcher: Dispatcher, tick_s: float) -> None:
         return
 
 
-async def _renew(lease: Lease, every_s: float) -> None:
+async def _renew(lease: Lease, every_s: float, log: Logger) -> None:
     stop = asyncio.Event()
     while True:
         await pause(stop, every_s)
         if not await lease.acquire():
-            _LOG.warning("lease lost")
+            log.warning("lease lost")
             return
 
 

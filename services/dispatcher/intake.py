@@ -6,10 +6,8 @@ one is missing; after any doubt about what was stored, the intake starts again b
 
 import asyncio
 import functools
-from typing import Final
 
 import msgspec
-import structlog
 
 from berth.core.errors import brief
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
@@ -17,26 +15,28 @@ from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, ShellError, TransientError
-from berth.runtime.fault_points import FaultPoints
-from berth.runtime.feeds import Feed, bury
+from berth.runtime.feeds import Feed, dead_letter
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.subjects import StreamName
-
-_LOG: Final = structlog.get_logger()
+from berth.services.dispatcher.metrics import DispatcherMetrics
 
 
 class Intake:
     """Requests of a cell, from the first without a verdict on."""
 
-    def __init__(self, bus: Bus, clock: Clock, state: State, arrived: asyncio.Event, faults: FaultPoints) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, state: State, arrived: asyncio.Event, instruments: Instruments[DispatcherMetrics]
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._state = state
         self._arrived = arrived
-        self._faults = faults
+        self._faults = instruments.faults
+        self._log = instruments.log
         self._feed = Feed(arrived)
         self._sent: dict[JobKey, JobSeen] = {}
         """Verdicts that have not come back as facts."""
@@ -122,18 +122,18 @@ class Intake:
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
         if stored.sequence in self._unsayable:
-            await self._bury(stored, self._unsayable[stored.sequence])
+            await self._dead_letter(stored, self._unsayable[stored.sequence])
             return
         try:
             verdict = self._verdict(stored, settings)
         except DecodeError as error:
-            await self._bury(stored, str(error))
+            await self._dead_letter(stored, str(error))
             return
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the other requests must be judged
-            _LOG.error("request could not be judged", subject=stored.subject, exc_info=error)
-            await self._bury(stored, f"an error of Berth: {brief(error)}")
+            self._log.error("request could not be judged", subject=stored.subject, exc_info=error)
+            await self._dead_letter(stored, f"an error of Berth: {brief(error)}")
             return
         if verdict is None:
             return
@@ -150,10 +150,10 @@ class Intake:
             return
         future.add_done_callback(functools.partial(self._on_stored, stored.sequence))
 
-    async def _bury(self, stored: Stored, reason: str) -> None:
+    async def _dead_letter(self, stored: Stored, reason: str) -> None:
         self._faults.hit("dead.before")
         try:
-            await bury(self._bus, self._clock, StreamName.INTAKE, stored, reason)
+            await dead_letter(self._bus, self._clock, StreamName.INTAKE, stored, reason, log=self._log)
         except TransientError as error:
             self._break(error.reason)
             return
@@ -222,6 +222,6 @@ class Intake:
 
     def _break(self, reason: str) -> None:
         if not self._broken:
-            _LOG.warning("verdict not stored, reading the intake again", reason=reason)
+            self._log.warning("verdict not stored, reading the intake again", reason=reason)
         self._broken = reason or "unknown"
         self._arrived.set()

@@ -1,18 +1,13 @@
 """Lease for liveness: who of several dispatchers works. Correctness does not rest on it."""
 
-from typing import Final
-
-import structlog
-
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, TransientError
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName
-
-_LOG: Final = structlog.get_logger()
+from berth.services.dispatcher.metrics import DispatcherMetrics
 
 
 class Lease:
@@ -24,16 +19,26 @@ class Lease:
         role: What is leased.
         holder: Who asks; unlike every other candidate.
         lease_s: Seconds that it lasts without renewal.
-        faults: Fault points.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, *, role: str, holder: str, lease_s: int, faults: FaultPoints) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        *,
+        role: str,
+        holder: str,
+        lease_s: int,
+        instruments: Instruments[DispatcherMetrics],
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._subject = bus.subjects.lease(role)
         self._holder = holder
         self._lease_s = lease_s
-        self._faults = faults
+        self._faults = instruments.faults
+        self._log = instruments.log
         self._revision = 0
         self._until_s = 0.0
 
@@ -65,7 +70,7 @@ class Lease:
             self._until_s = 0.0
             return False
         except TransientError as error:
-            _LOG.warning("lease not renewed", reason=error.reason)
+            self._log.warning("lease not renewed", reason=error.reason)
             return self.is_held
         self._until_s = started_s + self._lease_s
         return True
@@ -81,7 +86,7 @@ class Lease:
                 self._subject, encode(nobody), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
             )
         except (ConflictError, TransientError) as error:
-            _LOG.warning("lease not given up", reason=error.reason)
+            self._log.warning("lease not given up", reason=error.reason)
 
     def drop(self) -> None:
         """Act no more; the lease itself runs out by its time to live."""

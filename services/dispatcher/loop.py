@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-import structlog
-
 from berth.core.changes import Changes
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
@@ -20,21 +18,22 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
+from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher import metrics
+from berth.schemas.versions import VERSIONS, Versions, encode_record, withdrawn
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.scatter import Offers, Scatter
 from berth.services.dispatcher.snapshots import Snapshots
 from berth.services.dispatcher.views import Views
 
-_LOG: Final = structlog.get_logger()
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while no word of it comes."""
 
@@ -59,23 +58,38 @@ class Dispatcher:
         clock: Of the process.
         config: Settings.
         holder: Who reigns; stands in the epoch record.
-        faults: Fault points.
+        instruments: Of the process.
+        versions: Versions in which records are written.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, config: DispatcherConfig, *, holder: str, faults: FaultPoints) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        config: DispatcherConfig,
+        *,
+        holder: str,
+        instruments: Instruments[DispatcherMetrics],
+        versions: Versions = VERSIONS,
+    ) -> None:
         self.bus = bus
         self.clock = clock
         self.config = config
         self.state = State(keeps=True)
-        self.feeds = Feeds(bus, clock, self.state)
+        self.feeds = Feeds(bus, clock, self.state, instruments.log)
         self.scheduler = Scheduler(self.state)
-        self.intake = Intake(bus, clock, self.state, self.feeds.arrived, faults)
-        self.scatter = Scatter(bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s)
-        self.views = Views(bus, clock, self.state, faults)
-        self.snapshots = Snapshots(bus, clock, self.scheduler, config, faults)
+        self.intake = Intake(bus, clock, self.state, self.feeds.arrived, instruments)
+        self.scatter = Scatter(
+            bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
+        )
+        self.views = Views(bus, clock, self.state, instruments)
+        self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.epoch = 0
         self._holder = holder
-        self._faults = faults
+        self._versions = versions
+        self._faults = instruments.faults
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self._settings: Settings = config.decisions.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
@@ -90,13 +104,15 @@ class Dispatcher:
 
         Raises:
             FencedError: Another dispatcher was first.
+            ConfigError: A setting withdraws a version of records.
+            NewerVersionError: Only a newer release reads a record or the newest snapshot.
         """
         self.scheduler.note(await self.feeds.start())
         await self._begin_epoch()
         await self.snapshots.write()
         await self.intake.start()
         self.views.all_jobs()
-        _LOG.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+        self._log.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
 
     async def stop(self) -> None:
         """Take nothing more in."""
@@ -132,10 +148,12 @@ class Dispatcher:
             await self._settle(self._sent)
         if self.intake.needs_restart:
             await self._restart_intake()
-        metrics.JUDGED.inc(await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max))
+        self._metrics.judged.inc(
+            await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
+        )
         self._absorb_records()
         self._apply_facts()
-        await self.feeds.bury()
+        await self.feeds.write_dead_letters()
         for key in self.scheduler.pending.jobs_changed:
             self.intake.echoed(key)
             self.views.touch(key)
@@ -149,9 +167,9 @@ class Dispatcher:
         if may_decide:
             await self.snapshots.maybe_write()
         await self.tick()
-        metrics.WAITING.set(len(self.queue))
-        metrics.LEDGER.set(self.state.fold.head)
-        metrics.FACTS.set(self.state.facts_seq)
+        self._metrics.waiting.set(len(self.queue))
+        self._metrics.ledger.set(self.state.fold.head)
+        self._metrics.facts.set(self.state.facts_seq)
         return appended
 
     async def tick(self) -> None:
@@ -179,7 +197,7 @@ class Dispatcher:
         if found != self._oversized:
             self._oversized = found
             if found:
-                _LOG.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
+                self._log.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
 
     async def round(self) -> bool:
         """One round; returns whether it appended a record.
@@ -189,13 +207,15 @@ class Dispatcher:
         """
         # 1. Take gangs in queue order, and what is due without a decision.
         opening = self.scheduler.open(self.clock.now_ms())
+        self._report(self.scheduler.setbacks)
         if opening is None:
             return False
         turn: Turn = opening
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
             turn = recorded = self.scheduler.record(await self._choose(opening))
-            self._sent = _Sent(recorded, encode(recorded.round), self.state.fold.head)
+            data = encode_record(recorded.round, self.state.fold.settings, versions=self._versions)
+            self._sent = _Sent(recorded, data, self.state.fold.head)
         finally:
             if self._sent is None:
                 self.scheduler.take_back(turn)
@@ -215,7 +235,7 @@ class Dispatcher:
         record = sent.turn.round
         is_stored = self.state.fold.rounds == record.number
         if is_stored:
-            metrics.count_round(record.verdicts)
+            self._metrics.count_round(record.verdicts)
         else:
             self.scheduler.take_back(sent.turn)
         return is_stored
@@ -242,8 +262,8 @@ class Dispatcher:
     def _report(self, setbacks: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""
         for setback in setbacks:
-            metrics.SET_ASIDE.inc()
-            _LOG.error("decision failed, gang set aside", gang=setback.subject, exc_info=setback.error)
+            self._metrics.set_aside.inc()
+            self._log.error("decision failed, gang set aside", gang=setback.subject, exc_info=setback.error)
 
     async def _append(self, sent: _Sent) -> None:
         """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.
@@ -256,12 +276,12 @@ class Dispatcher:
             try:
                 sequence = await self.bus.append(sent.data, expected_seq=sent.expected_seq)
             except (ConflictError, AmbiguousError) as error:
-                _LOG.warning("append is in doubt, reading the ledger", reason=error.reason)
+                self._log.warning("append is in doubt, reading the ledger", reason=error.reason)
                 await self._read_back()
                 if self.state.fold.head > sent.expected_seq:
                     return
                 continue
-            metrics.APPEND.observe(self.clock.monotonic_s() - began_s)
+            self._metrics.append.observe(self.clock.monotonic_s() - began_s)
             self._faults.hit("append.after")
             self._adopt(self.state.apply_record(sequence, sent.data), sent.turn)
             return
@@ -283,6 +303,9 @@ class Dispatcher:
 
     async def _begin_epoch(self) -> None:
         fold = self.state.fold
+        for name in withdrawn(fold.settings, self._settings, versions=self._versions):
+            expected = f"as in epoch {fold.epoch}: records of a newer version stay in force"
+            raise ConfigError(field=f"decisions.{name}", value=str(getattr(self._settings, name)), expected=expected)
         self.epoch = fold.epoch + 1
         record = Epoch(
             epoch=self.epoch,
@@ -292,7 +315,7 @@ class Dispatcher:
             holder=self._holder,
             settings=self._settings,
         )
-        data = encode(record)
+        data = encode_record(record, self._settings, versions=self._versions)
         self._faults.hit("epoch.before")
         try:
             sequence = await self.bus.append(data, expected_seq=fold.head)

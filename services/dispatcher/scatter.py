@@ -4,16 +4,14 @@ import functools
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import structlog
-
 from berth.core.placement.offers import OwnRows, candidates_of, merge
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.state.cell import State, shard_of
 from berth.runtime.bus.port import Bus
+from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 
-_LOG: Final = structlog.get_logger()
 _ANSWER_SHARE: Final = 0.8
 """Part of the deadline that a shard may wait to reach the sequences."""
 
@@ -39,13 +37,15 @@ class Scatter:
         state: The dispatcher's own.
         shards: Number of shards; 0 scores here.
         timeout_s: Deadline of one gathering.
+        log: Logger of the service.
     """
 
-    def __init__(self, bus: Bus, state: State, *, shards: int, timeout_s: float) -> None:
+    def __init__(self, bus: Bus, state: State, *, shards: int, timeout_s: float, log: Logger) -> None:
         self._bus = bus
         self._state = state
         self._shards = shards
         self._timeout_s = timeout_s
+        self._log = log
         self._own = [OwnRows(functools.partial(_is_of, shard, shards)) for shard in range(shards)]
         self.shapes_asked = 0
         """Shapes for which offers were asked so far."""
@@ -109,7 +109,7 @@ class Scatter:
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
-            _LOG.warning("offer does not count", shard=shard, reason=str(error))
+            self._log.warning("offer does not count", shard=shard, reason=str(error))
             return None
 
     def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer) -> Candidates:
@@ -127,7 +127,7 @@ class Scatter:
         book = self._state.leaf_book
         if book.parity or offer.leaf_states == book.bits().tobytes():
             return False
-        _LOG.error("a shard has other leaf states at the same sequences", shard=offer.shard, round=offer.round)
+        self._log.error("a shard has other leaf states at the same sequences", shard=offer.shard, round=offer.round)
         return True
 
     def _nodes_of(self, shards: list[int]) -> int:

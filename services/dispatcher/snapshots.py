@@ -4,20 +4,18 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
-import structlog
-
 from berth.core.scheduling.scheduler import Scheduler
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import snapshot_ends
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.metrics import DispatcherMetrics
 
-_LOG: Final = structlog.get_logger()
 _NEWEST_KEPT: Final = 3
 
 
@@ -25,14 +23,20 @@ class Snapshots:
     """Writes snapshots, and removes what they make superfluous."""
 
     def __init__(
-        self, bus: Bus, clock: Clock, scheduler: Scheduler, config: DispatcherConfig, faults: FaultPoints
+        self,
+        bus: Bus,
+        clock: Clock,
+        scheduler: Scheduler,
+        config: DispatcherConfig,
+        instruments: Instruments[DispatcherMetrics],
     ) -> None:
         self._bus = bus
         self._clock = clock
         self._scheduler = scheduler
         self._state = scheduler.state
         self._config = config
-        self._faults = faults
+        self._faults = instruments.faults
+        self._log = instruments.log
         self._ledger_seq = 0
         self._facts_seq = 0
 
@@ -67,13 +71,13 @@ class Snapshots:
             self._faults.hit("snapshot.after")
             await self._prune(end)
         except TransientError as error:
-            _LOG.warning("snapshot not written", ledger_seq=ledger_seq, reason=error.reason)
+            self._log.warning("snapshot not written", ledger_seq=ledger_seq, reason=error.reason)
             return
-        _LOG.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
+        self._log.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
 
     async def _prune(self, newest: SnapshotEnd) -> None:
         """Remove the snapshots that :func:`kept_of` does not keep, and the ledger before the oldest that stays."""
-        ends = await snapshot_ends(self._bus)
+        ends = await snapshot_ends(self._bus, self._log)
         oldest_fact = (await self._bus.state(StreamName.FACTS)).first_seq
         kept = kept_of([*ends, newest], oldest_fact=oldest_fact, apart_ms=self._config.snapshot_apart_s * 1000)
         keep = {end.ledger_seq for end in kept}

@@ -12,17 +12,16 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-import structlog
 
 from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
+from berth.services.dispatcher.metrics import DispatcherMetrics
 
-_LOG: Final = structlog.get_logger()
 _BATCH_MAX: Final = 2_000
 """Statuses written in one turn."""
 _BATCH_BYTES_MAX: Final = 500_000
@@ -33,11 +32,12 @@ _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 class Views:
     """What the dispatcher tells people."""
 
-    def __init__(self, bus: Bus, clock: Clock, state: State, faults: FaultPoints) -> None:
+    def __init__(self, bus: Bus, clock: Clock, state: State, instruments: Instruments[DispatcherMetrics]) -> None:
         self._bus = bus
         self._clock = clock
         self._state = state
-        self._faults = faults
+        self._faults = instruments.faults
+        self._log = instruments.log
         self._touched: dict[JobKey, None] = {}
         self._written: dict[JobKey, tuple[object, ...]] = {}
         self._over: list[tuple[int, JobKey, str]] = []
@@ -145,7 +145,7 @@ class Views:
     def _refused(self, batch: list[tuple[JobKey, bytes]], error: ShellError) -> None:
         """A batch can never be written: find out which of its statuses it is."""
         if len(batch) == 1:
-            _LOG.error("status cannot be written", job="/".join(batch[0][0]), reason=str(error))
+            self._log.error("status cannot be written", job="/".join(batch[0][0]), reason=str(error))
             return
         for key, data in batch:
             alone = [(key, data)]
@@ -161,7 +161,7 @@ class Views:
         elif not isinstance(error, ShellError):
             raise error
         else:
-            _LOG.warning("tombstone not stored, later again", reason=str(error))
+            self._log.warning("tombstone not stored, later again", reason=str(error))
             heapq.heappush(self._over, entry)
 
     def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:

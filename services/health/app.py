@@ -7,19 +7,22 @@ from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.bus.port import Bus, Gap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Reflection
-from berth.runtime.logs import logger
-from berth.runtime.probes import readiness
+from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.facts import HealthSeen
 from berth.schemas.subjects import StreamName
 from berth.services.health.config import HealthConfig
 from berth.services.health.loop import Loop
+from berth.services.health.metrics import HealthMetrics
 from berth.services.health.sources import Clusterd, Direct, Ears
 
 
-async def serve(bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Event) -> None:
+async def serve(
+    bus: Bus, clock: Clock, config: HealthConfig, instruments: Instruments[HealthMetrics], stop: asyncio.Event
+) -> None:
     """Judge the health of nodes until ``stop`` is set.
 
     Raises:
@@ -29,29 +32,36 @@ async def serve(bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Even
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
     if config.source == "none":
-        await serve_on(None, bus, clock, config, stop)
+        await serve_on(None, bus, clock, config, instruments, stop)
         return
-    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-health")
+    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-health", log=instruments.log)
     async with api:
-        await serve_on(api, bus, clock, config, stop)
+        await serve_on(api, bus, clock, config, instruments, stop)
 
 
-async def serve_on(api: Api | None, bus: Bus, clock: Clock, config: HealthConfig, stop: asyncio.Event) -> None:
+async def serve_on(
+    api: Api | None,
+    bus: Bus,
+    clock: Clock,
+    config: HealthConfig,
+    instruments: Instruments[HealthMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Judge the health of nodes of the cluster behind ``api`` until ``stop`` is set; None: only agents report.
 
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them anew.
     """
-    loop = Loop(bus, clock, config)
-    ears = Ears(loop.words, loop.ground, clock, loop.touch)
+    loop = Loop(bus, clock, config, instruments)
+    ears = Ears(loop.words, loop.ground, clock, loop.touch, instruments)
     facts = await bus.state(StreamName.FACTS)
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
     filters = (subjects.facts("node"), subjects.facts("pod"))
     for stored in await bus.read(StreamName.LATEST, filters=filters):
         loop.take(stored)
-    await _restore(bus, loop)
+    await _restore(bus, loop, instruments.log)
     broken: asyncio.Future[Gap] = asyncio.get_running_loop().create_future()
     follower = bus.follow(
         StreamName.FACTS,
@@ -68,7 +78,7 @@ async def serve_on(api: Api | None, bus: Bus, clock: Clock, config: HealthConfig
         async with asyncio.TaskGroup() as group:
             helpers = [
                 group.create_task(_fail(broken), name="watch for gaps"),
-                group.create_task(_open(loop, reflections), name="wait for sources"),
+                group.create_task(_open(loop, reflections, instruments), name="wait for sources"),
                 *(group.create_task(one.run(), name="reflect ConfigMaps") for one in reflections),
             ]
             if isinstance(source, Clusterd):
@@ -82,24 +92,24 @@ async def serve_on(api: Api | None, bus: Bus, clock: Clock, config: HealthConfig
         await follower.stop()
 
 
-async def _restore(bus: Bus, loop: Loop) -> None:
+async def _restore(bus: Bus, loop: Loop, log: Logger) -> None:
     """Learn what earlier runs said last."""
     for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
         try:
             fact = decode(stored.data, HealthSeen)
             loop.restore(fact, unpack_health(fact))
         except (DecodeError, ValueError, IndexError) as error:
-            logger().warning("health fact unreadable", subject=stored.subject, reason=str(error))
+            log.warning("health fact unreadable", subject=stored.subject, reason=str(error))
 
 
-async def _open(loop: Loop, reflections: Sequence[Reflection]) -> None:
+async def _open(loop: Loop, reflections: Sequence[Reflection], instruments: Instruments[HealthMetrics]) -> None:
     """Begin to judge once everything was listed."""
-    readiness.wait("the ConfigMaps are listed")
+    instruments.readiness.wait("the ConfigMaps are listed")
     for one in reflections:
         await one.synced.wait()
     loop.open()
-    readiness.ready()
-    logger().info("sources are read", reflections=len(reflections), nodes=len(loop.ground.nodes))
+    instruments.readiness.ready()
+    instruments.log.info("sources are read", reflections=len(reflections), nodes=len(loop.ground.nodes))
 
 
 async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:

@@ -13,17 +13,18 @@ import msgspec
 from berth.core.cluster.node_packing import pack_health
 from berth.formats.ascend.fault_levels import word_of
 from berth.formats.ascend.report_error import ReportError
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.logs import logger
+from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
 from berth.schemas.nodes import NodeCondition
-from berth.services.health import metrics
 from berth.services.health.config import HealthConfig
 from berth.services.health.ground import Ground
+from berth.services.health.metrics import HealthMetrics
 from berth.services.health.reports import answer, check_against, parse_report
 from berth.services.health.verdicts import Rules, is_own_list, judge, turns_ms
 from berth.services.health.words import Words
@@ -39,9 +40,10 @@ class Loop:
         bus: Where facts go.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, config: HealthConfig) -> None:
+    def __init__(self, bus: Bus, clock: Clock, config: HealthConfig, instruments: Instruments[HealthMetrics]) -> None:
         self._bus = bus
         self._clock = clock
         self._config = config
@@ -64,7 +66,8 @@ class Loop:
         """Nodes of each level, by domain."""
         self._refusal = ""
         self._woken = asyncio.Event()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     def restore(self, fact: HealthSeen, conditions: Iterable[NodeCondition]) -> None:
         """Take a fact of an earlier run."""
@@ -111,12 +114,12 @@ class Loop:
         try:
             self._hear(data)
         except ReportError as error:
-            metrics.REFUSED.labels(AGENT).inc()
+            self._metrics.refused.labels(AGENT).inc()
             if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
                 self._refusal = str(error)
                 self._log.warning("report of an agent refused", reason=self._refusal)
             return answer(error)
-        metrics.TAKEN.labels(AGENT).inc()
+        self._metrics.taken.labels(AGENT).inc()
         return answer()
 
     def _hear(self, data: bytes) -> None:
@@ -139,7 +142,7 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Judge and say until ``stop`` is set."""
-        wait_s = self._config.retry_wait_s
+        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             self._woken.clear()
             self._tick()
@@ -149,11 +152,12 @@ class Loop:
             try:
                 await self._round()
             except TransientError as error:
+                failures += 1
+                wait_s = backoff.pause_s(failures)
                 self._log.warning("facts not stored", domains=len(self._dirty), reason=error.reason, wait_s=wait_s)
                 await pause(stop, wait_s)
-                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
-            wait_s = self._config.retry_wait_s
+            failures = 0
             await pause(stop, self._config.gap_s)
 
     def wake(self) -> None:
@@ -196,10 +200,10 @@ class Loop:
                 self._dirty.add(domain)
                 raise
             self.said[domain] = fact
-            metrics.FACTS.inc()
+            self._metrics.facts.inc()
         for health in NodeHealth:
-            metrics.NODES.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
-        metrics.SUSPECT.set(self.words.doubted())
+            self._metrics.nodes.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
+        self._metrics.suspect.set(self.words.doubted())
 
     def _fact(self, domain: str) -> HealthSeen:
         """Fact of a domain as it is now; without rows when the domain is gone."""

@@ -1,11 +1,20 @@
 """What health counts."""
 
-from typing import Final
+from berth.runtime.metrics import MetricsRegistry
 
-from berth.runtime.metrics import counter, gauge
 
-FACTS: Final = counter("health_facts_total", "Health facts that were stored.")
-NODES: Final = gauge("health_nodes", "Nodes by level.", ["level"])
-SUSPECT: Final = gauge("health_suspect_nodes", "Nodes of which some newest report could not be read.")
-TAKEN: Final = counter("health_reports_total", "Reports that were read, by source.", ["source"])
-REFUSED: Final = counter("health_refused_total", "Reports, or chunks of them, that could not be read.", ["source"])
+class HealthMetrics:
+    """What health counts.
+
+    Args:
+        registry: Where the metrics are made.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self.facts = registry.counter("health_facts_total", "Health facts that were stored.")
+        self.nodes = registry.gauge("health_nodes", "Nodes by level.", ["level"])
+        self.suspect = registry.gauge("health_suspect_nodes", "Nodes of which some newest report could not be read.")
+        self.taken = registry.counter("health_reports_total", "Reports that were read, by source.", ["source"])
+        self.refused = registry.counter(
+            "health_refused_total", "Reports, or chunks of them, that could not be read.", ["source"]
+        )

@@ -14,10 +14,10 @@ from berth.formats.ascend.node_info import NodeInfo, parse_node_info
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection
-from berth.runtime.logs import logger
-from berth.services.health import metrics
 from berth.services.health.ground import Ground
+from berth.services.health.metrics import HealthMetrics
 from berth.services.health.words import Words
 
 E = TypeVar("E")
@@ -36,15 +36,24 @@ class Ears:
         words: Where words are kept.
         ground: The nodes and pods.
         clock: Source of time.
-        on_change: Told the nodes of which something new was said.
+        on_change: Called with the nodes of which something new was said.
+        instruments: Of the process.
     """
 
-    def __init__(self, words: Words, ground: Ground, clock: Clock, on_change: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        words: Words,
+        ground: Ground,
+        clock: Clock,
+        on_change: Callable[[list[str]], None],
+        instruments: Instruments[HealthMetrics],
+    ) -> None:
         self.words = words
         self.clock = clock
         self.on_change = on_change
+        self.log = instruments.log
+        self.metrics = instruments.metrics
         self._ground = ground
-        self._log = logger()
 
     def device(self, node: str, report: DeviceReport, *, is_live: bool) -> None:
         """Take a report of a device plug-in."""
@@ -52,19 +61,19 @@ class Ears:
 
     def good(self, node: str, source: str) -> None:
         """A source's newest word on a node was read."""
-        metrics.TAKEN.labels(source).inc()
+        self.metrics.taken.labels(source).inc()
         if self.words.trust(node, source):
-            self._log.info("report is good again", node=node, source=source)
+            self.log.info("report is good again", node=node, source=source)
 
     def bad(self, node: str, source: str, error: ReportError) -> None:
         """A source's newest word on a node cannot be read; the one before it holds."""
         self.refused(source)
         if self.words.doubt(node, source, str(error)):
-            self._log.warning("report refused, the last good one holds", node=node, source=source, reason=str(error))
+            self.log.warning("report refused, the last good one holds", node=node, source=source, reason=str(error))
 
     def refused(self, source: str) -> None:
         """Count something that cannot be read."""
-        metrics.REFUSED.labels(source).inc()
+        self.metrics.refused.labels(source).inc()
 
 
 class DirectMaps:
@@ -199,7 +208,8 @@ class Clusterd:
         self._versions: dict[str, str] = {}
         self._refused: set[str] = set()
         self._is_live = False
-        self._log = logger()
+        self._log = ears.log
+        self._metrics = ears.metrics
 
     def reflections(self, api: Api) -> list[Reflection]:
         """The one reflection."""
@@ -311,7 +321,7 @@ class Clusterd:
         """Note which entries were good and which were not; returns the nodes of which that changed anything."""
         for node, error in read.errors.items():
             self._ears.bad(node, source, error)
-        metrics.TAKEN.labels(source).inc(len(read.entries))
+        self._metrics.taken.labels(source).inc(len(read.entries))
         trusted = [node for node in read.entries if node not in read.errors and self._ears.words.trust(node, source)]
         if trusted:
             self._log.info("reports are good again", source=source, nodes=len(trusted), first=trusted[0])

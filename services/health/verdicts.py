@@ -3,7 +3,8 @@
 The worst level wins, chips that any source calls sick are sick, and the reason names every source that has something to
 say. Staleness takes new work away from a node and never ends what runs there.
 
-Source: specification, Kubernetes contracts, sections A.2, D.1, D.2, and H2; node and chip, section 5.1.
+Source: docs/reference/kubernetes.md, "Device information"; docs/reference/faults.md, "Chip fault levels",
+"Node and switch fault levels" and "Normalised levels"; docs/reference/nodes-and-chips.md, "Free list".
 """
 
 from collections.abc import Iterable
@@ -15,8 +16,8 @@ from berth.formats.ascend.device_info import ChipLists, DeviceReport, FaultRow, 
 from berth.formats.ascend.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
 from berth.formats.ascend.free_list import FreeView
 from berth.formats.ascend.node_info import judge_node
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
 from berth.formats.ascend.report_error import SUSPECT
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
@@ -108,7 +109,7 @@ def judge(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms:
 def is_own_list(node: NodeDescription, word: Word, rules: Rules) -> bool:
     """Whether the device plug-in's own list of free chips counts, so that pods on the node change the verdict.
 
-    Source: specification, node and chip, section 5.1.
+    Source: docs/reference/nodes-and-chips.md, "Free list".
     """
     if not rules.self_maintained or node.labels.get(LABEL_SOFT_SHARE) == "true":
         return True

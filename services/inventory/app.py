@@ -11,10 +11,10 @@ from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
-from berth.runtime.logs import logger
-from berth.runtime.probes import readiness
+from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set
 from berth.schemas.envelope import DecodeError, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
@@ -23,6 +23,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import PODGROUPS, Loop
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
 
 T = TypeVar("T")
@@ -30,46 +31,57 @@ M = TypeVar("M", bound=Message)
 _GROUP_VERSION = PODGROUPS.removeprefix("/apis/")
 
 
-async def serve(bus: Bus, clock: Clock, config: InventoryConfig, stop: asyncio.Event) -> None:
+async def serve(
+    bus: Bus, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics], stop: asyncio.Event
+) -> None:
     """Tell what the API server shows until ``stop`` is set.
 
     Raises:
         FatalError: As :func:`serve_on`, or there is no way to an API server.
         TransientError: The bus did not answer at the start.
     """
-    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-inventory")
+    api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-inventory", log=instruments.log)
     try:
-        await serve_on(bus, api, clock, config, stop)
+        await serve_on(bus, api, clock, config, instruments, stop)
     finally:
         await api.close()
 
 
-async def serve_on(bus: Bus, api: Api, clock: Clock, config: InventoryConfig, stop: asyncio.Event) -> None:
+async def serve_on(
+    bus: Bus,
+    api: Api,
+    clock: Clock,
+    config: InventoryConfig,
+    instruments: Instruments[InventoryMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Tell what ``api`` shows until ``stop`` is set.
 
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start begins anew.
     """
-    readiness.wait("nodes, pods and groups are listed")
+    instruments.readiness.wait("nodes, pods and groups are listed")
     await bus.ensure_streams(replicas=config.bus.replicas)
-    loop = Loop(bus, api, clock, config)
-    intake = _Intake(loop)
+    loop = Loop(bus, api, clock, config, instruments)
+    intake = _Intake(loop, instruments.log)
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)
-    await _restore(bus, config, loop, intake, facts)
+    await _restore(bus, config, loop, intake, facts, instruments.log)
     followers = _follow(bus, intake, facts, statuses)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_on_gap(), name="watch for gaps")
-            serving = group.create_task(_serve(api, config, loop, stop), name="serve")
+            serving = group.create_task(_serve(api, config, loop, instruments, stop), name="serve")
             serving.add_done_callback(lambda _: intake.end())
     finally:
         for follower in followers:
             await follower.stop()
 
 
-async def _restore(bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Intake", facts: StreamState) -> None:
+async def _restore(
+    bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Intake", facts: StreamState, log: Logger
+) -> None:
     """Take up what is on the bus: own facts, and what became of the requests."""
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
@@ -77,44 +89,44 @@ async def _restore(bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Inta
     found: dict[str, list[Stored]] = {kind: [] for kind in kinds}
     for kind in kinds:
         found[kind] = await bus.read(StreamName.LATEST, filters=(subjects.facts(kind),))
-    nodes = [fact for fact in _read(found["node"], NodesSeen) if fact.names]
+    nodes = [fact for fact in _read(found["node"], NodesSeen, log) if fact.names]
     loop.nodes.restore(nodes)
-    loop.switches.restore(_switches(_read(found["topology"], TopologySeen)), nodes)
-    jobs = {(job.namespace, job.name): job for job in _read(found["job"], JobSeen)}
+    loop.switches.restore(_switches(_read(found["topology"], TopologySeen, log), log), nodes)
+    jobs = {(job.namespace, job.name): job for job in _read(found["job"], JobSeen, log)}
     for job in jobs.values():
         loop.note_job(job)
-    for outcome in _read(found["outcome"], OutcomeSeen):
+    for outcome in _read(found["outcome"], OutcomeSeen, log):
         loop.note_outcome(outcome)
     for stored in await bus.read(StreamName.LATEST, filters=(subjects.facts("health"),)):
         intake.take_fact(stored)
     for stored in await bus.read(StreamName.STATUS):
         intake.take_status(stored)
-    for seen in _read(found["pod"], PodsSeen):
+    for seen in _read(found["pod"], PodsSeen, log):
         loop.pods.restore(seen)
-    for members in _read(found["member"], MembersSeen):
+    for members in _read(found["member"], MembersSeen, log):
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
-    logger().info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
+    log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
 
 
-def _read(stored: list[Stored], kind: type[M]) -> list[M]:
+def _read(stored: list[Stored], kind: type[M], log: Logger) -> list[M]:
     """Messages of a kind; those that cannot be read are left out, and overwritten when their turn comes."""
     out: list[M] = []
     for one in stored:
         try:
             out.append(decode(one.data, kind))
         except DecodeError as error:
-            logger().warning("fact unreadable", subject=one.subject, reason=error.reason)
+            log.warning("fact unreadable", subject=one.subject, reason=error.reason)
     return out
 
 
-def _switches(found: list[TopologySeen]) -> TopologySeen | None:
+def _switches(found: list[TopologySeen], log: Logger) -> TopologySeen | None:
     """Fact about leaf switches; one that cannot be meant is left out."""
     for fact in found:
         if fact.kind == SWITCHES:
             try:
                 check_topology(fact)
             except DecodeError as error:
-                logger().warning("fact about leaf switches unusable", reason=error.reason)
+                log.warning("fact about leaf switches unusable", reason=error.reason)
             else:
                 return fact
     return None
@@ -155,31 +167,38 @@ class _Taking(Generic[T]):
         self.changed(changes)
 
 
-async def _serve(api: Api, config: InventoryConfig, loop: Loop, stop: asyncio.Event) -> None:
+async def _serve(
+    api: Api, config: InventoryConfig, loop: Loop, instruments: Instruments[InventoryMetrics], stop: asyncio.Event
+) -> None:
     """Reflect the cluster and work on it until ``stop`` is set."""
+    nodes = api.reflect("/api/v1/nodes", Node, _Taking(loop.replace_nodes, loop.change_nodes))
     always: list[Reflection] = [
-        api.reflect("/api/v1/nodes", Node, _Taking(loop.replace_nodes, loop.change_nodes)),
+        nodes,
         api.reflect("/api/v1/pods", Pod, _Taking(loop.replace_pods, loop.change_pods)),
         api.reflect(PATH, ConfigMap, _Taking(loop.replace_switches, loop.change_switches), params=SELECTOR),
     ]
     groups_known, devices_known = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one.run(), name="reflect") for one in always]
-        tasks.append(group.create_task(_reflect_groups(api, config, loop, groups_known), name="reflect PodGroups"))
-        reports = loop.devices.reflect(api, always[0].synced, devices_known)
+        tasks.append(
+            group.create_task(
+                _reflect_groups(api, config, loop, groups_known, instruments.log), name="reflect PodGroups"
+            )
+        )
+        reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.chores.run(stop), name="calls")
         events = [groups_known, devices_known, *(one.synced for one in always)]
         if await all_set(events, stop):
-            readiness.ready()
-            logger().info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
+            instruments.readiness.ready()
+            instruments.log.info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
             await loop.run(stop)
         await calls
         for task in tasks:
             task.cancel()
 
 
-async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event) -> None:
+async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event, log: Logger) -> None:
     """Reflect PodGroups as soon as the server has them; ``known`` is set once it has listed them or said that it has none."""
     while True:
         wait_s = config.retry_wait_s
@@ -191,7 +210,7 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
         except TransientError as error:
             wait_s = max(wait_s, error.retry_after_s)
         except PoisonError as error:
-            logger().warning("cannot ask for PodGroups", reason=error.reason)
+            log.warning("cannot ask for PodGroups", reason=error.reason)
             known.set()
             wait_s = config.kinds_retry_s
         await asyncio.sleep(wait_s)
@@ -206,8 +225,9 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
 class _Intake:
     """Messages on their way into the loop."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, log: Logger) -> None:
         self._loop = loop
+        self._log = log
         self._ended: asyncio.Future[Gap | None] = asyncio.get_running_loop().create_future()
 
     def take_fact(self, stored: Stored) -> None:
@@ -221,14 +241,14 @@ class _Intake:
                 case _:
                     self._loop.note_outcome(decode(stored.data, OutcomeSeen))
         except (DecodeError, ValueError, IndexError) as error:
-            logger().error("fact unreadable", subject=stored.subject, reason=str(error))
+            self._log.error("fact unreadable", subject=stored.subject, reason=str(error))
 
     def take_status(self, stored: Stored) -> None:
         """Take where a job stands."""
         try:
             self._loop.note_status(decode(stored.data, JobStatus))
         except DecodeError as error:
-            logger().error("status unreadable", subject=stored.subject, reason=error.reason)
+            self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
 
     def take_gap(self, gap: Gap) -> None:
         """Note that a history broke."""

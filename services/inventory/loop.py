@@ -16,18 +16,19 @@ from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
 from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kubernetes.pods import PodAsks
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.runtime.logs import logger
 from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
-from berth.services.inventory import metrics
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
 from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
@@ -36,8 +37,8 @@ from berth.services.inventory.podgroups.notices import GroupNotes
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
-from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from berth.services.inventory.publishing.reporters import Reporters
 from berth.services.inventory.publishing.warnings import Remarks
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
@@ -52,38 +53,33 @@ class Loop:
         api: The API server.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig) -> None:
+    def __init__(
+        self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics]
+    ) -> None:
         self._bus = bus
         self._api = api
         self._clock = clock
         self._config = config
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self.nodes = Nodes()
         self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
         self.switches = Switches(self.nodes, self.pods.on_node)
-        self.chores = ApiTasks(config)
+        self.chores = ApiTasks(config, instruments)
         self._asks = PodAsks()
-        self._outlet = PublishQueue(bus)
+        self._outlet = PublishQueue(bus, instruments)
         self._letters: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
-        self.devices = DeviceReports(self.nodes, config, self._changed.set)
+        self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._logged: set[str] = set()
-        self._about_nodes = EventReporter(api, clock, config, self.chores, reason="NodeInvalid")
-        self._about_moves = EventReporter(api, clock, config, self.chores, reason="NodeMoved")
-        self._about_pods = EventReporter(api, clock, config, self.chores, reason="ChipsInvalid")
-        self._about_switches = EventReporter(api, clock, config, self.chores, reason="SwitchesInvalid")
-        self._about_health = EventReporter(api, clock, config, self.chores, reason="HealthSuspect")
-        self._about_jobs = EventReporter(api, clock, config, self.chores, reason="FormAssumed")
-        self._about_groups = EventReporter(api, clock, config, self.chores, reason="EnqueueFailed", is_fault=False)
-        self._complaints = (
-            self._about_nodes, self._about_pods, self._about_switches, self._about_health, self._about_jobs,
-            self._about_groups, self._about_moves,
-        )  # fmt: skip
+        self._reporters = Reporters(api, clock, config, self.chores, instruments)
         self._waiting = GroupNotes()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
@@ -220,18 +216,18 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Say what is new, whenever something is, until ``stop`` is set; the next run says what is left."""
-        wait_s = self._config.retry_wait_s
+        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             await self._until_something_is_due(stop)
             if await pause(stop, self._config.settle_s):
                 break
             self._changed.clear()
             if await self.turn():
-                wait_s = self._config.retry_wait_s
+                failures = 0
             else:
+                failures += 1
                 self._changed.set()
-                await pause(stop, wait_s)
-                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
+                await pause(stop, backoff.pause_s(failures))
 
     async def turn(self) -> bool:
         """Say what has settled; whether all of it could be said."""
@@ -241,10 +237,10 @@ class Loop:
         self._resolve(now_ms)
         said = await self._post() and said
         self._complain()
-        metrics.NODES.set(self.nodes.count)
-        metrics.PODS.set(len(self.pods))
-        metrics.HELD.set(self.gangs.held)
-        metrics.JOBS.set(self.gangs.parts)
+        self._metrics.nodes.set(self.nodes.count)
+        self._metrics.pods.set(len(self.pods))
+        self._metrics.held.set(self.gangs.held)
+        self._metrics.jobs.set(self.gangs.parts)
         return said
 
     async def _say_nodes(self, now_ms: int) -> bool:
@@ -345,7 +341,7 @@ class Loop:
     def _log_once(self, what: str, error: PoisonError) -> None:
         if what not in self._logged:
             self._logged.add(what)
-            logger().warning(what, reason=str(error))
+            self._log.warning(what, reason=str(error))
 
     async def _set_group(self, effect: SetGroup) -> None:
         """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
@@ -368,18 +364,18 @@ class Loop:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
-        self._about_nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
         suspect = {name: reason for found in self._suspect.values() for name, reason in found.items()}
-        self._about_health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
-        self._about_moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
-        self._about_groups.look(self._waiting.sentences, self._waiting.involved)
-        self._about_jobs.look(self._remarks.sentences, self._remarks.involved)
-        self._about_pods.look(self.pods.reasons, self._pod_involved)
+        self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
+        self._reporters.jobs.look(self._remarks.sentences, self._remarks.involved)
+        self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
             api_version="v1", kind="ConfigMap", namespace=NAMESPACE, name=CONFIG_MAP, uid=self.switches.uid
         )
-        self._about_switches.look(found, lambda _: about)
+        self._reporters.switches.look(found, lambda _: about)
 
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
@@ -389,7 +385,7 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""
-        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), *(one.next_due_ms() for one in self._complaints)]
+        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), self._reporters.next_due_ms()]
         due = [moment for moment in moments if moment is not None]
         seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
         async with asyncio.TaskGroup() as group:

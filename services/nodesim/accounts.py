@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.formats.ascend.node_products import LABEL_CHIP_MEMORY
+from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import Share
 
@@ -138,7 +138,7 @@ def _ids(mask: int) -> list[int]:
 def _fits(shares: list[Share], share: Share, node: NodeDescription) -> bool:
     """Whether a share fits beside others on a chip: one policy, cores up to 100 percent, memory up to the chip's.
 
-    Source: specification, node and chip, section 8.9.
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     size = node.labels.get(LABEL_CHIP_MEMORY, "").removesuffix("G")
     memory_mib = int(size) * _GIB_MIB if size.isascii() and size.isdigit() else 0

@@ -6,14 +6,14 @@ import msgspec
 
 from berth.core.cluster.domains import leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, unpack_nodes
+from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.clusters.topology_file import Cluster, TopologyError, parse_cluster
-from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
-from berth.runtime.logs import logger
-from berth.runtime.probes import readiness
+from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.placement import Share
@@ -22,11 +22,14 @@ from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.ground import Ground
 from berth.services.nodesim.kube.app import play
 from berth.services.nodesim.loop import Loop
+from berth.services.nodesim.metrics import NodesimMetrics
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
 
 
-async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Event) -> None:
+async def serve(
+    bus: Bus, clock: Clock, config: NodesimConfig, instruments: Instruments[NodesimMetrics], stop: asyncio.Event
+) -> None:
     """Be a simulated cluster until ``stop`` is set.
 
     Raises:
@@ -36,13 +39,15 @@ async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Eve
     """
     cluster = read_cluster(config)
     if config.kube is not None:
-        async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-nodesim") as api:
-            return await play(api, bus, clock, config, cluster, stop)
+        async with await KubeApi.connect(
+            config.kube, clock=clock, user_agent="berth-nodesim", log=instruments.log
+        ) as api:
+            return await play(api, bus, clock, config, cluster, instruments, stop)
     ground = Ground(cluster, start_ms=clock.now_ms())
-    loop = Loop(bus, clock, config, ground)
+    loop = Loop(bus, clock, config, ground, instruments)
     await bus.ensure_streams(replicas=config.bus.replicas)
     await _settle_ground(bus, clock, config, ground, loop)
-    await _restore_pods(bus, config, loop)
+    await _restore_pods(bus, config, loop, instruments.log)
     await loop.outbox.flush()
     served = [
         await bus.serve(bus.subjects.sim("bind"), loop.bind),
@@ -50,8 +55,10 @@ async def serve(bus: Bus, clock: Clock, config: NodesimConfig, stop: asyncio.Eve
         await bus.serve(bus.subjects.sim("counts"), loop.counts),
         await bus.serve(bus.subjects.sim("break"), loop.break_node),
     ]
-    logger().info("cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults))
-    readiness.ready()
+    instruments.log.info(
+        "cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults)
+    )
+    instruments.readiness.ready()
     try:
         await loop.run(stop)
     finally:
@@ -124,7 +131,7 @@ def _known(data: bytes) -> NodesSeen | HealthSeen | None:
         return None
 
 
-async def _restore_pods(bus: Bus, config: NodesimConfig, loop: Loop) -> None:
+async def _restore_pods(bus: Bus, config: NodesimConfig, loop: Loop, log: Logger) -> None:
     """Take up the pods that earlier runs left running."""
     await bus.wait_mirror(
         StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=config.mirror_wait_s
@@ -133,7 +140,7 @@ async def _restore_pods(bus: Bus, config: NodesimConfig, loop: Loop) -> None:
         try:
             seen = decode(stored.data, PodsSeen)
         except DecodeError as error:
-            logger().warning("pod fact unreadable", subject=stored.subject, reason=error.reason)
+            log.warning("pod fact unreadable", subject=stored.subject, reason=error.reason)
             continue
         if seen.foreign or not any(phase in _LIVE for phase in seen.phase):
             continue
@@ -156,7 +163,10 @@ async def _declared(bus: Bus, seen: PodsSeen) -> tuple[int, Share | None]:
 
 
 def _share(labels: dict[str, str]) -> Share | None:
-    """Quota of a soft-share job. Source: specification, node and chip, section 8.9."""
+    """Quota of a soft-share job.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
+    """
     aicore, hbm, policy = (labels.get(SHARE_LABEL + key, "") for key in ("aicoreQuota", "hbmQuota", "policy"))
     if not (aicore.isdigit() and hbm.isdigit() and policy):
         return None

@@ -3,15 +3,15 @@
 Levels are those of the agents that report them: the device plug-in's for chips and their network, NodeD's for the node,
 the switch reports' for the links of A3 nodes.
 
-Source: specification, Kubernetes contracts, sections D.1 and D.2.
+Source: docs/reference/faults.md, "Chip fault levels" and "Node and switch fault levels".
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from berth.formats.ascend.node_products import RESOURCE_910
 from berth.formats.clusters.topology_file import Fault
+from berth.products.model import RESOURCE_910
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.simulation import BreakNode
@@ -216,7 +216,10 @@ def breakages_of_file(fault: Fault, node: NodeDescription, start_ms: UnixMs) -> 
 
 
 def has_switch_reports(node: NodeDescription) -> bool:
-    """Whether the device plug-in of the node reports its switches: on A3. Source: Kubernetes contracts, section A.0."""
+    """Whether the device plug-in of the node reports its switches: on A3.
+
+    Source: docs/reference/kubernetes.md, "ConfigMaps".
+    """
     return node.resource == RESOURCE_910 and "a3" in node.product
 
 

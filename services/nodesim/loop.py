@@ -10,20 +10,21 @@ from typing import Final, assert_never
 
 import msgspec
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.logs import logger
+from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.message import Message
 from berth.schemas.placement import Share
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
-from berth.services.nodesim import metrics
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.gangs import Restored
 from berth.services.nodesim.ground import Ground
+from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
 
 _MS: Final = 1000
@@ -66,9 +67,12 @@ class Loop:
         clock: Source of time.
         config: Settings.
         ground: The nodes.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground, instruments: Instruments[NodesimMetrics]
+    ) -> None:
         self._bus = bus
         self._clock = clock
         self._config = config
@@ -83,7 +87,8 @@ class Loop:
         self._looked_ms = 0
         self._shown_s = -math.inf
         self._changed = asyncio.Condition()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     def say_ground(self, domains: list[str], said: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
         """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
@@ -187,7 +192,7 @@ class Loop:
 
     async def run(self, stop: asyncio.Event) -> None:
         """End pods when they are due, let faults come and go, and store facts, until ``stop`` is set."""
-        wait_s = self._config.retry_wait_s
+        backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             self._step(Ticked())
             self._show()
@@ -196,11 +201,12 @@ class Loop:
                 self.say_ground(self._ground.faulty_domains())
             try:
                 await self.outbox.flush()
-                wait_s = self._config.retry_wait_s
+                failures = 0
             except TransientError as error:
+                failures += 1
+                wait_s = backoff.pause_s(failures)
                 self._log.warning("facts not stored", waiting=len(self.outbox), reason=error.reason, wait_s=wait_s)
                 await pause(stop, wait_s)
-                wait_s = min(2 * wait_s, self._config.retry_wait_max_s)
                 continue
             await self._sleep(stop)
         try:
@@ -213,7 +219,7 @@ class Loop:
         now_s = self._clock.monotonic_s()
         if now_s - self._shown_s >= 1:
             self._shown_s = now_s
-            metrics.show(self.sim.counts())
+            self._metrics.show(self.sim.counts())
 
     async def _sleep(self, stop: asyncio.Event) -> None:
         """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""

@@ -3,5 +3,6 @@
 from berth.runtime.process import main
 from berth.services.scorer.app import serve
 from berth.services.scorer.config import ScorerConfig
+from berth.services.scorer.metrics import ScorerMetrics
 
-main("scorer", ScorerConfig, serve)
+main("scorer", ScorerConfig, ScorerMetrics, serve)

@@ -3,9 +3,7 @@
 import asyncio
 from typing import Final
 
-import structlog
-
-from berth.core.cluster.bitmaps import mask_of
+from berth.core.cluster.bitmaps import bitmap_of
 from berth.core.placement.offers import OwnRows, offer_of
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State, shard_of
@@ -13,11 +11,11 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, ShapeOffer
-from berth.services.scorer import metrics
+from berth.services.scorer.metrics import ScorerMetrics
 
-_LOG: Final = structlog.get_logger()
 _WAIT_MS_DEFAULT: Final = 250
 
 
@@ -29,14 +27,19 @@ class Shard:
         clock: Of the process.
         shard: Number of the shard, below ``shards``.
         shards: Number of shards.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, *, shard: int, shards: int) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, *, shard: int, shards: int, instruments: Instruments[ScorerMetrics]
+    ) -> None:
         self.shard = shard
         self.bus = bus
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self.clock = clock
         self.state = State(owns=lambda domain: shard_of(domain, shards) == shard)
-        self.feeds = Feeds(bus, clock, self.state)
+        self.feeds = Feeds(bus, clock, self.state, instruments.log)
         self.answered = 0
         self.late = 0
         self._own = OwnRows(lambda _: True)  # the state of a shard has its own domains only
@@ -73,7 +76,7 @@ class Shard:
             leaf_states=self._leaf_states(request) if ready else b"",
         )
         if not ready:
-            _LOG.warning(
+            self._log.warning(
                 "cannot answer at the sequences asked",
                 shard=self.shard,
                 facts_asked=request.facts_seq,
@@ -82,9 +85,9 @@ class Shard:
                 ledger=self.state.fold.head,
             )
         answer = encode(offer)
-        metrics.REQUESTS.labels("yes" if ready else "no").inc()
-        metrics.TOOK.observe(self.clock.monotonic_s() - began_s)
-        await self.feeds.bury()
+        self._metrics.requests.labels("yes" if ready else "no").inc()
+        self._metrics.took.observe(self.clock.monotonic_s() - began_s)
+        await self.feeds.write_dead_letters()
         return answer
 
     def _offer(self, ask: Ask) -> ShapeOffer:
@@ -95,7 +98,7 @@ class Shard:
         if found.usable is not None:
             usable = leaves.pack(found.usable)
         elif found.fits is not None:
-            usable = mask_of(found.fits, self._own.rows(table))
+            usable = bitmap_of(found.fits, self._own.rows(table))
         return offer_of(table, found, usable=usable)
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:
@@ -131,9 +134,9 @@ class Shard:
 
     def show(self) -> None:
         """Let the metrics say how far this shard is."""
-        metrics.FACTS.set(self.state.nodes_seq)
-        metrics.LEDGER.set(self.state.fold.head)
-        metrics.NODES.set(len(self.state.table))
+        self._metrics.facts.set(self.state.nodes_seq)
+        self._metrics.ledger.set(self.state.fold.head)
+        self._metrics.nodes.set(len(self.state.table))
 
     async def _reach(self, facts_seq: int, ledger_seq: int, *, timeout_s: float) -> bool:
         """Go exactly to the sequences; False when that is not possible in time, or the state is beyond them."""

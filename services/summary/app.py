@@ -8,23 +8,25 @@ from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
-from berth.runtime.logs import logger
-from berth.runtime.probes import readiness
 from berth.runtime.waits import all_set
 from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_map import NodeJobs
 from berth.services.summary.leaf_share import LeafShare
 from berth.services.summary.loop import Loop
+from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.store import Store
 from berth.services.summary.views import LABEL
 
 T = TypeVar("T")
 
 
-async def serve(bus: Bus, clock: Clock, config: SummaryConfig, stop: asyncio.Event) -> None:
+async def serve(
+    bus: Bus, clock: Clock, config: SummaryConfig, instruments: Instruments[SummaryMetrics], stop: asyncio.Event
+) -> None:
     """Write summaries until ``stop`` is set.
 
     Raises:
@@ -32,22 +34,29 @@ async def serve(bus: Bus, clock: Clock, config: SummaryConfig, stop: asyncio.Eve
         TransientError: The bus did not answer at the start.
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
-    async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-summary") as api:
-        await write_on(api, bus, clock, config, stop)
+    async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-summary", log=instruments.log) as api:
+        await write_on(api, bus, clock, config, instruments, stop)
 
 
-async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop: asyncio.Event) -> None:
+async def write_on(
+    api: Api,
+    bus: Bus,
+    clock: Clock,
+    config: SummaryConfig,
+    instruments: Instruments[SummaryMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Write summaries through ``api`` until ``stop`` is set.
 
     Raises:
         TransientError: The bus did not answer at the start.
     """
     book = Book(kept_s=config.kept_s)
-    store = Store(api, bus, clock)
-    loop = Loop(book, store, clock, config)
+    store = Store(api, bus, clock, instruments.log)
+    loop = Loop(book, store, clock, config, instruments)
     await store.load_events()
     dirty = loop.dirty.set
-    share = LeafShare(api, bus, clock, config) if config.tor_share_namespace else None
+    share = LeafShare(api, bus, clock, config, instruments) if config.tor_share_namespace else None
     pods = _pods(book, share, dirty)
     groups = _Handler[PodGroup](
         book.set_group,
@@ -70,7 +79,7 @@ async def write_on(api: Api, bus: Bus, clock: Clock, config: SummaryConfig, stop
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
             tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="tell leaf switches"))
-        working = group.create_task(_work(reflections, groups, book, store, loop, stop), name="write")
+        working = group.create_task(_work(reflections, groups, book, store, loop, instruments, stop), name="write")
         working.add_done_callback(lambda _: [task.cancel() for task in tasks])
 
 
@@ -99,16 +108,17 @@ async def _work(
     book: Book,
     store: Store,
     loop: Loop,
+    instruments: Instruments[SummaryMetrics],
     stop: asyncio.Event,
 ) -> None:
-    readiness.wait("pods, nodes and summaries are listed")
+    instruments.readiness.wait("pods, nodes and summaries are listed")
     if not await all_set([*(item.synced for item in reflections), groups.known], stop):
         return
     book.restore(store.found)
     store.found = []
     await store.tell_gone(book)
-    readiness.ready()
-    logger().info("ready", summaries=len(store.there))
+    instruments.readiness.ready()
+    instruments.log.info("ready", summaries=len(store.there))
     await loop.run(stop)
 
 

@@ -2,7 +2,7 @@
 
 Two jobs of different kinds with one name in a namespace want the same ConfigMap; the one that was seen first has it.
 
-Source: specification, Kubernetes contracts, sections C.1 and C.3.
+Source: docs/reference/kubernetes.md, "Identity of a job summary" and "States of a job summary".
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
 """What people read of the leaf switches: their states, and which jobs are on the nodes below them. Pure.
 
-Source: specification, Kubernetes contracts, section A.7; switch affinity, section 7.
+Source: docs/reference/kubernetes.md, "Map of leaf switches"; docs/reference/switches.md,
+"Ranks, scores and annotations".
 """
 
 from collections.abc import Callable, Iterable

@@ -12,17 +12,18 @@ import msgspec
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
-from berth.runtime.logs import logger
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError
-from berth.services.summary import metrics
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_map import NodeJobs, leaf_map
+from berth.services.summary.metrics import SummaryMetrics
 
 NAME: Final = "tor-share-cm"
 KEY: Final = "global-tor-info"
@@ -40,13 +41,19 @@ class LeafShare:
         bus: The cell.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, api: Api, bus: Bus, clock: Clock, config: SummaryConfig) -> None:
+    def __init__(
+        self, api: Api, bus: Bus, clock: Clock, config: SummaryConfig, instruments: Instruments[SummaryMetrics]
+    ) -> None:
         self._api = api
         self._bus = bus
         self._clock = clock
         self._config = config
+        self._log = instruments.log
+        self._metrics = instruments.metrics
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
         self._there: ConfigMap | None = None
         self._dirty = asyncio.Event()
@@ -81,13 +88,13 @@ class LeafShare:
         for event in known:
             await event.wait()
         while True:
-            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain))
+            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain), self._log)
             self._dirty = feeds.arrived
             try:
                 await feeds.start(filters=[self._bus.subjects.facts("topology")])
                 await self._follow(feeds)
             except (ShellError, CoreError, DecodeError) as error:
-                logger().warning("leaf switches are read anew", reason=str(error))
+                self._log.warning("leaf switches are read anew", reason=str(error))
             finally:
                 await feeds.stop()
             await asyncio.sleep(self._config.retry_wait_max_s)
@@ -114,12 +121,11 @@ class LeafShare:
             except ShellError as error:
                 self._note(str(error))
                 tries += 1
-                wait_s = self._config.retry_wait_s * 2 ** min(tries - 1, 20)
-                await pause(self._dirty, min(wait_s, self._config.retry_wait_max_s))
+                await pause(self._dirty, self._backoff.pause_s(tries))
                 continue
             self._note(reason)
             tries = 0
-            metrics.WRITES.inc(is_written)
+            self._metrics.writes.inc(is_written)
             await asyncio.sleep(self._config.tor_share_pause_s if is_written else self._config.settle_s)
             await self._dirty.wait()
 
@@ -146,7 +152,7 @@ class LeafShare:
             return False
         await self._api.delete(f"{self._folder}/{NAME}", uid=there.metadata.uid)
         self._there = None
-        logger().info("leaf switches not told any more", name=NAME)
+        self._log.info("leaf switches not told any more", name=NAME)
         return True
 
     async def _write(self, text: str, there: ConfigMap | None) -> None:
@@ -171,13 +177,13 @@ class LeafShare:
             else:
                 raise
         self._there = msgspec.json.decode(answer, type=ConfigMap)
-        logger().info("leaf switches told", name=NAME, bytes=len(text))
+        self._log.info("leaf switches told", name=NAME, bytes=len(text))
 
     def _note(self, reason: str) -> None:
         """Say what is wrong, once as long as it stays the same; empty when nothing is."""
         if reason and reason != self._said:
             namespace = self._config.tor_share_namespace
-            logger().warning("leaf switches not told", name=NAME, namespace=namespace, reason=reason)
+            self._log.warning("leaf switches not told", name=NAME, namespace=namespace, reason=reason)
         self._said = reason
 
 

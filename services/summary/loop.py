@@ -3,13 +3,14 @@
 import asyncio
 from typing import Final
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
-from berth.runtime.logs import logger
+from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
-from berth.services.summary import metrics
 from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.store import Store
 from berth.services.summary.views import JobName
 
@@ -26,13 +27,19 @@ class Loop:
         store: What is.
         clock: Source of time.
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, book: Book, store: Store, clock: Clock, config: SummaryConfig) -> None:
+    def __init__(
+        self, book: Book, store: Store, clock: Clock, config: SummaryConfig, instruments: Instruments[SummaryMetrics]
+    ) -> None:
         self._book = book
         self._store = store
         self._clock = clock
         self._config = config
+        self._log = instruments.log
+        self._metrics = instruments.metrics
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self.dirty = asyncio.Event()
         self._jobs: dict[str, JobName] = {}
         self._ready: dict[str, None] = {}
@@ -77,7 +84,7 @@ class Loop:
             if uid in self._jobs:
                 self._wake(uid)
         self._store.strayed.clear()
-        metrics.JOBS.set(len(self._book))
+        self._metrics.jobs.set(len(self._book))
 
     def _wake(self, uid: str) -> None:
         self._ready[uid] = None
@@ -110,19 +117,19 @@ class Loop:
             self._later(job, error)
             return
         self._tries.pop(job.uid, None)
-        metrics.WRITES.inc(count)
+        self._metrics.writes.inc(count)
         if count:
             state = wanted[0].data["job_status"] if wanted else "gone"
-            logger().info("summary written", namespace=job.namespace, job=job.name, state=state, chunks=len(wanted))
+            self._log.info("summary written", namespace=job.namespace, job=job.name, state=state, chunks=len(wanted))
         if not wanted and job.uid not in self._ready:
             self._jobs.pop(job.uid, None)
 
     def _later(self, job: JobName, error: ShellError) -> None:
-        metrics.FAILURES.inc()
+        self._metrics.failures.inc()
         tries = self._tries[job.uid] = self._tries.get(job.uid, 0) + 1
-        wait_s = min(self._config.retry_wait_s * 2 ** min(tries - 1, 20), self._config.retry_wait_max_s)
+        wait_s = self._backoff.pause_s(tries)
         if tries > _TRIES_QUIET:
-            logger().warning(
+            self._log.warning(
                 "summary not written",
                 namespace=job.namespace,
                 job=job.name,

@@ -1,9 +1,16 @@
 """What the summary writer counts."""
 
-from typing import Final
+from berth.runtime.metrics import MetricsRegistry
 
-from berth.runtime.metrics import counter, gauge
 
-JOBS: Final = gauge("summary_jobs", "Jobs that have a summary.")
-WRITES: Final = counter("summary_writes_total", "ConfigMaps that were written or deleted.")
-FAILURES: Final = counter("summary_failures_total", "Tries to write the summary of a job that failed.")
+class SummaryMetrics:
+    """What the summary writer counts.
+
+    Args:
+        registry: Where the metrics are made.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self.jobs = registry.gauge("summary_jobs", "Jobs that have a summary.")
+        self.writes = registry.counter("summary_writes_total", "ConfigMaps that were written or deleted.")
+        self.failures = registry.counter("summary_failures_total", "Tries to write the summary of a job that failed.")

@@ -1,6 +1,6 @@
 """What the summary of a job says, from what is seen of its pods and what was said before. Pure.
 
-Source: specification, Kubernetes contracts, sections C.2 and C.3.
+Source: docs/reference/kubernetes.md, "Fields of a job summary" and "States of a job summary".
 """
 
 import enum

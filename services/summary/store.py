@@ -11,7 +11,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary
@@ -37,9 +37,11 @@ class Store:
         api: The API server.
         bus: Where events go.
         clock: Source of time.
+        log: Logger of the service.
     """
 
-    def __init__(self, api: Api, bus: Bus, clock: Clock) -> None:
+    def __init__(self, api: Api, bus: Bus, clock: Clock, log: Logger) -> None:
+        self._log = log
         self._api = api
         self._bus = bus
         self._clock = clock
@@ -59,7 +61,7 @@ class Store:
             try:
                 event = decode(stored.data, JobSummary)
             except DecodeError as error:
-                logger().warning("summary event unreadable", subject=stored.subject, reason=error.reason)
+                self._log.warning("summary event unreadable", subject=stored.subject, reason=error.reason)
                 continue
             self._told[stored.subject] = _digest({}, event.data)
             if not event.deleted:

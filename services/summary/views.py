@@ -1,6 +1,6 @@
 """What a summary needs of pods, PodGroups and ConfigMaps, read from the lean objects. Pure.
 
-Source: specification, Kubernetes contracts, sections B.2, B.3 and C.
+Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Fields of a job summary".
 """
 
 from collections.abc import Iterable
@@ -8,13 +8,13 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.node_products import ANNOTATION_POLICY
 from berth.formats.ascend.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
 from berth.formats.ascend.rank_table import Configuration, read_configuration
 from berth.formats.ascend.switch_annotations import IS_SHARED, SHARED_IP
 from berth.formats.kubernetes.objects import ConfigMap, Container, Pod, PodGroup
 from berth.formats.manifests.gang_request import MIN_AVAILABLE
 from berth.formats.whole_numbers import whole_number
+from berth.products.model import ANNOTATION_POLICY
 
 LABEL: Final = "outside-job-info"
 """Label of every summary; the fabric controller selects by it."""

@@ -12,23 +12,23 @@ import pytest
 PROCESSES: list[subprocess.Popen[str]] = []
 PROGRAM = """
 import asyncio
-from berth.runtime import logs, process
+from berth.runtime import process
 from berth.runtime.config import ServiceConfig
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName
 
-async def until_asked(bus, clock, config, stop):
+async def until_asked(bus, clock, config, instruments, stop):
     await bus.ensure_streams(replicas=config.bus.replicas)
     await bus.publish(bus.subjects.status("a", "b"), b"here")
-    logs.logger().info("serving", cell=bus.subjects.cell, at_ms=clock.now_ms())
+    instruments.log.info("serving", cell=bus.subjects.cell, at_ms=clock.now_ms())
     await stop.wait()
     await bus.publish(bus.subjects.status("a", "b"), b"gone")
 
-async def until_lost(bus, clock, config, stop):
-    bus.lost.set_result(FatalError("connection closed for good"))
+async def until_lost(bus, clock, config, instruments, stop):
+    bus.lost.set_result(FatalError("connection closed permanently"))
     await stop.wait()
 
-process.main("test", ServiceConfig, {serve})
+process.main("test", ServiceConfig, lambda registry: registry, {serve})
 """
 
 
@@ -69,4 +69,4 @@ def test_a_service_whose_bus_is_lost_exits_1_and_says_so(tmp_path: Path, nats_se
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     last = json.loads(err.splitlines()[-1])
-    assert (last["event"], last["reason"]) == ("cannot go on", "connection closed for good")
+    assert (last["event"], last["reason"]) == ("fatal error", "connection closed permanently")

@@ -159,14 +159,12 @@ async def test_what_is_no_longer_kept_is_told_with_the_oldest_start(real_bus: Na
     made, entries = await recorded(real_bus, tmp_path / "a.rec")
     assert made.start.ledger_seq == 3
     assert sum(not entry.subject for entry in entries) == 2
-    with pytest.raises(
-        NoHistoryError, match=r"ledger:2 is no longer kept: the oldest possible start is ledger:4"
-    ) as said:
+    with pytest.raises(NoHistoryError, match=r"ledger:2 was removed: the oldest possible start is ledger:4") as said:
         await record(real_bus, ManualClock(), tmp_path / "b.rec", since=When(ledger_seq=2))
     assert "after the snapshot of 2023-11-14T22:13:20.000Z" in str(said.value)
-    assert "kept are records 3 to 5" in str(said.value)
+    assert "stored are records 3 to 5" in str(said.value)
     await real_bus.purge(StreamName.LEDGER, keep_from_seq=5)
-    with pytest.raises(NoHistoryError, match="no snapshot from which on history could be told"):
+    with pytest.raises(NoHistoryError, match="no snapshot to start from"):
         await record(real_bus, ManualClock(), tmp_path / "b.rec")
     assert names_in(tmp_path) == ["a.rec"]
 
@@ -192,9 +190,9 @@ async def test_an_end_is_a_record_or_a_moment(real_bus: NatsBus, tmp_path: Path)
     made, entries = await recorded(real_bus, tmp_path / "a.rec", until=When(at_ms=at_ms + 60_000))
     assert entries == everything
     for begin, end, words in (
-        (None, When(ledger_seq=6), "ledger:6 is not there yet: the ledger ends at 5"),
-        (When(ledger_seq=4), When(ledger_seq=3), "the end comes before the start"),
-        (None, When(at_ms=at_ms - 3_600_000), "nothing is kept up to 2.*: what is recorded begins at 2"),
+        (None, When(ledger_seq=6), "ledger:6 is not stored yet: the ledger ends at 5"),
+        (When(ledger_seq=4), When(ledger_seq=3), "the end is before the start"),
+        (None, When(at_ms=at_ms - 3_600_000), "nothing is stored up to 2.*: the history begins at 2"),
     ):
         with pytest.raises(NoHistoryError, match=words):
             await record(real_bus, ManualClock(), tmp_path / "b.rec", since=begin, until=end)

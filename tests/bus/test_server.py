@@ -9,7 +9,9 @@ import pytest
 
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.errors import FatalError
+from berth.runtime.local import nats_server
 from berth.runtime.local.nats_server import EmbeddedServer, server_binary
+from berth.runtime.release import install_extra
 from berth.schemas.subjects import StreamName
 from tests.support.waiting import until
 
@@ -74,3 +76,12 @@ async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
 def test_the_binary_is_that_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert server_binary().is_file()
+
+
+async def test_without_the_package_the_error_names_the_extra_that_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_server, "_PACKAGE", "nats-server-that-nobody-published")
+    with pytest.raises(FatalError) as refused:
+        await EmbeddedServer(tmp_path).start()
+    assert str(refused.value) == f"no nats-server is installed: {install_extra('local')}"

@@ -8,19 +8,22 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.subjects import StreamName, Subjects
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [*[ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")], *(ROOT / "docs").rglob("*.md")]
+)
 OPERATORS = (ROOT / "docs" / "operators.md").read_text("utf-8")
 
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 NOT_FOR_OPERATORS = {"fault_point"}  # tests of crashes set it
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def rows(heading: str) -> dict[str, str]:
@@ -58,6 +61,22 @@ def test_make_targets_exist(page: Path) -> None:
 def test_files_of_the_tree_that_are_named_exist(page: Path) -> None:
     named = set(re.findall(r"`((?:berth|schemas|services|docs|tests|\.ci)/[\w./-]+)`", page.read_text("utf-8")))
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_the_hosted_workflow_runs_all_checks() -> None:
+    (path,) = (ROOT / ".github" / "workflows").iterdir()
+    workflow = yaml.load(path.read_text(), yaml.BaseLoader)  # texts alone: the key "on" is no boolean here
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert workflow["on"].keys() == {"push", "pull_request"}
+    assert workflow["permissions"] == {"contents": "read"}
+    named = [
+        value
+        for step in job["steps"]
+        for key, value in step.get("with", {}).items()
+        if "-file" in key or "-path" in key
+    ]
+    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 def settings_of(service: str) -> type[ServiceConfig]:

@@ -9,17 +9,32 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.support.import_depth import longest_chain
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ("berth", "services", "schemas", "tests", "bench")
 LINES_MAX = 400
+PRODUCT_LINES_MAX = 450
+MODULES_MAX = 25
+TO_BE_SPLIT = {
+    "berth/core/cluster/node_table.py",
+    "berth/core/scheduling/queue.py",
+    "berth/core/scheduling/scheduler.py",
+    "berth/core/state/cell.py",
+    "berth/runtime/bus/client.py",
+    "services/binder/kube_cluster.py",
+}
+"""Modules that are still longer than the bound of the product."""
 REASON = f"Longer than {LINES_MAX} lines because"
 VAGUE = {"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "lib"}
 
 MODULES = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+PRODUCT = [path for path in MODULES if path.relative_to(ROOT).parts[0] in {"berth", "services", "schemas"}]
 PACKAGES = sorted(
     {
         path.parent
@@ -62,18 +77,58 @@ def test_modules_are_short_or_say_why_not() -> None:
     assert long == [], f'split them, or add a sentence that starts "{REASON}" to the docstring'
 
 
+def test_no_module_of_the_product_is_longer_than_its_bound() -> None:
+    long = [
+        name_of(path)
+        for path in PRODUCT
+        if len(path.read_text("utf-8").splitlines()) > PRODUCT_LINES_MAX and name_of(path) not in TO_BE_SPLIT
+    ]
+    assert long == []
+
+
+def test_no_folder_of_the_product_holds_more_modules_than_its_bound() -> None:
+    counts = Counter(name_of(path.parent) for path in PRODUCT if path.name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > MODULES_MAX} == {}
+
+
 def test_every_package_is_one_and_says_what_it_is() -> None:
     assert [name_of(folder) for folder in PACKAGES if not (folder / "__init__.py").is_file()] == []
     assert [name_of(folder) for folder in PACKAGES if not docstring(folder / "__init__.py")] == []
 
 
 def test_every_module_of_the_product_says_what_it_is() -> None:
-    product = [path for path in MODULES if path.relative_to(ROOT).parts[0] in {"berth", "services", "schemas"}]
-    assert [name_of(path) for path in product if not docstring(path)] == []
+    assert [name_of(path) for path in PRODUCT if not docstring(path)] == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert [name_of(path) for path in MODULES if VAGUE & {path.stem, *path.stem.split("_")}] == []
+
+
+def imports_of(source: str) -> set[str]:
+    """Modules that a source imports, those that it imports names from included."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            found.add(node.module)
+    return found
+
+
+def test_services_and_schemas_are_imported_below_berth() -> None:
+    """In a checkout the top-level folders are importable as well; a module imported by two names exists twice."""
+    inside = {"services", "schemas"}
+    found = [
+        f"{name_of(path)}: {module}"
+        for path in MODULES
+        for module in sorted(imports_of(path.read_text("utf-8")))
+        if module.partition(".")[0] in inside
+    ]
+    assert found == []
+    started = re.compile(r"""-m["', ]+(?:services|schemas)\b""")
+    assert [name_of(path) for path in text_files() if started.search(path.read_text("utf-8", "replace"))] == []
+    links = {name: (ROOT / "berth" / name).readlink() for name in inside}
+    assert links == {name: Path("..") / name for name in inside}
 
 
 def test_a_todo_names_its_issue() -> None:
@@ -143,6 +198,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("berth", "services", "schemas"):
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "json"))
     shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests/support").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/support/import_depth.py", folder / "tests/support")
     return folder
 
 
@@ -154,12 +211,35 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("berth/core/planted.py", "import berth.runtime.errors", "layers"),
         ("berth/core/planted.py", "import berth.formats", "layers"),
         ("berth/runtime/planted.py", "import berth.services.scorer", "layers"),
-        ("services/scorer/planted.py", "import berth.services.binder", "services are strangers to each other"),
-        ("services/scorer/planted.py", "import nats", "one door to NATS"),
-        ("berth/runtime/planted.py", "from nats.js import api", "one door to NATS"),
-        ("berth/runtime/planted.py", "import kubernetes_asyncio", "one door to Kubernetes"),
-        ("services/binder/planted.py", "from kubernetes_asyncio import client", "one door to Kubernetes"),
+        ("services/scorer/planted.py", "import berth.services.binder", "services do not import each other"),
+        ("services/scorer/planted.py", "import nats", "only the bus adapter imports nats"),
+        ("berth/runtime/planted.py", "from nats.js import api", "only the bus adapter imports nats"),
+        ("berth/runtime/planted.py", "import kubernetes_asyncio", "only the Kubernetes adapter imports its client"),
+        (
+            "services/binder/planted.py",
+            "from kubernetes_asyncio import client",
+            "only the Kubernetes adapter imports its client",
+        ),
         ("schemas/planted.py", "import berth.core", "layers"),
+        ("schemas/planted.py", "import berth.products.model", "layers"),
+        ("berth/products/planted.py", "import berth.core.errors", "layers"),
+        ("berth/products/planted.py", "import time", "core and formats are pure"),
+        ("berth/core/cluster/planted.py", "import berth.core.chips.affinity", "order of the packages in the core"),
+        ("berth/core/chips/planted.py", "import berth.core.superpods.model", "order of the packages in the core"),
+        ("berth/core/placement/planted.py", "import berth.core.scheduling.queue", "order of the packages in the core"),
+        ("berth/core/planted.py", "import msgspec", "order of the packages in the core"),
+        (
+            "berth/formats/ascend/planted.py",
+            "import berth.formats.manifests.job_file",
+            "order of the packages of formats",
+        ),
+        (
+            "berth/formats/traces/planted.py",
+            "import berth.formats.recordings.frames",
+            "order of the packages of formats",
+        ),
+        ("berth/runtime/planted.py", "import berth.runtime.local.nats_server", "servers for tests and demos"),
+        ("services/scorer/planted.py", "import berth.runtime.local.kube_server", "servers for tests and demos"),
         ("schemas/planted.py", "import numpy", "schemas import msgspec and themselves"),
     ],
 )
@@ -172,3 +252,44 @@ def test_a_contract_breaks_when_a_fault_is_planted(copy: Path, module: str, line
         planted.unlink()
     assert code != 0
     assert re.search(rf"^{re.escape(contract)} BROKEN", report, re.MULTILINE), report
+
+
+@pytest.mark.parametrize(
+    ("package", "modules_max", "contract"),
+    [
+        ("berth/core/switches", 6, "import chains in the core"),
+        ("berth/core/switches/occupancy", 6, "import chains in the core"),
+        ("berth/core/explain", 8, "import chains in explain"),
+    ],
+)
+def test_an_import_chain_that_is_too_long_breaks_the_contract_and_is_printed(
+    copy: Path, package: str, modules_max: int, contract: str
+) -> None:
+    names = [f"{package.replace('/', '.')}.planted_{index}" for index in range(modules_max + 1)]
+    planted = [copy / f"{name.replace('.', '/')}.py" for name in names]
+    try:
+        for path, imported in zip(planted, [*names[1:], "msgspec"], strict=True):
+            path.write_text(f'"""Planted."""\n\nimport {imported}\n')
+        code, report = lint_imports(copy)
+        planted[0].unlink()
+        _, report_of_shorter = lint_imports(copy)
+    finally:
+        for path in planted:
+            path.unlink(missing_ok=True)
+    assert code != 0
+    assert re.search(rf"^{contract} BROKEN", report, re.MULTILINE), report
+    assert "\n  -> ".join(names) in report
+    assert re.search(rf"^{contract} KEPT", report_of_shorter, re.MULTILINE), "a chain as long as the bound is kept"
+
+
+@pytest.mark.parametrize(
+    ("imports", "chain"),
+    [
+        ({"a": ["b"], "b": ["c"], "c": ["elsewhere"]}, ["a", "b", "c"]),
+        ({"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": []}, ["a", "b", "d"]),
+        ({"a": [], "b": []}, ["a"]),
+        ({"x": ["y"], "y": ["z"], "z": ["y"]}, ["y", "z", "y"]),
+    ],
+)
+def test_the_longest_chain_of_imports(imports: dict[str, list[str]], chain: list[str]) -> None:
+    assert longest_chain(imports) == chain

@@ -10,15 +10,17 @@ from berth.runtime.bus.port import Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, PodPhase
-from berth.schemas.simulation import GangBound
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import Gang
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.dispatcher.app import serve
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.waiting import until
@@ -199,7 +201,11 @@ async def test_a_reign_that_cannot_begin_is_begun_later_by_the_same_process() ->
     bus = FirstAppendFails(FakeServer(), "cell")
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(serve(bus, SystemClock(), DispatcherConfig(lease_s=1, tick_s=0.05), stop))
+        group.create_task(
+            serve(
+                bus, SystemClock(), DispatcherConfig(lease_s=1, tick_s=0.05), Instruments.make(DispatcherMetrics), stop
+            )
+        )
         ledger = bus.subjects.stream(StreamName.LEDGER)
         await until(
             lambda: ledger in bus.server.streams and bus.server.streams[ledger].last_seq,
@@ -234,16 +240,20 @@ async def test_a_snapshot_written_while_a_reader_starts_is_not_ahead_of_the_bus(
     await feeds.stop()
 
 
-class Bindings:
+class Bindings(FactlessCluster):
     """A cluster that notes what is asked of it."""
 
     def __init__(self) -> None:
         self.bound: list[str] = []
         self.evicted: list[str] = []
 
-    async def bind(self, gang: Gang) -> GangBound:
+    @property
+    def uses_run_time(self) -> bool:
+        return True
+
+    async def bind(self, gang: Gang) -> BindResult:
         self.bound.append(gang.name)
-        return GangBound(gang.placement.pods())
+        return BindResult(gang.placement.pods())
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         del reason
@@ -261,7 +271,9 @@ async def test_a_binder_that_starts_late_knows_placements_whose_records_are_prun
     assert (await inside.user.state(StreamName.LEDGER)).first_seq > max(placed)
     cluster, stop = Bindings(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(bind_on(cluster, inside.user, inside.clock, BinderConfig(), stop))
+        group.create_task(
+            bind_on(cluster, inside.user, inside.clock, BinderConfig(), Instruments.make(BinderMetrics), stop)
+        )
         await until(lambda: cluster.bound and cluster.evicted, deadline_s=5, what="a binding and an eviction")
         await inside.turns(3)
         stop.set()

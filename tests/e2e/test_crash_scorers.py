@@ -10,13 +10,15 @@ import pytest
 from berth.core.state.cell import shard_of
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import NodeReason
 from berth.schemas.status import JobStatus
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import a_job, a_node
 from tests.support.load import give_jobs, give_nodes, status
 from tests.support.processes import services
@@ -110,7 +112,7 @@ async def outcome(url: str, cell: str, *, shards: int) -> dict[str, object]:
         await give_jobs(user, *jobs)
         for number in range(shards):
             bus = await connect(f"shard-{number}")
-            shard = Shard(bus, SystemClock(), shard=number, shards=shards)
+            shard = Shard(bus, SystemClock(), shard=number, shards=shards, instruments=Instruments.make(ScorerMetrics))
             await shard.start()
             stack.push_async_callback(shard.feeds.stop)
             await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
@@ -118,7 +120,13 @@ async def outcome(url: str, cell: str, *, shards: int) -> dict[str, object]:
         config = DispatcherConfig(
             shards=shards, gather_timeout_s=5.0, intake_batch_max=17, decisions=DecisionConfig(round_gangs_max=7)
         )
-        dispatcher = Dispatcher(await connect("dispatcher"), SystemClock(), config, holder="test", faults=FaultPoints())
+        dispatcher = Dispatcher(
+            await connect("dispatcher"),
+            SystemClock(),
+            config,
+            holder="test",
+            instruments=Instruments.make(DispatcherMetrics),
+        )
         await dispatcher.start()
         stack.push_async_callback(dispatcher.stop)
         await turns(dispatcher, lambda: len(dispatcher.state.fold.gangs) == len(jobs))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
-from berth.formats.ascend.node_products import LABEL_CHIP_MEMORY
+from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.ledger import Round, Verdict

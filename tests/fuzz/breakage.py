@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from berth.core.placement import gang_placement, scoring
+from berth.core.placement import planned_pods, scoring
 from berth.core.scheduling import scheduler
 
 MARK: Final = "breaks"
@@ -37,8 +37,8 @@ def breakable() -> Iterator[None]:
 
     patch(scoring, "class_reason", lambda shape, _: (MARK, "scoring") in shape.selector)
     patch(
-        gang_placement.Chooser,
-        "_plan",
+        planned_pods.PlannedPods,
+        "plan",
         lambda _, gang, __: any((MARK, "planning") in shape.selector for shape, ___ in gang.request_class),
     )
     patch(scheduler, "gang_of", lambda _, request: request.node_selector.get(MARK) == "reading")

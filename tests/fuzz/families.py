@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.formats.ascend.node_products import LABEL_CHIP_MEMORY, LABEL_SOFT_SHARE, NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import LABEL_CHIP_MEMORY, LABEL_SOFT_SHARE
 from berth.schemas.constraints import Taint
 from berth.schemas.nodes import NodeDescription
 from tests.support.cells import a_node

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
 from tests.fuzz.breakage import MARK, POINTS

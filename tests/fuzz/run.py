@@ -90,9 +90,9 @@ class Checks:
         self._turns += 1
         if self._reader is not None:
             self._read(at_ms, turn.round if turn is not None else None, missing_shards)
+        self._see_no_errors(turn)
         if turn is None:
             return
-        self._see_no_errors(turn)
         opening, record = turn.opening, turn.round
         if not opening.asks:
             return
@@ -102,13 +102,14 @@ class Checks:
             for shards in self._shards.values():
                 self._compare(opening, record, missing_shards, shards)
 
-    def _see_no_errors(self, turn: Recorded) -> None:
+    def _see_no_errors(self, turn: Recorded | None) -> None:
         """Nobody is set aside but for what a history breaks.
 
         Raises:
             Failure: Somebody is.
         """
-        for setback in turn.setbacks:
+        chosen = turn.setbacks if turn is not None else ()
+        for setback in [*self.world.seat.scheduler.setbacks, *chosen]:
             if BrokenError.__name__ not in {type(setback.error).__name__, str(setback.error)}:
                 raise Failure(f"set aside: {type(setback.error).__name__}", f"{setback}") from setback.error
             self.count["gang: set aside"] += 1

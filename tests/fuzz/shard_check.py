@@ -9,6 +9,8 @@ import msgspec
 from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening, Verdicts
 from berth.core.scheduling.verdicts import round_of
 from berth.runtime.bus.port import Gathered
+from berth.runtime.instruments import Instruments
+from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer, ScoreRequest
@@ -16,6 +18,7 @@ from berth.schemas.recording import Entry
 from berth.schemas.subjects import Subjects
 from berth.services.dispatcher.scatter import Scatter
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.fuzz.failure import Failure
 from tests.fuzz.seat import Seat
 from tests.support.clock import ManualClock
@@ -74,7 +77,7 @@ class Shards:
         self.count = count
         clock = ManualClock()
         self._shards = [
-            Shard(_Mute(), clock, shard=number, shards=count)  # type: ignore[arg-type]  # as its docstring says
+            Shard(_Mute(), clock, shard=number, shards=count, instruments=Instruments.make(ScorerMetrics))  # type: ignore[arg-type]  # as its docstring says
             for number in range(count)
         ]
         self._facts: list[Entry] = []
@@ -94,7 +97,13 @@ class Shards:
             Failure: The offers never reach far enough.
         """
         self._catch_up()
-        scatter = Scatter(_Line(self._shards, missing_shards), seat.state, shards=self.count, timeout_s=1.0)  # type: ignore[arg-type]  # all of a bus that gathering needs
+        scatter = Scatter(
+            _Line(self._shards, missing_shards),  # type: ignore[arg-type]  # all of a bus that gathering needs
+            seat.state,
+            shards=self.count,
+            timeout_s=1.0,
+            log=DEFAULT_LOG,
+        )
         asking = Asking(opening)
         found: Verdicts | None = None
         heard = MissingShards()

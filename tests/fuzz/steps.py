@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from tests.fuzz.families import FAMILIES, LEVELS
 from tests.fuzz.settings import draw_settings
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Final, get_args
 
-from berth.core.chips.products import FORMS
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
+from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.intake import JobRequest

@@ -1,7 +1,7 @@
 """What happened in a history, one line a fact or record."""
 
 from berth.core.cluster.node_packing import unpack_health, unpack_nodes
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen

@@ -8,8 +8,9 @@ import numpy as np
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.chips.picking import ids_of, mask_of
-from berth.core.chips.products import FORMS, Form
 from berth.core.requests.job_validation import validate
+from berth.products.catalogue import FORMS
+from berth.products.model import Form
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
@@ -18,10 +19,16 @@ from tests.golden.harness import Answer, Differences, Line, differ
 STOP_SCORE: Final = 512
 """Raw score of an A3 node at which the reference stops to score."""
 HEALTH: Final = 100
-"""What an unhealthy chip takes from the raw score of the default policy. Source: section 8.2."""
+"""What an unhealthy chip takes from the raw score of the default policy.
+
+Source: docs/reference/nodes-and-chips.md, "Default rule: fullness and health".
+"""
 NODE_CHIPS: Final = 8
 WEIGHT: Final = 100
-"""Factor between raw and final scores. Source: specification, node and chip, section 7."""
+"""Factor between raw and final scores.
+
+Source: docs/reference/nodes-and-chips.md, "Scores".
+"""
 
 
 def columns_of(nodes: Sequence[dict[str, Any]]) -> ChipColumns:
@@ -86,7 +93,7 @@ def compare_node_chip(line: Line, settings: Settings) -> Answer:
 
 
 def is_misshapen(line: Line) -> bool:
-    """A job that seed 002 forbids: up to 8 chips are one pod, more are pods of 8. Source: section 13, row 1."""
+    """A job that decision ``strict_job_shape`` forbids: up to 8 chips are one pod, more are pods of 8."""
     total = line["tasks"] * line["request"]
     return bool(line["tasks"] != 1 if total <= NODE_CHIPS else line["request"] != NODE_CHIPS)
 
@@ -126,7 +133,7 @@ def _compare_chips(
 
 
 def is_legal_in_pairs(picked: tuple[int, ...], usable: tuple[int, ...], chips: int) -> bool:
-    """Legality of a choice in pairs, where the reference's own choice is luck. Section 15."""
+    """Legality of a choice in pairs, where the reference's own choice is luck (decision a3-pair-choice)."""
     if len(usable) == chips:
         return picked == usable
     pairs = {chip // 2 for chip in usable if chip ^ 1 in usable}

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from berth.core.chips.form_selection import ACCELERATOR_TYPE, SCHEDULE_POLICY, SP_BLOCK, FormChoice, choose_form
+from berth.core.chips.form_selection import SP_BLOCK, FormChoice, choose_form
 from berth.core.chips.picking import mask_of
-from berth.core.chips.products import FORMS
 from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
 from berth.formats.ascend.device_list import PodChips, available
+from berth.products.catalogue import FORMS
+from berth.products.model import ANNOTATION_POLICY, LABEL_TYPE
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
@@ -35,8 +36,8 @@ def compare_form_choice(line: Line, _settings: Settings) -> Answer:
     choice = choose_form(
         resource=line["resource"],
         labels=line["labels"],
-        annotations=_given(**{SCHEDULE_POLICY: line["schedule_policy"], SP_BLOCK: line["sp_block"]}),
-        selector=_given(**{ACCELERATOR_TYPE: line["accelerator_type"]}),
+        annotations=_given(**{ANNOTATION_POLICY: line["schedule_policy"], SP_BLOCK: line["sp_block"]}),
+        selector=_given(**{LABEL_TYPE: line["accelerator_type"]}),
     )
     form = choice.form if isinstance(choice, FormChoice) else None
     got = (form.chips_max, form.drops_network, list(form.forbidden)) if form is not None else (0, False, [])
@@ -99,7 +100,7 @@ def compare_soft_share(line: Line, settings: Settings) -> Answer:
         resource="huawei.com/Ascend910",
         tasks=[Task("worker", line["tasks"], 1)],
         labels=quota,
-        annotations={SCHEDULE_POLICY: line["product"]},
+        annotations={ANNOTATION_POLICY: line["product"]},
     )
     valid = validate(request, settings)
     if isinstance(valid, Refusal) or valid.share is None:
@@ -139,8 +140,9 @@ def compare_soft_share(line: Line, settings: Settings) -> Answer:
 def score_of(line: Line, node: Mapping[str, Any], policies: Container[str]) -> int:
     """Score of a node on which chips of some policies can be joined.
 
-    Of those of the job's own alone by decision softshare-self-compare, of all in the reference. Source: specification, node
-    and chip, sections 8.9 and 13, row 9.
+    Of those of the job's own alone by decision softshare-self-compare, of all in the reference.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     quota, share = int(line["aicore_quota"]), int(line["hbm_quota_mb"])
     core, held, policy = Counter[int](), Counter[int](), dict[int, str]()

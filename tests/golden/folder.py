@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 DATA: Final = Path(__file__).parent / "data"
-"""Small files made by hand from the specification."""
+"""Small files made by hand from the reference pages."""
 
 
 def vectors_folder() -> Path:

@@ -60,7 +60,7 @@ LUCK: Final = frozenset({"unstable", "unsampled-order", "tie"})
 """Names under which whole lines are left out: what the reference answers follows from the order of its hash maps."""
 
 DEFECTS: Final = frozenset({"a3-early-stop", "leaf-order"}) | LUCK
-"""Names under which part of a line is left out in both runs: what the specification says not to copy, is
+"""Names under which part of a line is left out in both runs: what a decision says not to copy, is
 not built, or comes out of the reference by luck. ``leaf-order``: the answer is one for another order of the job's leaves."""
 
 ALLOWED: Final = frozenset(DECISIONS) | DEFECTS

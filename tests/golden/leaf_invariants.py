@@ -1,8 +1,9 @@
 """What every plan below leaf switches has to keep, and what documented decisions demand in the place of the reference.
 
-All of it is stated anew from the specification and looks at nothing but a line, so that it shares no code with production.
+All of it is stated anew from the reference page and looks at nothing but a line, so that it shares no code with production.
 
-Source: specification, switch affinity, sections 2, 5, 7 to 9 and 14.
+Source: docs/reference/switches.md, "Shared leaf states", "Policy 2.0", "Ranks, scores and annotations",
+"Partial replacement" and "Rebuilding leaf states".
 """
 
 from collections import Counter
@@ -98,7 +99,9 @@ def word_faults(scenery: Scenery, words: Mapping[str, Mapping[str, str]], after:
 
 
 def shared_faults(scenery: Scenery, nodes: Iterable[str], after: Mapping[str, int], most: int) -> Differences:
-    """A job is below no more shared leaves than the setting allows. Source: sections 1.2 and 8.2.
+    """A job is below no more shared leaves than the setting allows.
+
+    Source: docs/reference/switches.md, "Jobs and policies" and "Replacement in 2.0".
 
     Args:
         scenery: Leaves.

@@ -42,7 +42,7 @@ def compare_levels(line: Line, _settings: Settings) -> Answer:
 def plan_faults(rows: Sequence[int], paths: Mapping[int, Sequence[int]], sizes: Sizes, pods: int) -> Differences:
     """Every pod has a node of its own, and every group of a level has whole parts of the job.
 
-    Source: specification, SuperPoD affinity, section 10.
+    Source: docs/reference/levels.md, "Configuration of levels" and "Selection of groups".
 
     Args:
         rows: Node of each pod.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
-from berth.core.rescheduling.switches import Torn, decisions_of, open_places, plan_partial
+from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import Demand, NoPlan
 from berth.formats.ascend.switch_annotations import IS_SHARED
@@ -156,30 +156,30 @@ def answer_of(loss: Loss, settings: Settings) -> tuple[dict[str, Any], tuple[str
     line, own = loss.line, loss.own
     scene = scene_of(line, settings)
     table, rules = scene.table, scene.rules
-    board = board_of(scene, line["candidates"], without=own["job"])
-    torn = torn_of(table, own)._replace(ranks=loss.ranks)
+    pool = board_of(scene, line["candidates"], without=own["job"])
+    partial_gang = torn_of(table, own)._replace(ranks=loss.ranks)
     demand = Demand(len(loss.ranks), len(own["nodes"]) + len(loss.ranks), own["type"])
-    opened = open_places(board, demand, rules, torn)
-    closed = (board.usable & ~opened.places).reshape(-1).nonzero()[0].tolist()
+    opened = open_places(pool, demand, rules, partial_gang)
+    closed = (pool.usable & ~opened.places).reshape(-1).nonzero()[0].tolist()
     rejected = {table.node_names[cell]: opened.rule for cell in closed}
     rejected |= {node: "unknown" for node in line["candidates"] if node not in table.cell_of}
-    found = plan_partial(board, demand, rules, torn, table.node_names)
-    got: dict[str, Any] = {"rejected": rejected, "switch_before": states_known(board, {})}
+    found = plan_partial(pool, demand, rules, partial_gang, table.node_names)
+    got: dict[str, Any] = {"rejected": rejected, "switch_before": states_known(pool, {})}
     if isinstance(found, NoPlan):
         got |= {"ok": False, "error": found.lack.rule}
     else:
-        got |= {"ok": True, "error": "", "switch_after": states_known(board, found.after)}
+        got |= {"ok": True, "error": "", "switch_after": states_known(pool, found.after)}
         got |= {
             "chosen_nodes": [table.node_names[cell] for cell in found.cells],
             "pod_annotations": annotations_of(scene, found),
         }
-    return got, () if rules.parity else decisions_of(demand, rules)
+    return got, () if rules.parity else replacement_decisions(demand, rules)
 
 
-def torn_of(table: LeafTable, own: Mapping[str, Any]) -> Torn:
+def torn_of(table: LeafTable, own: Mapping[str, Any]) -> PartialGang:
     """Pods that live."""
     cells = [table.cell_of.get(node, -1) for node in own["nodes"]]
-    return Torn(cells, [], any(said.get(IS_SHARED) == "0" for said in own["annotations"].values()))
+    return PartialGang(cells, [], any(said.get(IS_SHARED) == "0" for said in own["annotations"].values()))
 
 
 def differences_of(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Differences:
@@ -197,7 +197,7 @@ def differences_of(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Diffe
 
 
 def faults_of(loss: Loss, got: Mapping[str, Any]) -> Differences:
-    """What the specification forbids, whatever the reference answers."""
+    """What the reference page forbids, whatever the reference answers."""
     if not got["ok"]:
         return ()
     nodes = got["chosen_nodes"]

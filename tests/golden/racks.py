@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from berth.core.superpods.model import BlockAllocation, BlockDemand, CandidatePool, NoBlocks, Rules
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockRules, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
 from berth.core.superpods.rack_inference import place_service
-from berth.core.superpods.racks import Racks, Take, all_of, decisions_of, place
+from berth.core.superpods.racks import BlockNodes, Racks, all_of, place, rack_decisions
 from berth.core.superpods.validation import BlockShape, check_blocks
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_racks, pods_of, rack_faults
 from tests.golden.harness import Answer, Differences, Line, differ
-from tests.golden.superpods import by_phys_of, by_vid_of, canonical, request_of, yard_of_line
+from tests.golden.superpods import by_phys_of, by_vid_of, canonical, pool_of_line, request_of
 
 UB_MEMORY: Final = "ubmemory scene"
 """Note of a line whose job shares memory over the unified bus."""
@@ -25,8 +25,8 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
     shape = check_blocks(request_of(line)._replace(ub_memory=is_ub))
     if not isinstance(shape, BlockShape):
         return Answer(differ("ok", line["result"]["ok"], got=False))
-    pool = yard_of_line(line)
-    want = BlockDemand(
+    pool = pool_of_line(line)
+    demand = BlockDemand(
         "rack",
         shape.block,
         shape.replicas,
@@ -34,16 +34,16 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
         rack_block=shape.rack_block,
         ub_memory=is_ub,
     )
-    rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
+    rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
     serves = bool(line.get("infer", {}).get("inferserviceid"))
-    found = place_service(pool, want, ()) if serves else place(Racks(candidates(pool, want)), all_of(want), rules)
-    active = () if serves or rules.parity else decisions_of(pool, want, rules)
-    differences, decided = differences_of(line, pool, want, found, rules, active)
-    ground = candidates(pool, want)
+    found = place_service(pool, demand, ()) if serves else place(Racks(candidates(pool, demand)), all_of(demand), rules)
+    active = () if serves or rules.parity else rack_decisions(pool, demand, rules)
+    differences, decided = differences_of(line, pool, demand, found, rules, active)
+    eligible = candidates(pool, demand)
     if not isinstance(found, NoBlocks):
-        differences += rack_faults(ground, want, found, is_service=serves, is_exact=not rules.parity)
+        differences += rack_faults(eligible, demand, found, is_service=serves, is_exact=not rules.parity)
     if not rules.parity:
-        has_room = holds_racks(ground, want, is_service=serves)
+        has_room = holds_racks(eligible, demand, is_service=serves)
         differences += differ("plan", has_room, not isinstance(found, NoBlocks), "room for the gang")
     return Answer(differences, () if line["stable"] else ("unstable",), decided=decided)
 
@@ -51,9 +51,9 @@ def compare_rack(line: Line, settings: Settings) -> Answer:
 def differences_of(
     line: Line,
     pool: CandidatePool,
-    want: BlockDemand,
-    found: Sequence[Take] | NoBlocks,
-    rules: Rules,
+    demand: BlockDemand,
+    found: Sequence[BlockNodes] | NoBlocks,
+    rules: BlockRules,
     active: Sequence[str],
 ) -> tuple[Differences, tuple[str, ...]]:
     """What is not as expected, and the decisions that say what is expected in the place of the reference."""
@@ -65,23 +65,25 @@ def differences_of(
     differences = differ("ok", ok, not isinstance(found, NoBlocks))
     if isinstance(found, NoBlocks) or not ok:
         return differences, ()
-    grants = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in found]
+    allocations = [BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in found]
     if line["stable"]:
         rows = [row for take in found for row in take.rows.tolist()]
-        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(pool, grants, rows))
+        differences += differ("by_phys", canonical(said["by_phys"]), by_phys_of(pool, allocations, rows))
         differences += differ("by_rack", canonical(said["by_rack"]), by_rack_of(pool, rows))
     if not line["stable_by_vid"]:
         return differences, ()
-    vids = (
-        said["by_vid"] if rules.parity else [[renumbered(block_id, want), *rest] for block_id, *rest in said["by_vid"]]
+    block_ids = (
+        said["by_vid"]
+        if rules.parity
+        else [[renumbered(block_id, demand), *rest] for block_id, *rest in said["by_vid"]]
     )
-    differences += differ("by_vid", canonical(vids), by_vid_of(pool, grants))
-    return differences, () if vids == said["by_vid"] else ("D-8",)
+    differences += differ("by_vid", canonical(block_ids), by_vid_of(pool, allocations))
+    return differences, () if block_ids == said["by_vid"] else ("D-8",)
 
 
-def renumbered(block_id: int, want: BlockDemand) -> int:
+def renumbered(block_id: int, demand: BlockDemand) -> int:
     """Id of a piece: the reference counts down from N, ours up from V (decision D-8). Ids of blocks stay."""
-    return block_id if block_id < want.blocks else want.blocks + want.replicas - block_id
+    return block_id if block_id < demand.blocks else demand.blocks + demand.replicas - block_id
 
 
 def by_rack_of(pool: CandidatePool, taken: Sequence[int]) -> list[list[int]]:

@@ -3,25 +3,25 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from berth.core.rescheduling.block_history import FailureKind, PodFate, Word, is_pod_level, restored
-from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, Stuck, decisions_after, plan_again
+from berth.core.rescheduling.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
+from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
 from berth.core.superpods.inference import (
     IDLEST,
     SERVICE_LABEL,
     SP_FIT,
     AffinityPreference,
     inference_of,
-    mindie_grants,
+    mindie_allocations,
     plan_mindie,
     plan_service,
 )
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules
-from berth.core.superpods.planner import candidates, drawn
+from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
+from berth.core.superpods.planner import candidates, draw_nodes
 from berth.core.superpods.validation import SOFT
 from berth.schemas.ledger import Settings
 from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
-from tests.golden.superpods import VARIANTS, differences_of, yard_of_line
+from tests.golden.superpods import VARIANTS, differences_of, pool_of_line
 
 ON: Final = "on"
 
@@ -31,16 +31,16 @@ class Scene(NamedTuple):
 
     pool: CandidatePool
     demand: BlockDemand
-    rules: Rules
+    rules: BlockRules
 
 
 def scene_of(line: Line, settings: Settings) -> Scene:
     """A line as production sees it."""
     variant, _ = VARIANTS[line["policy"]]
     return Scene(
-        yard_of_line(line),
+        pool_of_line(line),
         BlockDemand(variant, line["sp_block"], line["tasks"], soft=line["affinity"] == SOFT),
-        Rules(line["reserve"], line["super_pod_size"], settings.reference_parity),
+        BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity),
     )
 
 
@@ -59,10 +59,10 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
             scene.pool, scene.demand, [str(name) for name in job["super_pods_already_hosting_service"]]
         )
     differences = differences_of(line, scene.pool, found)
-    ground, whole = candidates(scene.pool, scene.demand), scene.demand._replace(soft=False)
-    faults = differ("plan", holds_gang(ground, whole), isinstance(found, BlockPlan), "room for the gang")
+    eligible, whole = candidates(scene.pool, scene.demand), scene.demand._replace(soft=False)
+    faults = differ("plan", holds_gang(eligible, whole), isinstance(found, BlockPlan), "room for the gang")
     if isinstance(found, BlockPlan):
-        faults += plan_faults(ground, whole, scene.rules._replace(parity=False), found)
+        faults += plan_faults(eligible, whole, scene.rules._replace(parity=False), found)
     if unstable(line):
         return Answer(differences + faults, skipped=("unstable",))
     if differences and is_mindie and isinstance(found, BlockPlan) and is_tie(line, scene, preference):
@@ -79,18 +79,18 @@ def is_tie(line: Line, scene: Scene, preference: AffinityPreference) -> bool:
     used = line["result"].get("super_pods_used", {})
     left = scene.pool.counts.copy()
     one = scene.demand._replace(replicas=scene.demand.block)
-    grants: list[BlockAllocation] = []
+    allocations: list[BlockAllocation] = []
     for block_id in range(scene.demand.blocks):
         if str(block_id) not in used:
             return False
         taken = scene.pool.ids.index(str(used[str(block_id)]["physical"]))
         order = [taken, *(pod for pod in range(len(left)) if pod != taken)]
-        found = mindie_grants([scene.pool.ids[pod] for pod in order], left[order], one, scene.rules, preference)
+        found = mindie_allocations([scene.pool.ids[pod] for pod in order], left[order], one, scene.rules, preference)
         if isinstance(found, NoBlocks) or found[0].pod != 0:
             return False
-        grants.append(found[0]._replace(block_id=block_id, pod=taken))
+        allocations.append(found[0]._replace(block_id=block_id, pod=taken))
         left[taken] -= one.block
-    return not differences_of(line, scene.pool, drawn(scene.pool, grants, scene.demand.replicas))
+    return not differences_of(line, scene.pool, draw_nodes(scene.pool, allocations, scene.demand.replicas))
 
 
 def compare_resched(line: Line, settings: Settings) -> Answer:
@@ -119,7 +119,9 @@ def copies_ok(line: Line) -> bool:
     return bool(isinstance(found, BlockPlan) == line["result"]["ok"])
 
 
-def is_owed(name: str, line: Line, scene: Scene, failure: FailureKind, found: BlockPlan | NoBlocks | Stuck) -> bool:
+def is_owed(
+    name: str, line: Line, scene: Scene, failure: DisruptedGang, found: BlockPlan | NoBlocks | StuckBlocks
+) -> bool:
     """A decision is why there is a plan where the reference has none, or the other way about.
 
     D-1: the reference has no column for a SuperPoD. D-10: it sets nodes aside for pods that run, so that it lacks them for
@@ -127,7 +129,7 @@ def is_owed(name: str, line: Line, scene: Scene, failure: FailureKind, found: Bl
     """
     if isinstance(found, BlockPlan):
         return name in {"D-1", "D-10"} and not line["result"]["ok"]
-    return name == "D-10" and line["result"]["ok"] and isinstance(found, Stuck) and is_stuck(scene.pool, failure)
+    return name == "D-10" and line["result"]["ok"] and isinstance(found, StuckBlocks) and is_stuck(scene.pool, failure)
 
 
 def unstable(line: Line) -> bool:
@@ -135,34 +137,34 @@ def unstable(line: Line) -> bool:
     return bool(line["result"]["ok"] and not line["stable"])
 
 
-def by_id(found: BlockPlan | NoBlocks | Stuck) -> BlockPlan | NoBlocks:
+def by_id(found: BlockPlan | NoBlocks | StuckBlocks) -> BlockPlan | NoBlocks:
     """What a plan gives to each id: a reference plan may give to one id twice, which counts where its first node is."""
     if not isinstance(found, BlockPlan):
-        return found.lack if isinstance(found, Stuck) else found
-    grants: dict[int, BlockAllocation] = {}
-    for allocation in found.grants:
-        before = grants.get(allocation.block_id)
-        grants[allocation.block_id] = (
+        return found.lack if isinstance(found, StuckBlocks) else found
+    allocations: dict[int, BlockAllocation] = {}
+    for allocation in found.allocations:
+        before = allocations.get(allocation.block_id)
+        allocations[allocation.block_id] = (
             allocation if before is None else before._replace(nodes=before.nodes + allocation.nodes)
         )
-    return found._replace(grants=tuple(grants.values()))
+    return found._replace(allocations=tuple(allocations.values()))
 
 
-def setback_of(line: Line, scene: Scene) -> FailureKind:
+def setback_of(line: Line, scene: Scene) -> DisruptedGang:
     """What became of the gang of a line."""
     job = line["reschedule"]
     rows = rows_of(line)
     home = {node: str(superpod["id"]) for superpod in line["super_pods"] for node in superpod["nodes"]}
-    vids = {node: int(block_id) for block_id, nodes in job["prior"].items() for node in nodes}
+    block_ids = {node: int(block_id) for block_id, nodes in job["prior"].items() for node in nodes}
     first = {int(block_id): nodes[0] for block_id, nodes in job["prior"].items()}
     all_return = job["scheduling_tasks"] == line["tasks"]
 
-    def word(task: Mapping[str, Any]) -> Word:
+    def word(task: Mapping[str, Any]) -> PodRecord:
         node = task["node"]
-        stay = PodFate.LOST if task["is_fault"] else PodFate.RETURNS if all_return else PodFate.RUNS
-        return Word(task["rank"], vids[node], home[first[vids[node]]], rows[node], stay)
+        fate = PodFate.LOST if task["is_fault"] else PodFate.RETURNS if all_return else PodFate.RUNS
+        return PodRecord(task["rank"], block_ids[node], home[first[block_ids[node]]], rows[node], fate)
 
-    return FailureKind(
+    return DisruptedGang(
         restored([word(task) for task in job["fault_tasks"]], scene.demand, parity=scene.rules.parity),
         is_pod_level(
             scene.demand.variant,
@@ -172,7 +174,7 @@ def setback_of(line: Line, scene: Scene) -> FailureKind:
             is_recovering=False,
             sessions=0,
         ),
-        worn=frozenset(rows[node] for node in job["fault_nodes"]),
+        failed_nodes=frozenset(rows[node] for node in job["fault_nodes"]),
         waited_ms=RELEASE_WAIT_MS if job["wait_over_10s"] else 0,
     )
 

@@ -12,11 +12,11 @@ from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     NoBlocks,
-    Rules,
     Variant,
-    yard_of,
+    pool_of,
 )
 from berth.core.superpods.validation import SOFT, BadBlocks, BlockRequest, BlockShape, Pods, check_blocks
 from berth.schemas.ledger import Settings
@@ -43,12 +43,12 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
         return Answer(
             (*differ("ok", expected["ok"], got=False), *differ("reason", expected.get("reason"), shape.reason))
         )
-    pool = yard_of_line(line)
+    pool = pool_of_line(line)
     demand = BlockDemand(request.variant, shape.block, shape.replicas, soft=line["affinity"] == SOFT)
-    rules = Rules(line["reserve"], line["super_pod_size"], settings.reference_parity)
+    rules = BlockRules(line["reserve"], line["super_pod_size"], settings.reference_parity)
     found = planner.plan_blocks(pool, demand, rules)
     faults = faults_of(pool, demand, rules, found)
-    active = () if rules.parity else planner.decisions_of(pool, demand, rules)
+    active = () if rules.parity else planner.block_decisions(pool, demand, rules)
     if "D-1" in active and not expected["ok"]:
         return Answer(faults, decided=("D-1",))
     differences = differences_of(line, pool, found)
@@ -63,15 +63,15 @@ def compare_superpod(line: Line, settings: Settings) -> Answer:
     return Answer(differences + faults, active=active)
 
 
-def faults_of(pool: CandidatePool, demand: BlockDemand, rules: Rules, found: BlockPlan | NoBlocks) -> Differences:
-    """What the specification forbids, whatever the reference answers; with decisions also whether there is a plan."""
-    ground = planner.candidates(pool, demand)
-    faults = plan_faults(ground, demand, rules, found) if isinstance(found, BlockPlan) else ()
+def faults_of(pool: CandidatePool, demand: BlockDemand, rules: BlockRules, found: BlockPlan | NoBlocks) -> Differences:
+    """What the reference page forbids, whatever the reference answers; with decisions also whether there is a plan."""
+    eligible = planner.candidates(pool, demand)
+    faults = plan_faults(eligible, demand, rules, found) if isinstance(found, BlockPlan) else ()
     if rules.parity:
         return faults
     if isinstance(found, BlockPlan):
-        faults += piece_faults(ground, demand, found)
-    return faults + differ("plan", holds_gang(ground, demand), isinstance(found, BlockPlan), "room for the gang")
+        faults += piece_faults(eligible, demand, found)
+    return faults + differ("plan", holds_gang(eligible, demand), isinstance(found, BlockPlan), "room for the gang")
 
 
 def whole_differences(line: Line, pool: CandidatePool, found: BlockPlan, active: Sequence[str]) -> Differences:
@@ -79,7 +79,7 @@ def whole_differences(line: Line, pool: CandidatePool, found: BlockPlan, active:
     if not line["result"]["ok"] or not line["stable_by_vid"] or line["policy"] in WITHOUT_VIDS:
         return ()
     phases = ("fits", "larger") if "D-3" in active else ("fits", "larger", "reserve")
-    whole = [allocation for allocation in found.grants if allocation.phase in phases]
+    whole = [allocation for allocation in found.allocations if allocation.phase in phases]
     said = [block for block in line["canonical"]["by_vid"] if block[0] < len(whole)]
     return differ("whole blocks", canonical(said), by_vid_of(pool, whole))
 
@@ -98,9 +98,9 @@ def request_of(line: Line) -> BlockRequest:
     )
 
 
-def yard_of_line(line: Line) -> CandidatePool:
+def pool_of_line(line: Line) -> CandidatePool:
     """SuperPoDs of a line with the nodes that have enough free chips; rows follow the order of the line."""
-    pods, idle, ill, racks = [], [], [], []
+    pods, idle, sub_healthy, racks = [], [], [], []
     chips, full, sick = line["chips_per_pod"], VARIANTS[line["policy"]][1], set(line.get("sub_healthy", ()))
     for index, superpod in enumerate(line["super_pods"]):
         free = dict.fromkeys(superpod["free_nodes"], full) | superpod.get("partial", {})
@@ -108,14 +108,14 @@ def yard_of_line(line: Line) -> CandidatePool:
             if free.get(name, 0) >= chips:
                 pods.append(index)
                 idle.append(free[name])
-                ill.append(name in sick)
+                sub_healthy.append(name in sick)
                 racks.append(superpod.get("racks", {}).get(name, -1))
-    return yard_of(
+    return pool_of(
         [str(superpod["id"]) for superpod in line["super_pods"]],
         np.array(pods, np.int64),
         np.arange(len(pods)),
         racks=np.array(racks, np.int64),
-        ill=np.array(ill, np.bool_),
+        sub_healthy=np.array(sub_healthy, np.bool_),
         idle=np.array(idle, np.int64),
     )
 
@@ -128,7 +128,7 @@ def reordered(pool: CandidatePool) -> Iterator[CandidatePool]:
     some other order gives the expected answer is an exact tie.
     """
     pods = range(len(pool.ids))
-    healthy = [int((~pool.ill[pool.starts[pod] : pool.starts[pod + 1]]).sum()) for pod in pods]
+    healthy = [int((~pool.sub_healthy[pool.starts[pod] : pool.starts[pod + 1]]).sum()) for pod in pods]
     orders = [[*first, *(pod for pod in pods if pod not in first)] for first in permutations(pods, 2)]
     orders += [sorted(pods, key=lambda pod: sign * healthy[pod]) for sign in (1, -1)]
     of_rows = np.repeat(np.arange(len(pods)), pool.counts)
@@ -136,7 +136,7 @@ def reordered(pool: CandidatePool) -> Iterator[CandidatePool]:
         place = np.empty(len(pods), np.int64)
         place[order] = np.arange(len(pods))
         ids = [pool.ids[pod] for pod in order]
-        yield yard_of(ids, place[of_rows], pool.rows, ill=pool.ill, idle=pool.idle)
+        yield pool_of(ids, place[of_rows], pool.rows, sub_healthy=pool.sub_healthy, idle=pool.idle)
 
 
 def differences_of(line: Line, pool: CandidatePool, found: BlockPlan | NoBlocks) -> Differences:
@@ -146,10 +146,10 @@ def differences_of(line: Line, pool: CandidatePool, found: BlockPlan | NoBlocks)
     if isinstance(found, NoBlocks) or not ok:
         return differences
     if line["stable"]:
-        got = by_phys_of(pool, found.grants, found.rows.tolist())
+        got = by_phys_of(pool, found.allocations, found.rows.tolist())
         differences += differ("by_phys", canonical(said["by_phys"]), got)
     if line["stable_by_vid"] and line["policy"] not in WITHOUT_VIDS:
-        differences += differ("by_vid", canonical(said["by_vid"]), by_vid_of(pool, found.grants))
+        differences += differ("by_vid", canonical(said["by_vid"]), by_vid_of(pool, found.allocations))
     return differences
 
 
@@ -158,25 +158,25 @@ def canonical(cells: Iterable[list[int]]) -> list[list[int]]:
     return sorted(cells, key=str)
 
 
-def by_vid_of(pool: CandidatePool, grants: Iterable[BlockAllocation]) -> list[list[int]]:
+def by_vid_of(pool: CandidatePool, allocations: Iterable[BlockAllocation]) -> list[list[int]]:
     """Id, candidates of its SuperPoD and nodes, of each block."""
     counts = pool.counts
-    return canonical([allocation.block_id, int(counts[allocation.pod]), allocation.nodes] for allocation in grants)
+    return canonical([allocation.block_id, int(counts[allocation.pod]), allocation.nodes] for allocation in allocations)
 
 
-def by_phys_of(pool: CandidatePool, grants: Sequence[BlockAllocation], ranked: Iterable[int]) -> list[list[int]]:
+def by_phys_of(pool: CandidatePool, allocations: Sequence[BlockAllocation], ranked: Iterable[int]) -> list[list[int]]:
     """Candidates, nodes taken, blocks, sub-healthy nodes taken, of each SuperPoD that gives nodes.
 
     Nodes that blocks got beyond those of the ranks are the next of their SuperPoD.
     """
-    blocks = Counter(allocation.pod for allocation in grants)
+    blocks = Counter(allocation.pod for allocation in allocations)
     rows = set(ranked)
     cells = []
     for pod, count in blocks.items():
         start, end = pool.starts[pod : pod + 2].tolist()
-        taken = sum(allocation.nodes for allocation in grants if allocation.pod == pod)
+        taken = sum(allocation.nodes for allocation in allocations if allocation.pod == pod)
         ranked_first = sorted(range(start, end), key=lambda place: int(pool.rows[place]) not in rows)
-        cells.append([end - start, taken, count, int(pool.ill[ranked_first[:taken]].sum())])
+        cells.append([end - start, taken, count, int(pool.sub_healthy[ranked_first[:taken]].sum())])
     return canonical(cells)
 
 

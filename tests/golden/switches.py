@@ -6,23 +6,23 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.chips.form_selection import SCHEDULE_POLICY
 from berth.core.requests.job_validation import validate
-from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook, LeafJob, Stage
+from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, JobPhase, LeafBook, LeafJob
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.core.switches.planner import (
     TOR_AFFINITY,
-    Board,
     Demand,
+    LeafPool,
     NoPlan,
     Plan,
-    Rules,
-    decisions_of,
+    SwitchRules,
     is_annotated,
     plan,
-    rules_of,
+    switch_decisions,
+    switch_rules,
 )
 from berth.formats.ascend.switch_annotations import state_of, switch_annotations
+from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
@@ -42,7 +42,7 @@ from tests.golden.leaf_invariants import (
 NO_LEAVES: Final = "no-topology"
 VERSIONS: Final = {"v1": "1.0", "v2": "2.0"}
 LEVELS: Final = {"single": "single_layer"}
-STAGES: Final = {"Running": Stage.RUNNING, "Unknown": Stage.PARTLY}
+STAGES: Final = {"Running": JobPhase.RUNNING, "Unknown": JobPhase.PARTLY}
 ERRORS: Final = {
     "tor check failed not enough resource for job": "one-leaf",
     "tor check failed not enough resource for fill job": "one-leaf",
@@ -71,7 +71,7 @@ class Scene(NamedTuple):
 
     table: LeafTable
     book: LeafBook
-    rules: Rules
+    rules: SwitchRules
 
 
 def scene_of(line: Line, settings: Settings) -> Scene:
@@ -92,21 +92,21 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     book = LeafBook(table, parity=settings.reference_parity)
     for job in line.get("existing", []):
         book.put((job["job"], 0), leaf_job(job["type"], job["nodes"], job["annotations"], job["status"]))
-    return Scene(table, book, rules_of(settings, is_single_layer=table.is_single_layer))
+    return Scene(table, book, switch_rules(settings, is_single_layer=table.is_single_layer))
 
 
 def leaf_job(label: str, nodes: Sequence[str], annotations: Mapping[str, dict[str, str]], status: str) -> LeafJob:
     """A job of a line as leaves see it; ``annotations`` by node."""
     states = bytes(state_of(annotations.get(node, {})) for node in nodes)
-    return LeafJob(label, len(nodes), list(nodes), states, stage=STAGES.get(status, Stage.DECIDED))
+    return LeafJob(label, len(nodes), list(nodes), states, phase=STAGES.get(status, JobPhase.DECIDED))
 
 
-def board_of(scene: Scene, candidates: Sequence[str], *, without: str = "") -> Board:
+def board_of(scene: Scene, candidates: Sequence[str], *, without: str = "") -> LeafPool:
     """Leaves as a job finds them."""
     table = scene.table
     usable = np.zeros(table.listed.size, np.bool_)
     usable[[table.cell_of[name] for name in candidates if name in table.cell_of]] = True
-    return Board(
+    return LeafPool(
         table.names,
         usable.reshape(table.listed.shape),
         table.slices,
@@ -118,19 +118,19 @@ def board_of(scene: Scene, candidates: Sequence[str], *, without: str = "") -> B
 def compare_switch(line: Line, settings: Settings) -> Answer:
     """One arriving job."""
     scene = scene_of(line, settings)
-    board = board_of(scene, line["candidates"])
+    pool = board_of(scene, line["candidates"])
     scenery = scenery_of(line, line["candidates"])
     active = () if settings.reference_parity else book_decisions(line, settings)
     merged = merged_states(line.get("existing", []), scenery)
     expected = line["result_stable_sort"] if line.get("sort_sensitive") else line["result"]
     outcomes = [expected, *line.get("alternatives", [])]
     states = said_of(merged) if active else None
-    answers = [compare_job(scene, board, scenery, line["job"], outcome, states) for outcome in outcomes]
+    answers = [compare_job(scene, pool, scenery, line["job"], outcome, states) for outcome in outcomes]
     differences = agreed([answer.differences for answer in answers])
     if differences and not line.get("stable", True) and not active:
         return Answer(hard_differences(answers), skipped=("unstable",))
     if not settings.reference_parity:
-        differences += differ("plan", merged, states_known(board, {}), "states")
+        differences += differ("plan", merged, states_known(pool, {}), "states")
     return Answer(differences, active=active, decided=answers[0].decided)
 
 
@@ -162,7 +162,7 @@ def book_decisions(line: Line, settings: Settings, *, without: str = "") -> tupl
 
 def compare_job(
     scene: Scene,
-    board: Board,
+    pool: LeafPool,
     scenery: Scenery,
     job: Mapping[str, Any],
     expected: Mapping[str, Any],
@@ -172,7 +172,7 @@ def compare_job(
 
     Args:
         scene: The cluster as production sees it.
-        board: Its leaves with what the job may take.
+        pool: Its leaves with what the job may take.
         scenery: The same, as the line says it.
         job: The job.
         expected: The reference's answer.
@@ -182,19 +182,19 @@ def compare_job(
     if isinstance(valid, Refusal):
         return Answer((*differ("ok", expected["ok"], got=False), *differ("error", class_of(expected), valid.field)))
     demand = Demand(valid.chip_pods, valid.chip_pods, valid.tor_affinity)
-    found = plan(board, demand, scene.rules)
+    found = plan(pool, demand, scene.rules)
     wanted = expected if states is None else {**expected, "switch_before": states}
-    active = () if scene.rules.parity else decisions_of(board, demand, scene.rules)
+    active = () if scene.rules.parity else switch_decisions(pool, demand, scene.rules)
     decided = []
     for name in active:
         before, wanted = wanted, DEMANDS[name](scenery, wanted, demand.replicas)
         decided += [name] if wanted != before else []
     differences = differ("ok", wanted["ok"], isinstance(found, Plan))
     differences += differ("error", class_of(wanted), error_of(found))
-    differences += differ("switch_before", states_said(wanted, "switch_before"), states_known(board, {}))
+    differences += differ("switch_before", states_said(wanted, "switch_before"), states_known(pool, {}))
     if isinstance(found, Plan):
         nodes = [scene.table.node_names[cell] for cell in found.cells]
-        words, after = annotations_of(scene, found), states_known(board, found.after)
+        words, after = annotations_of(scene, found), states_known(pool, found.after)
         differences += plan_faults(scenery, nodes, job["replicas"]) + word_faults(scenery, words, after)
         if wanted["ok"]:
             differences += differ("chosen_nodes", wanted["chosen_nodes"], nodes)
@@ -212,7 +212,7 @@ def request_of(job: Mapping[str, Any]) -> JobRequest:
         resource="huawei.com/Ascend910",
         tasks=[Task("worker", job["replicas"], 8)],
         labels={TOR_AFFINITY: job["type"]},
-        annotations={SCHEDULE_POLICY: "chip8-node8"},
+        annotations={ANNOTATION_POLICY: "chip8-node8"},
     )
 
 
@@ -252,10 +252,10 @@ def said_of(states: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return {name: {"isSharedTor": state & STATE, "isHealthy": state // UNHEALTHY} for name, state in states.items()}
 
 
-def states_known(board: Board, after: Mapping[int, int]) -> dict[str, int]:
+def states_known(pool: LeafPool, after: Mapping[int, int]) -> dict[str, int]:
     """State bytes of the leaves that are not free and healthy."""
-    states = {index: int(bits) & (STATE | UNHEALTHY) for index, bits in enumerate(board.bits)} | dict(after)
-    return {board.names[index]: state for index, state in states.items() if state}
+    states = {index: int(bits) & (STATE | UNHEALTHY) for index, bits in enumerate(pool.bits)} | dict(after)
+    return {pool.names[index]: state for index, state in states.items() if state}
 
 
 def compare_trace(line: Line, settings: Settings) -> Answer:

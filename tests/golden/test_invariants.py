@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from berth.core.levels.model import Sizes
-from berth.core.rescheduling.block_history import FailureKind, Held, PodFate
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, Phase, Rules, yard_of
-from berth.core.superpods.racks import Take
+from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    BlockRules,
+    CandidatePool,
+    Phase,
+    pool_of,
+)
+from berth.core.superpods.racks import BlockNodes
 from tests.golden import leaf_invariants, levels
 from tests.golden.block_invariants import (
     holds_gang,
@@ -33,25 +41,25 @@ from tests.golden.leaf_invariants import (
     word_faults,
 )
 
-DEFAULT = Rules(reserve=0, size=8)
+DEFAULT = BlockRules(reserve=0, size=8)
 
 
-def a_yard(*pods: int, racks: tuple[int, ...] | None = None) -> CandidatePool:
+def a_pool(*pods: int, racks: tuple[int, ...] | None = None) -> CandidatePool:
     """Candidates in SuperPoDs, each as the index of its SuperPoD."""
     ids = [str(pod) for pod in range(max(pods) + 1)]
     known = None if racks is None else np.array(racks, np.int64)
-    return yard_of(ids, np.array(pods, np.int64), np.arange(len(pods)), racks=known)
+    return pool_of(ids, np.array(pods, np.int64), np.arange(len(pods)), racks=known)
 
 
-def a_plan(rows: list[int], vids: list[int], pods: list[int], phase: Phase = "fits") -> BlockPlan:
+def a_plan(rows: list[int], block_ids: list[int], pods: list[int], phase: Phase = "fits") -> BlockPlan:
     sizes: dict[tuple[int, int], int] = {}
-    for block_id, pod in zip(vids, pods, strict=True):
+    for block_id, pod in zip(block_ids, pods, strict=True):
         sizes[block_id, pod] = sizes.get((block_id, pod), 0) + 1
-    grants = tuple(BlockAllocation(block_id, pod, nodes, phase) for (block_id, pod), nodes in sizes.items())
-    return BlockPlan(np.array(rows), np.array(vids), np.array(pods), grants)
+    allocations = tuple(BlockAllocation(block_id, pod, nodes, phase) for (block_id, pod), nodes in sizes.items())
+    return BlockPlan(np.array(rows), np.array(block_ids), np.array(pods), allocations)
 
 
-POOL = a_yard(0, 0, 0, 1, 1)
+POOL = a_pool(0, 0, 0, 1, 1)
 HARD = BlockDemand("a3", 2, 4)
 SOUND = a_plan([0, 1, 3, 4], [0, 0, 1, 1], [0, 0, 1, 1])
 
@@ -70,7 +78,7 @@ def test_a_sound_plan_of_blocks_breaks_no_rule() -> None:
         a_plan([0, 1, 2, 4], [0, 0, 0, 1], [0, 0, 0, 1]),
         a_plan([0, 1, 3, 4], [0, 0, 2, 2], [0, 0, 1, 1]),
         a_plan([3, 4, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]),
-        SOUND._replace(grants=(*SOUND.grants, BlockAllocation(2, 0, 2, "fits"))),
+        SOUND._replace(allocations=(*SOUND.allocations, BlockAllocation(2, 0, 2, "fits"))),
     ],
     ids=["twice", "stranger", "none", "wrong-superpod", "sizes", "ids", "walk", "surplus"],
 )
@@ -80,23 +88,23 @@ def test_an_unsound_plan_of_blocks_is_noticed(plan: BlockPlan) -> None:
 
 def test_pieces_come_from_the_superpod_with_the_most_left_and_are_no_larger_than_what_is_missing() -> None:
     want = BlockDemand("a3", 2, 4, soft=True)
-    pool = a_yard(0, 1, 2, 2, 2)
+    pool = a_pool(0, 1, 2, 2, 2)
     whole, piece = BlockAllocation(0, 2, 2, "fits"), a_plan([2, 3, 0, 4], [0, 0, 1, 2], [2, 2, 0, 2])
     right = (whole, BlockAllocation(1, 0, 1, "pieces"), BlockAllocation(2, 1, 1, "pieces"))
-    assert piece_faults(pool, want, piece._replace(grants=right)) == ()
-    assert piece_faults(pool, want, piece._replace(grants=(whole, right[2], right[1])))
-    assert piece_faults(pool, want, piece._replace(grants=(whole, BlockAllocation(1, 0, 2, "pieces"))))
+    assert piece_faults(pool, want, piece._replace(allocations=right)) == ()
+    assert piece_faults(pool, want, piece._replace(allocations=(whole, right[2], right[1])))
+    assert piece_faults(pool, want, piece._replace(allocations=(whole, BlockAllocation(1, 0, 2, "pieces"))))
 
 
 def test_room_for_a_gang() -> None:
     assert holds_gang(POOL, HARD)
     assert not holds_gang(POOL, HARD._replace(replicas=6))
-    assert not holds_gang(a_yard(0, 0, 0, 1), HARD)
-    assert holds_gang(a_yard(0, 0, 0, 1), HARD._replace(soft=True))
+    assert not holds_gang(a_pool(0, 0, 0, 1), HARD)
+    assert holds_gang(a_pool(0, 0, 0, 1), HARD._replace(soft=True))
 
 
 def test_room_for_a_gang_with_racks() -> None:
-    pool = a_yard(*[0] * 12, racks=(0,) * 3 + (1,) * 3 + (16,) * 6)
+    pool = a_pool(*[0] * 12, racks=(0,) * 3 + (1,) * 3 + (16,) * 6)
     want = BlockDemand("rack", 2, 10, rack_block=2)
     assert holds_racks(pool, want, is_service=False)
     assert not holds_racks(pool, want._replace(replicas=12), is_service=False)
@@ -108,11 +116,13 @@ def test_room_for_a_gang_with_racks() -> None:
 
 
 def test_parts_of_blocks_stay_inside_racks() -> None:
-    pool = a_yard(0, 0, 0, 0, 1, racks=(0, 0, 1, 1, 0))
+    pool = a_pool(0, 0, 0, 0, 1, racks=(0, 0, 1, 1, 0))
     want = BlockDemand("rack", 4, 4, rack_block=2)
 
     def faults(rows: list[int], *, want: BlockDemand = want, is_service: bool = False) -> object:
-        return rack_faults(pool, want, [Take(0, 0, np.array(rows), "superpod")], is_service=is_service, is_exact=True)
+        return rack_faults(
+            pool, want, [BlockNodes(0, 0, np.array(rows), "superpod")], is_service=is_service, is_exact=True
+        )
 
     assert faults([0, 1, 2, 3]) == ()
     assert faults([0, 1, 2, 4])
@@ -123,23 +133,23 @@ def test_parts_of_blocks_stay_inside_racks() -> None:
 
 
 def test_pods_that_run_stay_where_they_are_after_a_fault() -> None:
-    pool = a_yard(0, 0, 1, 1)
+    pool = a_pool(0, 0, 1, 1)
     held = [
-        Held(0, "0", (0, 1), (7, 8), (PodFate.RUNS, PodFate.LOST)),
-        Held(1, "1", (2, 3), (2, 3), (PodFate.RETURNS,) * 2),
+        HeldBlock(0, "0", (0, 1), (7, 8), (PodFate.RUNS, PodFate.LOST)),
+        HeldBlock(1, "1", (2, 3), (2, 3), (PodFate.RETURNS,) * 2),
     ]
-    failure = FailureKind(held, is_pod_level=True)
-    vids, pods = [0, 0, 1, 1], [0, 0, 1, 1]
+    failure = DisruptedGang(held, is_pod_level=True)
+    block_ids, pods = [0, 0, 1, 1], [0, 0, 1, 1]
 
     def faults(*rows: int) -> object:
-        return move_faults(pool, HARD, failure, a_plan(list(rows), vids, pods), parity=False)
+        return move_faults(pool, HARD, failure, a_plan(list(rows), block_ids, pods), parity=False)
 
     assert faults(7, 0, 2, 3) == ()
     assert faults(1, 0, 2, 3)
     assert faults(7, 8, 2, 3)
     assert faults(7, 2, 2, 3)
     assert not is_stuck(pool, failure)
-    assert is_stuck(a_yard(1, 1), failure)
+    assert is_stuck(a_pool(1, 1), failure)
 
 
 SCENERY = Scenery(
@@ -174,9 +184,9 @@ def test_a_job_is_below_no_more_shared_leaves_than_allowed() -> None:
 
 
 def test_what_pods_say_is_merged_without_order() -> None:
-    two, one, ill = ({"isSharedTor": word} for word in "210")
+    two, one, sub_healthy = ({"isSharedTor": word} for word in "210")
     jobs = [{"nodes": ["x0", "y0", "z0"], "annotations": {"x0": two, "y0": two, "z0": two}}]
-    jobs += [{"nodes": ["x1", "y1", "q"], "annotations": {"x1": one, "y1": ill | {"isHealthy": "1"}, "q": one}}]
+    jobs += [{"nodes": ["x1", "y1", "q"], "annotations": {"x1": one, "y1": sub_healthy | {"isHealthy": "1"}, "q": one}}]
     assert merged_states(jobs, SCENERY) == {"x": 1, "y": 5, "z": 2}
 
 

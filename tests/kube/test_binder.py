@@ -10,16 +10,17 @@ import pytest
 from berth.formats.kubernetes.objects import Listed
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Body, RefusedError
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.facts import PodPhase
-from berth.schemas.simulation import GangBound
 from berth.schemas.status import JobStatus
-from berth.services.binder.cluster import NotYetError
+from berth.services.binder.cluster import BindResult, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
 from tests.support.binder_cluster import USER, World
@@ -67,7 +68,7 @@ async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_
 async def test_a_gang_is_bound_with_its_annotations_by_an_ordinary_user(world: World) -> None:
     gang = world.gang("job", 0, 1, chips=8)
     await world.make(gang, "p0", "p1", distributed=True, rank_index=["0", "1"])
-    assert await world.cluster.bind(gang) == GangBound(2)
+    assert await world.cluster.bind(gang) == BindResult(2)
     for rank in (0, 1):
         pod = await world.pod(f"p{rank}")
         assert pod["spec"]["nodeName"] == world.node(rank)
@@ -89,7 +90,7 @@ async def test_a_pod_that_is_bound_counts_when_it_is_ours_and_fails_when_it_is_n
     (uid,) = await world.make(gang, "p0")
     assert (await world.cluster.bind(gang)).bound == 1
     before = (await world.pod("p0"))["metadata"]["annotations"]
-    assert await world.cluster.bind(gang) == GangBound(1)
+    assert await world.cluster.bind(gang) == BindResult(1)
     assert (await world.pod("p0"))["metadata"]["annotations"] == before
     other = world.gang("other", 1)
     world.say(other, ("p0", uid))
@@ -128,7 +129,7 @@ async def test_another_pod_under_the_name_is_never_taken_for_ours(world: World) 
     world.say(gang, ("p0", "11111111-1111-1111-1111-111111111111"))
     result = await world.cluster.bind(gang)
     if await world.node_of("p0"):
-        assert result == GangBound(1)
+        assert result == BindResult(1)
     else:
         (failure,) = result.failures
         assert failure.reason == f"pod p0 was replaced: its uid is {uid}, not 11111111-1111-1111-1111-111111111111"
@@ -136,7 +137,7 @@ async def test_another_pod_under_the_name_is_never_taken_for_ours(world: World) 
     second = world.gang("second", 1)
     await world.make(second, "q0")
     client = Unclear(world.client)
-    cluster = KubeCluster(client, SystemClock(), BinderConfig())
+    cluster = KubeCluster(client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics))
     cluster.nodes.replace((await world.client.get("/api/v1/nodes", Listed[NodeLean])).items or [])
     wrong = members_of(second, [(0, "p0", "22222222-2222-2222-2222-222222222222")])
     cluster.take_members(wrong)
@@ -148,10 +149,10 @@ async def test_after_an_answer_that_was_lost_the_pod_is_read_and_counts(world: W
     gang = world.gang("job", 0)
     (uid,) = await world.make(gang, "p0")
     client = Unclear(world.client)
-    cluster = KubeCluster(client, SystemClock(), BinderConfig())
+    cluster = KubeCluster(client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics))
     cluster.nodes.replace((await world.client.get("/api/v1/nodes", Listed[NodeLean])).items or [])
     cluster.take_members(members_of(gang, [(0, "p0", uid)]))
-    assert await cluster.bind(gang) == GangBound(1)
+    assert await cluster.bind(gang) == BindResult(1)
     assert client.lost == 1
 
 
@@ -161,7 +162,7 @@ async def test_old_annotations_are_removed_by_name_uid_and_version(world: World)
     body = a_pod("p0")
     made = await world.api.post(world.pods, {**body, "metadata": {"name": "p0", "annotations": old}})
     world.say(gang, ("p0", str(made["metadata"]["uid"])), stale=[0])
-    assert await world.cluster.bind(gang) == GangBound(1)
+    assert await world.cluster.bind(gang) == BindResult(1)
     notes = (await world.pod("p0"))["metadata"]["annotations"]
     assert notes["huawei.com/schedule_policy"] == "chip4-node8"
     assert "huawei.com/AscendReal" not in notes
@@ -174,7 +175,7 @@ async def test_equal_pods_of_a_node_are_bound_one_after_another(world: World) ->
         await world.cluster.bind(gang)
     assert (await world.node_of("p0"), await world.node_of("p1")) == (world.node(0), "")
     world.cluster.take_pods(pods_of(gang, [(0, world.node(0), PodPhase.PENDING, 1, True)]))
-    assert await world.cluster.bind(gang) == GangBound(2)
+    assert await world.cluster.bind(gang) == BindResult(2)
     times = [int((await world.pod(f"p{rank}"))["metadata"]["annotations"]["predicate-time"]) for rank in (0, 1)]
     assert times[0] < times[1]
 
@@ -222,7 +223,7 @@ async def test_who_waits_is_told_on_the_pod_and_in_events(world: World) -> None:
     gang = world.gang("job", 0, 1)
     uids = await world.make(gang, "p0", "p1")
     clock = SystemClock()
-    loop = NoticeLoop(world.client, clock, BinderConfig(notices_per_s=200))
+    loop = NoticeLoop(world.client, clock, BinderConfig(notices_per_s=200), Instruments.make(BinderMetrics))
     loop.take_members(members_of(gang, [(0, "p0", uids[0]), (1, "p1", uids[1])]))
     told = JobStatus(world.namespace, "job", "uid-job", "waiting", 0, clock.now_ms(), sentence="0 of 3 nodes fit")
     loop.take_status(told)

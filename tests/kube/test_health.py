@@ -12,6 +12,7 @@ from berth.core.cluster.node_packing import pack_nodes, unpack_health
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
@@ -20,6 +21,7 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.subjects import StreamName
 from berth.services.health.app import serve
 from berth.services.health.config import HealthConfig
+from berth.services.health.metrics import HealthMetrics
 from tests.support.device_texts import RES, device_cfg, device_chunk, device_list, fault_row, node_cfg, switch_entry
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import until_true
@@ -45,7 +47,9 @@ class Cell:
     async def service(self) -> AsyncIterator[None]:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(serve(self.bus, SystemClock(), self.config, stop), name="health")
+            task = group.create_task(
+                serve(self.bus, SystemClock(), self.config, Instruments.make(HealthMetrics), stop), name="health"
+            )
             try:
                 yield
             finally:

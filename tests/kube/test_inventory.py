@@ -10,6 +10,7 @@ import pytest
 from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import decode
@@ -18,6 +19,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.app import serve as dispatch
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.inventories import (
     DEADLINE_S,
     Heard,
@@ -49,7 +51,9 @@ async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
     stop = asyncio.Event()
     config = DispatcherConfig(shards=0, lease_s=2)
     async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
-        group.create_task(dispatch(bus, SystemClock(), config, stop), name="dispatcher")
+        group.create_task(
+            dispatch(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop), name="dispatcher"
+        )
         try:
             yield
         finally:

@@ -1,6 +1,6 @@
 """One pod through both scheduling processes, object by object; two equal pods; every service killed in every step.
 
-Source: specification, Kubernetes contracts, sections B.4, B.5 and B.6.
+Source: docs/reference/kubernetes.md, "Life of a pod", "Life of a pod with reported lists" and "Gaps of the hand-off".
 """
 
 import json

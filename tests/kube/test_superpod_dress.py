@@ -13,6 +13,7 @@ import pytest
 
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
@@ -24,6 +25,7 @@ from berth.schemas.placement import BlockPart
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.app import serve as dispatch
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.binder_cluster import USER, World
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, inventory, make_node, pod_of
 from tests.support.kube_api import MERGE_PATCH, KubeApi
@@ -104,7 +106,9 @@ async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
     stop = asyncio.Event()
     config = DispatcherConfig(shards=0, lease_s=2)
     async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
-        group.create_task(dispatch(bus, SystemClock(), config, stop), name="dispatcher")
+        group.create_task(
+            dispatch(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop), name="dispatcher"
+        )
         try:
             yield
         finally:

@@ -46,9 +46,10 @@ class Run(NamedTuple):
 
 
 def files_of(root: Path) -> list[str]:
-    """Files that belong to a tree: tracked ones and new ones, without those that are ignored."""
+    """Files of a tree, tracked or new, without ignored ones; links to folders count as files."""
     listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return sorted(name for name in set(listed.stdout.split("\0")) if name and (root / name).is_file())
+    names = {name for name in listed.stdout.split("\0") if name}
+    return sorted(name for name in names if (root / name).is_file() or (root / name).is_symlink())
 
 
 def applies(root: Path, mutant: Mutant) -> str:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, compile_rule
 from berth.core.chips.picking import ids_of, mask_of
-from berth.core.chips.products import FORMS, Form
+from berth.products.catalogue import FORMS
+from berth.products.model import Form
 from berth.schemas.ledger import Settings
 
 PLACED = [form for form in FORMS.values() if form.rule != "share"]

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import SWITCHES
+from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.offers import Advance
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 
@@ -145,7 +147,7 @@ class History:
     async def _start(self, number: int) -> None:
         bus = FakeBus(self.cell.server, self.cell.cell)
         self.cell.buses.append(bus)
-        shard = Shard(bus, self.cell.clock, shard=number, shards=SHARDS)
+        shard = Shard(bus, self.cell.clock, shard=number, shards=SHARDS, instruments=Instruments.make(ScorerMetrics))
         await shard.start()
         self._late.append(shard)
 

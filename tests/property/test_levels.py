@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
 from berth.core.levels.planner import plan_levels
-from berth.core.rescheduling.levels import Mended, mend
+from berth.core.rescheduling.levels import LevelRecovery, recover_levels
 
 
 @st.composite
@@ -34,7 +34,7 @@ def jobs(draw: st.DrawFn) -> tuple[Sizes, int]:
 
 
 class Group:
-    """A group as the specification tells of it, one node at a time."""
+    """A group as the reference page describes it, one node at a time."""
 
     def __init__(
         self, depth: int, sizes: Sequence[int], rows: Sequence[tuple[tuple[int, ...], int]], reserved: int
@@ -104,7 +104,7 @@ class Group:
 
 
 def told(tree: Tree, sizes: Sizes, replicas: int) -> list[int] | None:
-    """The rules of the specification, node by node."""
+    """The rules of the reference page, node by node."""
     paths = tree.paths[-len(sizes) :].T.tolist()
     rows = [(tuple(path), row) for path, row in zip(paths, tree.rows.tolist(), strict=True)]
     root = Group(0, (replicas, *reversed(sizes), 1), rows, tree.reserved)
@@ -178,12 +178,12 @@ def test_a_sound_pod_stays_or_moves_with_its_part(tree: Tree, job: tuple[Sizes, 
     lost = data.draw(st.lists(st.integers(0, replicas - 1), unique=True))
     steps = data.draw(st.integers(0, 4))
     left = tree.only(~np.isin(tree.rows, plan.rows[lost]))
-    found = mend([left], sizes, plan.rows, steps)
+    found = recover_levels([left], sizes, plan.rows, steps)
     if isinstance(found, NoLevels):
         assert lost
         assert steps <= len(sizes) or isinstance(plan_levels([left], sizes, replicas), NoLevels)
         return
-    assert isinstance(found, Mended)
+    assert isinstance(found, LevelRecovery)
     assert sound(left, sizes, found.rows.tolist())
     assert set(lost) <= set(found.moved.tolist())
     assert set(found.given_up.tolist()) == set(found.moved.tolist()) - set(lost)

@@ -6,27 +6,27 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, parts_of
-from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rows, Rules, yard_of
+from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, parts_of, recover_racks
+from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows, pool_of
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import RACK_NODES, plan_racks
 
-RULES = st.integers(1, 40).map(lambda size: Rules(0, size))
+RULES = st.integers(1, 40).map(lambda size: BlockRules(0, size))
 
 
 @st.composite
-def yards(draw: st.DrawFn) -> CandidatePool:
+def pools(draw: st.DrawFn) -> CandidatePool:
     pods, racks = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     step = draw(st.sampled_from([1, 9]))
     left = draw(st.lists(st.integers(0, RACK_NODES), min_size=pods * racks, max_size=pods * racks))
     cells = np.repeat(np.arange(pods * racks), left)
-    ill = np.array(draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells))), np.bool_)
-    return yard_of(
+    sub_healthy = np.array(draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells))), np.bool_)
+    return pool_of(
         [str(pod) for pod in range(pods)],
         cells // racks,
         np.arange(len(cells)),
         racks=cells % racks * step,
-        ill=ill,
+        sub_healthy=sub_healthy,
     )
 
 
@@ -61,8 +61,10 @@ def is_split(pool: CandidatePool, plan: BlockPlan, demand: BlockDemand) -> bool:
 
 
 @settings(max_examples=300)
-@given(yards(), wants(), RULES)
-def test_a_gang_is_whole_and_a_hard_one_is_never_split(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> None:
+@given(pools(), wants(), RULES)
+def test_a_gang_is_whole_and_a_hard_one_is_never_split(
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules
+) -> None:
     found = plan_racks(pool, demand, rules)
     if isinstance(found, NoBlocks):
         shares_memory = demand.ub_memory and demand.replicas > RACK_NODES
@@ -71,15 +73,15 @@ def test_a_gang_is_whole_and_a_hard_one_is_never_split(pool: CandidatePool, dema
     assert found.is_whole
     assert len(set(found.rows.tolist())) == demand.replicas
     assert found.pods.tolist() == where(pool, found.rows)[0].tolist()
-    assert sum(allocation.nodes for allocation in found.grants) == demand.replicas
+    assert sum(allocation.nodes for allocation in found.allocations) == demand.replicas
     if not demand.soft:
-        assert found.vids.tolist() == [rank // demand.block for rank in range(demand.replicas)]
+        assert found.block_ids.tolist() == [rank // demand.block for rank in range(demand.replicas)]
         assert not is_split(pool, found, demand)
 
 
 @settings(max_examples=200)
-@given(yards(), wants(), RULES)
-def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> None:
+@given(pools(), wants(), RULES)
+def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> None:
     found = plan_racks(pool, demand, rules)
     if isinstance(found, BlockPlan) and demand.ub_memory and demand.replicas > RACK_NODES:
         pods, racks = where(pool, found.rows)
@@ -87,18 +89,20 @@ def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockD
 
 
 @settings(max_examples=100)
-@given(yards(), wants(), RULES, st.integers(1, 50))
-def test_other_rows_only_rename_the_answer(pool: CandidatePool, demand: BlockDemand, rules: Rules, by: int) -> None:
+@given(pools(), wants(), RULES, st.integers(1, 50))
+def test_other_rows_only_rename_the_answer(
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, by: int
+) -> None:
     found, again = plan_racks(pool, demand, rules), plan_racks(pool._replace(rows=pool.rows + by), demand, rules)
     if isinstance(found, BlockPlan) and isinstance(again, BlockPlan):
         assert (found.rows + by).tolist() == again.rows.tolist()
-        assert found.grants == again.grants
+        assert found.allocations == again.allocations
     else:
         assert found == again
 
 
 @settings(max_examples=200)
-@given(yards(), wants(), st.sets(st.tuples(st.sampled_from(["0", "1"]), st.integers(0, 3))))
+@given(pools(), wants(), st.sets(st.tuples(st.sampled_from(["0", "1"]), st.integers(0, 3))))
 def test_every_block_of_a_service_stands_in_one_rack(
     pool: CandidatePool, demand: BlockDemand, hosts: set[tuple[str, int]]
 ) -> None:
@@ -111,33 +115,33 @@ def test_every_block_of_a_service_stands_in_one_rack(
 
 
 @settings(max_examples=300)
-@given(yards(), wants(), RULES, st.sampled_from(["pod", "part", "block", "job"]), st.data())
+@given(pools(), wants(), RULES, st.sampled_from(["pod", "part", "block", "job"]), st.data())
 def test_a_sound_pod_moves_only_with_its_part(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, stage: Stage, data: st.DataObject
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, scope: MoveScope, data: st.DataObject
 ) -> None:
     plan = plan_racks(pool, demand, rules)
     if isinstance(plan, NoBlocks):
         return
     lost = data.draw(st.lists(st.integers(0, demand.replicas - 1), unique=True))
     left = pool.without(np.isin(pool.rows, plan.rows[lost]))
-    standing = Standing(plan.rows, plan.vids, *where(pool, plan.rows))
-    found = mend_racks(left, demand, rules, standing, stage)
+    placed = PlacedRanks(plan.rows, plan.block_ids, *where(pool, plan.rows))
+    found = recover_racks(left, demand, rules, placed, scope)
     if isinstance(found, NoBlocks):
         assert lost
         return
-    assert isinstance(found, RackMended)
+    assert isinstance(found, RackRecovery)
     assert len(set(found.plan.rows.tolist())) == demand.replicas
     assert np.isin(found.plan.rows, left.rows).all()
     assert set(lost) <= set(found.moved.tolist())
     assert set(found.given_up.tolist()) == set(found.moved.tolist()) - set(lost)
-    assert set(found.moved.tolist()) <= loose_of(plan, lost, demand, stage)
+    assert set(found.moved.tolist()) <= loose_of(plan, lost, demand, scope)
     assert found.plan.pods.tolist() == where(left, found.plan.rows)[0].tolist()
     if not demand.soft:
         assert not is_split(left, found.plan, demand)
-    if stage == "pod":
-        assert where(left, found.plan.rows)[1].tolist() == standing.racks.tolist()
+    if scope == "pod":
+        assert where(left, found.plan.rows)[1].tolist() == placed.racks.tolist()
 
 
-def loose_of(plan: BlockPlan, lost: Sequence[int], demand: BlockDemand, stage: Stage) -> set[int]:
+def loose_of(plan: BlockPlan, lost: Sequence[int], demand: BlockDemand, scope: MoveScope) -> set[int]:
     marks = np.isin(np.arange(demand.replicas), lost)
-    return {rank for part in parts_of(plan.vids, marks, demand, stage) for rank in part.tolist()}
+    return {rank for part in parts_of(plan.block_ids, marks, demand, scope) for rank in part.tolist()}

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.placement.gang_placement import Chooser, asks_of
+from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import candidates_of, merge, offer_of
+from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import pods_of
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
@@ -253,9 +254,9 @@ class Plain:
 
 def decide(state: State, gangs: Sequence[Gang]) -> Round:
     scorer = Scorer(state.table, state.shares, state.fold.settings)
-    asks = asks_of(gangs)
+    asks = candidate_counts(gangs)
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    verdicts = Chooser(scorer, views, asks).choose(gangs)
+    verdicts = PlacementRound(scorer, views, asks).choose(gangs)
     return Round(1, state.fold.head, state.facts_seq, 0, 1, verdicts)
 
 

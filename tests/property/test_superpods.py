@@ -8,24 +8,32 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from berth.core.superpods.block_selection import select
-from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules, yard_of
-from berth.core.superpods.planner import ask_of, decisions_of, plan_blocks
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockDemand,
+    BlockPlan,
+    BlockRules,
+    CandidatePool,
+    NoBlocks,
+    pool_of,
+)
+from berth.core.superpods.planner import block_decisions, open_blocks_of, plan_blocks
 
 
 @st.composite
-def yards(draw: st.DrawFn) -> CandidatePool:
+def pools(draw: st.DrawFn) -> CandidatePool:
     counts = draw(st.lists(st.integers(0, draw(st.sampled_from([4, 12, 30]))), max_size=8))
     total = sum(counts)
     step = draw(st.sampled_from([1, -1]))
-    ill = draw(st.sampled_from([0, (1 << total) - 1]) | st.integers(0, (1 << total) - 1))
-    pool = yard_of(
+    sub_healthy = draw(st.sampled_from([0, (1 << total) - 1]) | st.integers(0, (1 << total) - 1))
+    pool = pool_of(
         [str(pod) for pod in range(len(counts))],
         np.repeat(np.arange(len(counts)), counts),
         np.arange(total)[::step].copy(),
         racks=np.arange(total) // 4,
-        ill=np.array([ill >> node & 1 for node in range(total)], np.bool_),
+        sub_healthy=np.array([sub_healthy >> node & 1 for node in range(total)], np.bool_),
     )
-    for array in (pool.starts, pool.rows, pool.racks, pool.ill):
+    for array in (pool.starts, pool.rows, pool.racks, pool.sub_healthy):
         array.flags.writeable = False
     return pool
 
@@ -36,23 +44,23 @@ def wants(draw: st.DrawFn) -> BlockDemand:
     return BlockDemand(draw(st.sampled_from(["a3", "850"])), block, block * blocks, soft=draw(st.booleans()))
 
 
-RULES = st.builds(Rules, st.integers(0, 12), st.integers(9, 40), parity=st.just(value=False))
+RULES = st.builds(BlockRules, st.integers(0, 12), st.integers(9, 40), parity=st.just(value=False))
 
 
-def left_before(pool: CandidatePool, grants: tuple[BlockAllocation, ...]) -> list[list[int]]:
+def left_before(pool: CandidatePool, allocations: tuple[BlockAllocation, ...]) -> list[list[int]]:
     """What each SuperPoD has left before each grant."""
     left = pool.counts.tolist()
     history = []
-    for allocation in grants:
+    for allocation in allocations:
         history.append(list(left))
         left[allocation.pod] -= allocation.nodes
         assert left[allocation.pod] >= 0
     return history
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
-def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> None:
+def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> None:
     plan = plan_blocks(pool, demand, rules)
     counts = pool.counts
     if isinstance(plan, NoBlocks):
@@ -64,28 +72,28 @@ def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: 
     rows, owner = plan.rows.tolist(), np.empty(len(pool.rows), np.int64)
     owner[pool.rows] = np.repeat(np.arange(len(counts)), counts)
     assert plan.is_whole
-    assert len(set(rows)) == len(rows) == demand.replicas == sum(allocation.nodes for allocation in plan.grants)
+    assert len(set(rows)) == len(rows) == demand.replicas == sum(allocation.nodes for allocation in plan.allocations)
     assert owner[rows].tolist() == plan.pods.tolist()
-    assert sorted(plan.vids.tolist()) == plan.vids.tolist()
-    assert {allocation.block_id: (allocation.pod, allocation.nodes) for allocation in plan.grants} == {
-        block_id: (int(plan.pods[plan.vids == block_id][0]), count)
-        for block_id, count in Counter(plan.vids.tolist()).items()
+    assert sorted(plan.block_ids.tolist()) == plan.block_ids.tolist()
+    assert {allocation.block_id: (allocation.pod, allocation.nodes) for allocation in plan.allocations} == {
+        block_id: (int(plan.pods[plan.block_ids == block_id][0]), count)
+        for block_id, count in Counter(plan.block_ids.tolist()).items()
     }
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room_for_it(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
     plan = plan_blocks(pool, demand, rules)
     if isinstance(plan, NoBlocks):
         return
-    whole = [allocation for allocation in plan.grants if allocation.phase != "pieces"]
+    whole = [allocation for allocation in plan.allocations if allocation.phase != "pieces"]
     assert all(allocation.nodes == demand.block for allocation in whole)
     assert len(whole) == min(demand.blocks, int((pool.counts // demand.block).sum()))
-    assert [allocation.block_id for allocation in plan.grants] == list(range(len(plan.grants)))
-    for allocation, left in zip(plan.grants, left_before(pool, plan.grants), strict=True):
+    assert [allocation.block_id for allocation in plan.allocations] == list(range(len(plan.allocations)))
+    for allocation, left in zip(plan.allocations, left_before(pool, plan.allocations), strict=True):
         assert 0 < allocation.nodes <= demand.block
         if allocation.phase == "pieces":
             assert demand.soft
@@ -93,15 +101,15 @@ def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room
             assert left[allocation.pod] == max(left)
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
     plan = plan_blocks(pool, demand, rules)
     if isinstance(plan, NoBlocks):
         return
-    for allocation, left in zip(plan.grants, left_before(pool, plan.grants), strict=True):
+    for allocation, left in zip(plan.allocations, left_before(pool, plan.allocations), strict=True):
         can_keep = [pod for pod, free in enumerate(left) if free - rules.reserve >= demand.block]
         if allocation.phase in {"fits", "larger"}:
             assert allocation.pod in can_keep
@@ -109,12 +117,12 @@ def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
             assert not can_keep
 
 
-@given(yards(), wants(), RULES, st.booleans())
+@given(pools(), wants(), RULES, st.booleans())
 @settings(max_examples=200)
 def test_healthy_nodes_of_a_superpod_go_first(
     pool: CandidatePool,
     demand: BlockDemand,
-    rules: Rules,
+    rules: BlockRules,
     parity: bool,  # noqa: FBT001 - given by hypothesis
 ) -> None:
     plan = plan_blocks(pool, demand, rules._replace(parity=parity))
@@ -123,22 +131,22 @@ def test_healthy_nodes_of_a_superpod_go_first(
     used = np.isin(pool.rows, plan.rows)
     for pod in range(len(pool.ids)):
         own = slice(int(pool.starts[pod]), int(pool.starts[pod + 1]))
-        if (used[own] & pool.ill[own]).any():
-            assert (used[own] | pool.ill[own]).all()
+        if (used[own] & pool.sub_healthy[own]).any():
+            assert (used[own] | pool.sub_healthy[own]).all()
 
 
 def answer(found: BlockPlan | NoBlocks) -> object:
     """A plan as values that compare."""
     if isinstance(found, NoBlocks):
         return found
-    return found.rows.tolist(), found.vids.tolist(), found.pods.tolist(), found.grants
+    return found.rows.tolist(), found.block_ids.tolist(), found.pods.tolist(), found.allocations
 
 
-@given(yards(), wants(), RULES, st.booleans(), st.integers(1, 9))
+@given(pools(), wants(), RULES, st.booleans(), st.integers(1, 9))
 def test_other_names_in_the_same_order_only_rename_the_answer(
     pool: CandidatePool,
     demand: BlockDemand,
-    rules: Rules,
+    rules: BlockRules,
     parity: bool,  # noqa: FBT001 - given by hypothesis
     step: int,
 ) -> None:
@@ -155,13 +163,13 @@ def test_other_names_in_the_same_order_only_rename_the_answer(
         return
     kept = found.rows >= 0
     assert isinstance(renamed, BlockPlan)
-    assert renamed.grants == found.grants
+    assert renamed.allocations == found.allocations
     assert renamed.rows[kept].tolist() == new[found.rows[kept]].tolist()
 
 
-@given(yards(), wants(), RULES, st.integers(0, 8))
+@given(pools(), wants(), RULES, st.integers(0, 8))
 def test_a_superpod_without_candidates_changes_nothing(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, place: int
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, place: int
 ) -> None:
     place = min(place, len(pool.ids))
     starts = np.insert(pool.starts, place, pool.starts[place])
@@ -170,26 +178,26 @@ def test_a_superpod_without_candidates_changes_nothing(
     if isinstance(found, BlockPlan):
         assert isinstance(again, BlockPlan)
         assert again.rows.tolist() == found.rows.tolist()
-        assert again.vids.tolist() == found.vids.tolist()
+        assert again.block_ids.tolist() == found.block_ids.tolist()
     else:
         assert again == found
 
 
-@given(yards(), wants(), RULES)
+@given(pools(), wants(), RULES)
 @settings(max_examples=200)
 def test_without_a_decision_in_force_the_answer_is_the_references(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
-    if not decisions_of(pool, demand, rules):
+    if not block_decisions(pool, demand, rules):
         assert answer(plan_blocks(pool, demand, rules)) == answer(
             plan_blocks(pool, demand, rules._replace(parity=True))
         )
 
 
 class Literal:
-    """The reference's way as the specification writes it down: a table of cells, visited one by one."""
+    """The reference's way as the reference page writes it down: a table of cells, visited one by one."""
 
-    def __init__(self, counts: list[int], demand: BlockDemand, rules: Rules) -> None:
+    def __init__(self, counts: list[int], demand: BlockDemand, rules: BlockRules) -> None:
         self.left, self.demand, self.reserve = list(counts), demand, rules.reserve
         self.need, self.next_id = list(range(demand.blocks)), demand.blocks
         self.given: list[tuple[int, int, int]] = []
@@ -265,10 +273,12 @@ def counts_up_to(most: int) -> st.SearchStrategy[list[int]]:
 @settings(max_examples=400)
 @example([17, 9], BlockDemand("850", 8, 24), 10)
 @example([26, 8, 17], BlockDemand("a3", 8, 40, soft=True), 20)
-def test_parity_is_the_specifications_text_word_for_word(counts: list[int], demand: BlockDemand, reserve: int) -> None:
-    rules = Rules(reserve, max([*counts, demand.block]), parity=True)
+def test_parity_is_the_text_of_the_reference_page_word_for_word(
+    counts: list[int], demand: BlockDemand, reserve: int
+) -> None:
+    rules = BlockRules(reserve, max([*counts, demand.block]), parity=True)
     array: npt.NDArray[np.int64] = np.array(counts, np.int64)
-    found = select([str(pod) for pod in range(len(counts))], array, ask_of(demand), rules)
+    found = select([str(pod) for pod in range(len(counts))], array, open_blocks_of(demand), rules)
     if sum(count // demand.block for count in counts) < demand.blocks and not demand.soft:
         assert isinstance(found, NoBlocks)
         return

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from berth.core.rescheduling.switches import Torn, open_places, plan_partial
+from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
-from berth.core.switches.planner import LARGE, NORMAL, Board, Demand, NoPlan, Plan, Rules, plan
+from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
 
@@ -24,7 +24,7 @@ _LIST_MAX = 4
 _POSITION_MAX = 9
 STATES = st.sampled_from([0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY, CROSS])
 LABELS = st.sampled_from([NORMAL, LARGE])
-RULES = st.builds(Rules, st.sampled_from(["1.0", "2.0", "single-layer"]), st.integers(1, 2), st.booleans())
+RULES = st.builds(SwitchRules, st.sampled_from(["1.0", "2.0", "single-layer"]), st.integers(1, 2), st.booleans())
 
 
 @st.composite
@@ -41,10 +41,10 @@ def topologies(draw: st.DrawFn) -> TopologySeen:
 class Scene(NamedTuple):
     """A board on a topology, and what a gang asks of it."""
 
-    board: Board
+    pool: LeafPool
     demand: Demand
-    left: Torn
-    rules: Rules
+    left: PartialGang
+    rules: SwitchRules
     names: list[str]
 
 
@@ -54,12 +54,12 @@ def scenes(draw: st.DrawFn) -> Scene:
     table = leaf_table(fact)
     usable = table.listed & np.array(draw(flags(table.listed.size)), np.bool_).reshape(table.listed.shape)
     bits = np.array([draw(STATES) for _ in range(len(table))], np.uint8)
-    board = Board(table.names, usable, table.slices, bits, table.places)
+    pool = LeafPool(table.names, usable, table.slices, bits, table.places)
     taken = np.flatnonzero(table.listed & ~usable).tolist()
     pods = draw(st.integers(1, 12))
     lives = draw(st.lists(st.sampled_from([-1, *taken]), max_size=pods - 1, unique=True))
-    left = Torn(lives, list(range(len(lives), pods)), draw(st.booleans()))
-    return Scene(board, Demand(pods - len(lives), pods, draw(LABELS)), left, draw(RULES), table.node_names)
+    left = PartialGang(lives, list(range(len(lives), pods)), draw(st.booleans()))
+    return Scene(pool, Demand(pods - len(lives), pods, draw(LABELS)), left, draw(RULES), table.node_names)
 
 
 def flags(count: int) -> st.SearchStrategy[list[bool]]:
@@ -88,29 +88,29 @@ def test_a_topology_is_refused_exactly_when_its_lists_contradict_it(fact: Topolo
 @settings(max_examples=300)
 def test_a_fresh_gang_is_planned_on_every_sound_topology(scene: Scene) -> None:
     demand = scene.demand._replace(replicas=scene.demand.pods)
-    found = plan(scene.board, demand, scene.rules)
-    check(scene, found, scene.board.usable.reshape(-1), demand.replicas)
+    found = plan(scene.pool, demand, scene.rules)
+    check(scene, found, scene.pool.usable.reshape(-1), demand.replicas)
 
 
 @given(scenes())
 @settings(max_examples=500)
 def test_a_torn_gang_is_planned_on_every_sound_topology(scene: Scene) -> None:
-    board, demand, left, rules, names = scene
-    opened = open_places(board, demand, rules, left).places
-    found = plan_partial(board, demand, rules, left, names)
+    pool, demand, left, rules, names = scene
+    opened = open_places(pool, demand, rules, left).places
+    found = plan_partial(pool, demand, rules, left, names)
     check(scene, found, opened.reshape(-1), demand.replicas)
     if rules.policy == "1.0" and not rules.parity and isinstance(found, Plan):
-        slices = board.slices.reshape(-1)
+        slices = pool.slices.reshape(-1)
         at = Counter(slices[[*(cell for cell in left.cells if cell >= 0), *found.cells]].tolist())
         new = set(slices[found.cells].tolist())
-        assert all(at[position] <= -(-demand.pods // board.places) for position in new)
+        assert all(at[position] <= -(-demand.pods // pool.places) for position in new)
 
 
 def check(scene: Scene, found: Plan | NoPlan, opened: npt.NDArray[np.bool_], replicas: int) -> None:
     """Check that each rank has an open place of its own, or that what is missing is said."""
     if isinstance(found, NoPlan):
         assert found.lack.need == replicas
-        assert found.lack.places == scene.board.places
+        assert found.lack.places == scene.pool.places
         return
     assert len(found.cells) == len(set(found.cells)) == len(found.states) == replicas
     assert opened[found.cells].all()
@@ -120,9 +120,9 @@ def check(scene: Scene, found: Plan | NoPlan, opened: npt.NDArray[np.bool_], rep
 class TestPositionsBeyondTheLongestList:
     table = LeafTable([Leaf("a", "", ["a0", "a1"], [0, 7]), Leaf("b", "", ["b0", "b1"], [7, 3])])
 
-    def board(self, *usable: str) -> Board:
+    def pool(self, *usable: str) -> LeafPool:
         free = np.array([name in usable for name in self.table.node_names], np.bool_)
-        return Board(
+        return LeafPool(
             self.table.names,
             free.reshape(self.table.listed.shape),
             self.table.slices,
@@ -141,19 +141,19 @@ class TestPositionsBeyondTheLongestList:
     def test_policy_1_0_fills_positions_that_are_lacking(
         self, lives: str, usable: tuple[str, ...], *, parity: bool, node: str
     ) -> None:
-        board, names = self.board(*usable), self.table.node_names
+        pool, names = self.pool(*usable), self.table.node_names
         found = plan_partial(
-            board, Demand(1, 2, NORMAL), Rules("1.0", parity=parity), Torn([names.index(lives)], [1]), names
+            pool, Demand(1, 2, NORMAL), SwitchRules("1.0", parity=parity), PartialGang([names.index(lives)], [1]), names
         )
         assert isinstance(found, Plan)
         assert [names[cell] for cell in found.cells] == [node]
 
     def test_leaves_without_nodes_have_no_room(self) -> None:
         table = LeafTable([Leaf("a", "", []), Leaf("b", "", [])])
-        board = Board(table.names, table.listed, table.slices, np.zeros(2, np.uint8), table.places)
+        pool = LeafPool(table.names, table.listed, table.slices, np.zeros(2, np.uint8), table.places)
         for label in (NORMAL, LARGE):
-            fresh = plan(board, Demand(3, 3, label), Rules("1.0"))
-            torn = plan_partial(board, Demand(1, 4, label), Rules("1.0"), Torn([-1] * 3, [3]), [])
+            fresh = plan(pool, Demand(3, 3, label), SwitchRules("1.0"))
+            partial_gang = plan_partial(pool, Demand(1, 4, label), SwitchRules("1.0"), PartialGang([-1] * 3, [3]), [])
             assert isinstance(fresh, NoPlan)
-            assert isinstance(torn, NoPlan)
-            assert (fresh.lack.need, fresh.lack.have, torn.lack.need, torn.lack.have) == (3, 0, 1, 0)
+            assert isinstance(partial_gang, NoPlan)
+            assert (fresh.lack.need, fresh.lack.have, partial_gang.lack.need, partial_gang.lack.have) == (3, 0, 1, 0)

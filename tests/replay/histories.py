@@ -8,7 +8,6 @@ import asyncio
 import random
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from berth.core.state.ledger import LedgerDump
 from berth.formats.recordings.recording import frames_of
 from berth.runtime.config import LogConfig
 from berth.runtime.logs import configure
+from berth.runtime.release import release
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth, PodPhase, TimerSeen
 from berth.schemas.ledger import Settings
@@ -242,7 +242,7 @@ async def recorded(history: History, *, from_snapshot: bool) -> bytes:
     entries = entries_of(facts, records)
     start = sleepiest(cell.snapshots) if from_snapshot else BEGINNING
     head = RecordingHead(
-        release=version("berth"),
+        release=release(),
         cell="cell",
         made_at_ms=cell.clock.now_ms(),
         settings=Settings(),

@@ -5,10 +5,12 @@ from typing import Any
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Listed
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeLean
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_gang, a_node, a_pod, members_of
@@ -24,7 +26,9 @@ class World:
         self.client = client
         self.namespace = namespace
         self.told: list[tuple[str, str, str]] = []
-        self.cluster = KubeCluster(client, SystemClock(), BinderConfig(), tell=self._tell)
+        self.cluster = KubeCluster(
+            client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics), tell=self._tell
+        )
 
     def _tell(self, involved: Involved, reason: str, message: str) -> None:
         self.told.append((involved.name, reason, message))

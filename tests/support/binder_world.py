@@ -4,11 +4,12 @@ from typing import Any
 
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Listed
+from berth.runtime.instruments import Instruments
 from berth.schemas.facts import RankFailure
-from berth.schemas.simulation import GangBound
-from berth.services.binder.cluster import Gang
+from berth.services.binder.cluster import BindResult, Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeLean
 from berth.services.binder.work import AttemptKey
 from tests.support.clock import ManualClock
@@ -32,7 +33,7 @@ class World:
             self.kube.put("/api/v1/nodes", a_node(f"n{number}"))
 
     def restart(self) -> KubeCluster:
-        self.cluster = KubeCluster(self.kube, self.clock, self.config, tell=self._tell)
+        self.cluster = KubeCluster(self.kube, self.clock, self.config, Instruments.make(BinderMetrics), tell=self._tell)
         self.cluster.wake = self.woken.extend
         return self.cluster
 
@@ -72,8 +73,8 @@ async def made(**settings: Any) -> World:  # noqa: ANN401 - fields of the settin
     return found
 
 
-def bound(count: int, *failures: tuple[int, str]) -> GangBound:
-    return GangBound(count, [RankFailure(rank, reason) for rank, reason in failures])
+def bound(count: int, *failures: tuple[int, str]) -> BindResult:
+    return BindResult(count, [RankFailure(rank, reason) for rank, reason in failures])
 
 
 def uid_of(world: World, name: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.state.invariants import check
-from berth.formats.ascend.node_products import NODE_PRODUCTS
-from berth.runtime.fault_points import FaultPoints
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -17,7 +17,9 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 
@@ -86,13 +88,17 @@ class Cell:
     async def start_dispatcher(self) -> None:
         bus = FakeBus(self.server, self.cell)
         self.buses.append(bus)
-        self.dispatcher = Dispatcher(bus, self.clock, self.config, holder="test", faults=FaultPoints())
+        self.dispatcher = Dispatcher(
+            bus, self.clock, self.config, holder="test", instruments=Instruments.make(DispatcherMetrics)
+        )
         await self.dispatcher.start()
 
     async def start_shard(self, number: int) -> None:
         bus = FakeBus(self.server, self.cell)
         self.buses.append(bus)
-        shard = Shard(bus, self.clock, shard=number, shards=self.config.shards)
+        shard = Shard(
+            bus, self.clock, shard=number, shards=self.config.shards, instruments=Instruments.make(ScorerMetrics)
+        )
         await shard.start()
         await bus.serve(bus.subjects.score(number), shard.answer, queue=f"shard-{number}")
         await bus.serve(bus.subjects.advance, shard.advance)

@@ -10,7 +10,7 @@ from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 RES = "huawei.com/Ascend910"
 
 SAMPLE = r"""{"DeviceInfo":{"DeviceList":{"huawei.com/Ascend910":"Ascend910-0,Ascend910-1,Ascend910-4,Ascend910-5,Ascend910-6","huawei.com/Ascend910-Fault":"[{\"fault_type\":\"CardNetworkUnhealthy\",\"npu_name\":\"Ascend910-6\",\"large_model_fault_level\":\"PreSeparateNPU\",\"fault_level\":\"PreSeparateNPU\",\"fault_handling\":\"PreSeparateNPU\",\"fault_code\":\"81078603\",\"fault_time_and_level_map\":{\"81078603\":{\"fault_time\":1763640600123,\"fault_level\":\"PreSeparateNPU\"}}},{\"fault_type\":\"CardUnhealthy\",\"npu_name\":\"Ascend910-7\",\"large_model_fault_level\":\"RestartNPU\",\"fault_level\":\"RestartNPU\",\"fault_handling\":\"RestartNPU\",\"fault_code\":\"80E24E00\",\"fault_time_and_level_map\":{\"80E24E00\":{\"fault_time\":1763640655871,\"fault_level\":\"RestartNPU\"}}}]","huawei.com/Ascend910-NetworkUnhealthy":"Ascend910-6","huawei.com/Ascend910-Recovering":"","huawei.com/Ascend910-Unhealthy":"Ascend910-7"},"UpdateTime":1763640660},"SuperPodID":-2,"ServerIndex":-2,"CheckCode":"17f47c534b048cc60c37881d03491f48baed75825c6e2cc08161f77f4cb87ac8"}"""
-"""A report from the specification: chips 2 and 3 in use, 6 sick in its network, 7 dead."""
+"""A report as a device plug-in writes it: chips 2 and 3 in use, 6 sick in its network, 7 dead."""
 NODE_SAMPLE = r"""{"NodeInfo":{"FaultDevList":[{"DeviceType":"Memory","DeviceId":3,"FaultCode":["0100001D"],"FaultLevel":"PreSeparateFault"}],"NodeStatus":"PreSeparate"},"CheckCode":"a2b18f9fd381f8843e18f9c4dc0e6d0d4f9cf54ab59cfa2dbc9f1b0b4216e321"}"""
 
 

@@ -6,14 +6,16 @@ from typing import Final
 import msgspec
 
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer
 from berth.schemas.status import SnapshotBody
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import Cell
 from tests.support.fake_bus import FakeBus, FakeServed
 
@@ -77,7 +79,9 @@ class HarshCell(Cell):
     async def start_dispatcher(self) -> None:
         self.bus = DoubtfulBus(self)
         self.buses.append(self.bus)
-        self.dispatcher = Dispatcher(self.bus, self.clock, self.config, holder="test", faults=FaultPoints())
+        self.dispatcher = Dispatcher(
+            self.bus, self.clock, self.config, holder="test", instruments=Instruments.make(DispatcherMetrics)
+        )
         await self.dispatcher.start()
         self._keep_snapshots(self.dispatcher)
 
@@ -103,7 +107,9 @@ class HarshCell(Cell):
     async def start_shard(self, number: int) -> None:
         bus = FakeBus(self.server, self.cell)
         self.buses.append(bus)
-        shard = Shard(bus, self.clock, shard=number, shards=self.config.shards)
+        shard = Shard(
+            bus, self.clock, shard=number, shards=self.config.shards, instruments=Instruments.make(ScorerMetrics)
+        )
         await shard.start()
         handler = self._handler(number, shard.answer)
         self.served[number] = await bus.serve(bus.subjects.score(number), handler, queue=f"shard-{number}")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_health
+from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, PodPhase, PodsSeen
@@ -17,6 +18,7 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.subjects import StreamName
 from berth.services.health.app import serve_on
 from berth.services.health.config import HealthConfig
+from berth.services.health.metrics import HealthMetrics
 from tests.support.clock import ManualClock
 from tests.support.device_texts import RES, device_cfg, device_list
 from tests.support.fake_bus import FakeBus
@@ -53,7 +55,9 @@ class World:
         bus = FakeBus(self.server, "test")
         api = self.kube if self.config.source != "none" else None
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(serve_on(api, bus, self.clock, self.config, stop), name="health")
+            task = group.create_task(
+                serve_on(api, bus, self.clock, self.config, Instruments.make(HealthMetrics), stop), name="health"
+            )
             try:
                 await until(lambda: self.server.services or task.done(), deadline_s=5, what="the service to listen")
                 yield

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodesSeen, PodPhase, PodsSeen
@@ -20,6 +21,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.inventory.app import serve
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.metrics import InventoryMetrics
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import pause, until_true
 
@@ -39,7 +41,9 @@ async def inventory(url: str, cell: str, kubeconfig: Path, *, gangs: GangSetting
     )
     stop = asyncio.Event()
     async with await NatsBus.connect(url, cell, name="inventory") as bus, asyncio.TaskGroup() as group:
-        task = group.create_task(serve(bus, SystemClock(), config, stop), name="inventory")
+        task = group.create_task(
+            serve(bus, SystemClock(), config, Instruments.make(InventoryMetrics), stop), name="inventory"
+        )
         try:
             yield task
         finally:

@@ -6,9 +6,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from berth.formats.ascend.device_info import ChipLists, parse_device_info
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
 from berth.formats.kubernetes.objects import Condition, Container, Meta, OwnerReference, PodSpec, Requirements
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.accounts import Accounts
 from berth.services.nodesim.agents.device_report import Place

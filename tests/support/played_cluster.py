@@ -7,12 +7,14 @@ from pathlib import Path
 
 from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.clock import Clock, SystemClock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Api
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.services.nodesim.config import AgentsConfig, NodesimConfig
 from berth.services.nodesim.kube.app import play
+from berth.services.nodesim.metrics import NodesimMetrics
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.waiting import until
@@ -72,7 +74,9 @@ async def played(
     )
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(play(api, bus, clock, config, parse_cluster(topology), stop))
+        task = group.create_task(
+            play(api, bus, clock, config, parse_cluster(topology), Instruments.make(NodesimMetrics), stop)
+        )
         try:
             await until(lambda: len(server.services) == 2 or task.done(), deadline_s=20, what="the cluster to stand")
             yield Played(bus)

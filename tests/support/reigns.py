@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher, FencedError
+from berth.services.dispatcher.metrics import DispatcherMetrics
 
 
 class Reigns:
@@ -25,7 +26,13 @@ class Reigns:
         self._count += 1
         bus = await NatsBus.connect(self._url, self._cell, name="reign")
         while True:
-            made = Dispatcher(bus, SystemClock(), self._config, holder=f"holder-{self._count}", faults=FaultPoints())
+            made = Dispatcher(
+                bus,
+                SystemClock(),
+                self._config,
+                holder=f"holder-{self._count}",
+                instruments=Instruments.make(DispatcherMetrics),
+            )
             self._made.append((bus, made))
             try:
                 await made.start()

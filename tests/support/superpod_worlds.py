@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from hypothesis import strategies as st
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.facts import NodeHealth, PodPhase
 from berth.schemas.intake import JobRequest
 from berth.schemas.nodes import NodeCondition, NodeDescription

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_nodes
-from berth.formats.ascend.node_products import NODE_PRODUCTS
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode

@@ -1,4 +1,4 @@
-"""``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and what is left."""
+"""``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and their free nodes."""
 
 import string
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from berth.cli.cluster.switches import kind_of
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.core.explain.superpod_explanation import seats_of, superpods_of, takers_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
 from berth.core.superpods.model import CandidatePool
 from berth.runtime.clock import SystemClock
@@ -126,7 +126,7 @@ def _superpod(
     above = max(len(free) - settings.reserve_nodes, 0)
     kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are taken in this order: the last ones are kept
     racks = pool.racks[pool.starts[at] : pool.starts[at + 1]]
-    warning = f"it has {counted(len(rows), 'node')}, more than the {settings.super_pod_size} that super_pod_size says"
+    warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} of super_pod_size"
     return SuperpodRow(
         id=pool.ids[at],
         free=len(free),
@@ -223,14 +223,14 @@ def job_words(job: SuperpodUser, letters: Mapping[BlockKey, str]) -> str:
 
 def heading(shown: SuperpodsShown) -> str:
     """Settings in force, and how many SuperPoDs there are."""
-    size = f"of up to {counted(shown.super_pod_size, 'node')}"
-    return f"{counted(shown.total, 'SuperPoD')} {size} (super_pod_size), {shown.reserve_nodes} of them in reserve (reserve_nodes)."
+    size = f"of up to {pluralize(shown.super_pod_size, 'node')}"
+    return f"{pluralize(shown.total, 'SuperPoD')} {size} (super_pod_size), {shown.reserve_nodes} of them in reserve (reserve_nodes)."
 
 
 def show(shown: SuperpodsShown) -> None:
     """Print the SuperPoDs, and what the signs mean."""
     if not shown.total:
-        tell("no SuperPoD is known: no node says that it is in one")
+        tell("no SuperPoD is known: no node has a SuperPoD")
         return
     console = results()
     tell(heading(shown))
@@ -255,7 +255,7 @@ def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:
     found = [row for row in shown.superpods if row.id == superpod]
     if not found:
         near = near_names(superpod, [row.id for row in shown.superpods])
-        hint = f"near ids: {', '.join(near)}" if near else f"{counted(shown.total, 'SuperPoD')} known"
+        hint = f"near ids: {', '.join(near)}" if near else f"{pluralize(shown.total, 'SuperPoD')} known"
         raise CommandError(f"no SuperPoD has the id {superpod}; {hint}")
     return msgspec.structs.replace(shown, superpods=found)
 
@@ -263,7 +263,7 @@ def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:
 def superpods(
     *, superpod: Annotated[str | None, Parameter(name="--superpod")] = None, common: Common | None = None
 ) -> int:
-    """List physical SuperPoDs: their nodes drawn with the blocks on them, how many are free, and the jobs there.
+    """List physical SuperPoDs: their nodes drawn with the blocks on them, the number of free nodes, and the jobs there.
 
     Args:
         superpod: Only the SuperPoD with this id.

@@ -1,4 +1,4 @@
-"""``berth switches``: the leaf switches, with their nodes drawn, their state, and the jobs below them."""
+"""``berth switches``: the leaf switches (ToR), with their nodes drawn, their state, and the jobs below them."""
 
 from typing import Annotated, Final, Literal
 
@@ -11,12 +11,13 @@ from rich.table import Table
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
 from berth.core.cluster.node_packing import SWITCHES
-from berth.core.explain.model import LeafUser
 from berth.core.explain.switch_explanation import leaf_users
-from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words, counted
+from berth.core.explain.switch_layout import LeafUser
+from berth.core.explain.switch_text import STATES, UNKNOWN, bits_words
+from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL, STATE, UNHEALTHY
-from berth.core.switches.planner import rules_of
+from berth.core.switches.planner import switch_rules
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.facts import NodeHealth
@@ -84,7 +85,7 @@ class SwitchesShown(msgspec.Struct, frozen=True):
 def switches_of(state: State) -> SwitchesShown:
     """All leaves in the order of their source."""
     leaves = state.leaves
-    rules = rules_of(state.fold.settings, is_single_layer=leaves.is_single_layer)
+    rules = switch_rules(state.fold.settings, is_single_layer=leaves.is_single_layer)
     users = leaf_users(state)
     topology = state.topologies.get(SWITCHES)
     bits = state.leaf_book.bits().tolist()
@@ -171,8 +172,8 @@ def table_of(shown: SwitchesShown, console: Console) -> Table:
 def heading(shown: SwitchesShown) -> str:
     """Policy, and how many leaves of what size."""
     policy = "of a single layer" if shown.policy == "single-layer" else shown.policy
-    shared = f", at most {counted(shown.shared_max, 'shared leaf')} a job" if shown.shared_max else ""
-    return f"Switch affinity {policy}{shared}; {counted(shown.total, 'leaf')} of {counted(shown.places, 'place')}."
+    shared = f", at most {pluralize(shown.shared_max, 'shared leaf')} a job" if shown.shared_max else ""
+    return f"Switch affinity {policy}{shared}; {pluralize(shown.total, 'leaf')} of {pluralize(shown.places, 'place')}."
 
 
 def show(shown: SwitchesShown) -> None:
@@ -183,7 +184,7 @@ def show(shown: SwitchesShown) -> None:
     console = results()
     tell(heading(shown))
     if shown.reason:
-        tell(f"An older word on the leaves holds: {shown.reason}")
+        tell(f"The previous topology remains in force: {shown.reason}")
     console.print(table_of(shown, console))
     glyphs = glyphs_for(console)
     console.print("   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()))
@@ -200,13 +201,13 @@ def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:
     found = [row for row in shown.leaves if row.name == leaf]
     if not found:
         near = near_names(leaf, [row.name for row in shown.leaves])
-        hint = f"near names: {', '.join(near)}" if near else f"{counted(shown.total, 'leaf')} known"
+        hint = f"near names: {', '.join(near)}" if near else f"{pluralize(shown.total, 'leaf')} known"
         raise CommandError(f"no leaf is named {leaf}; {hint}")
     return msgspec.structs.replace(shown, leaves=found)
 
 
 def switches(*, leaf: Annotated[str | None, Parameter(name="--leaf")] = None, common: Common | None = None) -> int:
-    """List leaf switches: their nodes drawn, how many are free, the state that switch affinity sees, and the jobs there.
+    """List leaf switches (ToR): their nodes drawn, the number of free nodes, their state, and the jobs there.
 
     Args:
         leaf: Only the leaf of this name.

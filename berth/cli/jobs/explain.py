@@ -1,4 +1,4 @@
-"""``berth explain``: a job of a live cell or of a recording, now or as it stood."""
+"""``berth explain``: a job of a live cell or of a recording, now or at a time in the past."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -36,13 +36,13 @@ _DAY_MS: Final = 86_400_000
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Where:
-    """Which job is meant, and when.
+    """Source and time of the explanation.
 
     Attributes:
-        log: Look into this recording, made by berth record or berth simulate --record; no cell is needed.
-        at: Tell of the job as it stood at this time (2026-11-21T10:00:00Z, milliseconds since 1970, or 10:00:00 of the last day)
+        log: Read this recording, made by berth record or berth simulate --record; no cell is needed.
+        at: Explain the job at this time (2026-11-21T10:00:00Z, milliseconds since 1970, or 10:00:00 of the last day)
             or after this record of the ledger (ledger:123). Default: now, or the end of the recording.
-        uid: Which of the jobs that had the name, one after another. Default: the last one.
+        uid: Which of several jobs that had the name. Default: the last one.
         salvage: Use what comes before a damage of the recording.
     """
 
@@ -55,11 +55,11 @@ class Where:
 def explain_job(
     job: str, *, where: Where | None = None, namespace: str = "default", common: Common | None = None
 ) -> int:
-    """Explain a decision: what was asked, what was known, who came second, or why a job waits and what would help.
+    """Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.
 
     Args:
         job: Its name, or namespace/name.
-        where: Now or then, in a cell or in a file.
+        where: Cell or file, and the time.
         namespace: Namespace of a name without one.
         common: Cell and form of the output.
     """
@@ -107,13 +107,13 @@ async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
     if until is not None:
         ledger = await bus.state(StreamName.LEDGER)
         if until.ledger_seq > ledger.last_seq:
-            raise CommandError(f"{until} is not there yet: the ledger ends at {ledger.last_seq}")
+            raise CommandError(f"{until} does not exist yet: the ledger ends at {ledger.last_seq}")
     try:
         past = await past_of(bus, key, uid=point.uid, until=until)
     except (NotKeptError, NoHistoryError) as error:
-        raise CommandError(f"that time cannot be told of: {error}") from error
+        raise CommandError(f"that time cannot be explained: {error}") from error
     if past is None:
-        raise unknown or CommandError(f"{until} is no longer kept: no snapshot is as old as that")
+        raise unknown or CommandError(f"{until} is no longer stored: all snapshots are newer")
     if past.life is not None and past.look is not None:
         return told_of_past(*key, past.trail, past.life, past.look)
     words = await bus.read(StreamName.FACTS, filters=[bus.subjects.fact_job(*key)])
@@ -154,7 +154,7 @@ class Recorded:
                 trail.add(entry)
             trail.end()
         if until is not None and until.ledger_seq > trail.ledger_seq:
-            raise CommandError(f"{self._path}: {until} is not there: the recording ends at record {trail.ledger_seq}")
+            raise CommandError(f"{self._path}: {until} does not exist: the recording ends at record {trail.ledger_seq}")
         life = trail.life(point.uid)
         if life is None:
             if not trail.lives and trail.later_ms:
@@ -245,7 +245,7 @@ def _unknown(key: JobKey, uid: str, trail: Trail, names: list[str]) -> str:
     if not trail.ledger_seq:
         return f"no job was named {name}; {hint}"
     span = f"from {moment(trail.first_ms)} to {moment(trail.last_ms)}, up to record {trail.ledger_seq} of the ledger"
-    return f"no job was named {name} in what is told of, {span}; {hint}"
+    return f"no job was named {name} {span}; {hint}"
 
 
 def _job(data: bytes) -> JobSeen | None:

@@ -9,7 +9,7 @@ from berth.cli.jobs.listing import OVER, phase_words
 from berth.cli.output import moment, new_table, results, tell
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -90,7 +90,7 @@ def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look
     others = [one for one in lives if one.uid != life.uid]
     if others:
         rows = ", ".join(f"{one.uid} (since {moment(one.since_ms)})" for one in others)
-        lines.append(f"Other jobs had this name: uid {rows}; --uid tells of one of them.")
+        lines.append(f"Other jobs had this name: uid {rows}; select one with --uid.")
     attempt = status.attempt or (found.attempt if found is not None else 0)
     return Told(
         namespace,
@@ -115,7 +115,7 @@ def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
         at_ms: Moment that it is told of.
         first_ms: When it was asked for.
     """
-    line = f"It was first asked for at {moment(first_ms)}, later than that."
+    line = f"It was first submitted at {moment(first_ms)}, after that time."
     return Told(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
 
 
@@ -124,14 +124,14 @@ def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
     if found is not None:
         lines = all_sentences(found, is_over=status.phase in OVER, clock=lambda at_ms: _near(at_ms, found.basis.at_ms))
     elif status.ledger_seq:
-        lines = ["The decision and its history are no longer kept.", *([status.sentence] if status.sentence else [])]
+        lines = ["The decision and its history are no longer stored.", *([status.sentence] if status.sentence else [])]
     else:
         lines = [status.sentence or "Nothing was decided yet."]
     beside = status.rejection
     if beside is not None:
         wrong = beside.refusal
         lines.append(
-            f"Another request for this name was turned away at {moment(beside.at_ms)}:"
+            f"Another request for this name was rejected at {moment(beside.at_ms)}:"
             f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
         )
     return lines
@@ -179,14 +179,14 @@ def show(told: Told) -> None:
     name = f"{told.namespace}/{told.name}"
     at = f" as of {moment(told.at_ms)}" if told.at_ms else ""
     if told.phase == NOT_ASKED:
-        console.print(f"[bold]{escape(name)}[/] was not asked for yet{at}")
+        console.print(f"[bold]{escape(name)}[/] was not submitted yet{at}")
         tell(f"  {told.sentences[0]}")
         return
     attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
     since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
     console.print(
         f"[bold]{escape(name)}[/] {phase_words(told.phase)}{attempt}{since} {moment(told.since_ms)}"
-        f"{f'; told{at}' if at else ''}"
+        f"{f'; explained{at}' if at else ''}"
     )
     if told.explanation is not None:
         tell(_basis_words(told.explanation.basis))
@@ -218,17 +218,17 @@ def _show_candidates(told: Explanation) -> None:
 def _basis_words(basis: Basis) -> str:
     settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
     if basis.nodes:
-        held = f"{counted(basis.jobs_held, 'job')} held something" if basis.jobs_held else "nobody held anything"
+        held = f"{pluralize(basis.jobs_held, 'job')} held chips" if basis.jobs_held else "no job held chips"
         policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
         settings = (
-            f"{counted(basis.nodes, 'node')} with {counted(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
+            f"{pluralize(basis.nodes, 'node')} with {pluralize(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
             f" {held}; {settings}{policy}"
         )
     if not basis.ledger_seq:
-        return f"Judged at {moment(basis.at_ms)}, when the request came in."
+        return f"Validated at {moment(basis.at_ms)}, when the request was received."
     if basis.is_current:
         return (
-            f"Decided by record {basis.ledger_seq} of the ledger; told from the state at facts {basis.facts_seq},"
+            f"Decided by record {basis.ledger_seq} of the ledger; explained from the state at facts {basis.facts_seq},"
             f" {moment(basis.at_ms)}, epoch {basis.epoch}; {settings}."
         )
     return (

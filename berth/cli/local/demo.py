@@ -24,7 +24,7 @@ from berth.cli.local.story import Story, Tale
 from berth.cli.local.up import Shards, asked_to_stop, ready_bus, unless, watched
 from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
 from berth.cli.recordings.record import may_write, write_recording
-from berth.core.explain.switch_text import ranges
+from berth.core.explain.text import ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 

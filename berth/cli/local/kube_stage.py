@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from berth.cli.local.stage import Sight
 from berth.cli.local.story import Story
 from berth.cli.output import CommandError
-from berth.formats.ascend.node_products import LABEL_TYPE, RESOURCE_310
 from berth.formats.kubernetes.objects import Lean, Listed, Meta, Pod, PodGroup
 from berth.formats.kubernetes.workloads import short_kind
 from berth.formats.manifests import ascend_job, batch_job, volcano_job
@@ -28,6 +27,7 @@ from berth.formats.manifests.writer import (
     write_priority_class,
     write_volcano_job,
 )
+from berth.products.model import LABEL_TYPE, RESOURCE_310
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError

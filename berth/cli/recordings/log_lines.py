@@ -9,9 +9,9 @@ import msgspec
 
 from berth.cli.output import listed, moment
 from berth.core.explain.refusal_text import sentence
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.schemas.columns import unpack, unpack_names
-from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -23,7 +23,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.ledger import Epoch, Round
+from berth.schemas.ledger import Epoch, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
@@ -62,8 +62,11 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
 
     Raises:
         DecodeError: It does not decode.
+        NewerVersionError: It is a record that only a newer release reads.
     """
     envelope = open_envelope(entry.data)
+    if not entry.subject:
+        see_readable(envelope)
     kind = _KINDS.get(envelope.kind)
     return envelope, body_of(envelope, kind) if kind is not None else None
 
@@ -88,6 +91,8 @@ class Lines:
                 return f"{what}  {'':27}  {envelope.kind}: not known to this release"
             at_ms = getattr(body, "at_ms", 0)
             return f"{what}  {moment(at_ms) if at_ms else '':27}  {self._words(body)}"
+        except NewerVersionError as error:
+            return f"{what}  {'':27}  {error}"
         except (DecodeError, ValueError) as error:
             return f"{what}  {'':27}  does not decode: {error}"
 
@@ -129,7 +134,7 @@ def tree_of(entry: Entry) -> dict[str, Any]:
         tree["subject"] = entry.subject
     try:
         envelope, body = opened(entry)
-    except DecodeError as error:
+    except (DecodeError, NewerVersionError) as error:
         return tree | {"error": str(error), "data": base64.b64encode(entry.data).decode()}
     tree["kind"] = envelope.kind
     return tree | ({"data": base64.b64encode(entry.data).decode()} if body is None else {"body": _tree(body)})
@@ -167,10 +172,10 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
         if verdict.placement is not None:
             said.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
-            said.append(f"{'turned away' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+            said.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
     said += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for release in body.releases:
-        part = f" ({counted(len(release.ranks), 'pod')})" if release.ranks else ""
+        part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
         said.append(
             f"released {names.get(release.uid, release.uid)}{part}: {release.reason}{', again' if release.again else ''}"
         )
@@ -183,24 +188,24 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
 def _place(placement: Placement) -> str:
     names = unpack_names(placement.nodes)
     chips = sum(run.pods * run.chips for run in placement.runs)
-    where = f"on {names[0]}" if len(names) == 1 else f"on {counted(len(names), 'node')}"
-    return f"{where} ({counted(chips, 'chip')})"
+    where = f"on {names[0]}" if len(names) == 1 else f"on {pluralize(len(names), 'node')}"
+    return f"{where} ({pluralize(chips, 'chip')})"
 
 
 def _nodes(body: NodesSeen) -> str:
     rows = len(body.class_index) // 2
-    return f"nodes of {body.domain}: {counted(rows, 'node')}" if rows else f"domain {body.domain} is gone"
+    return f"nodes of {body.domain}: {pluralize(rows, 'node')}" if rows else f"domain {body.domain} is gone"
 
 
 def _health(body: HealthSeen) -> str:
     columns = (body.unhealthy, body.recovering, body.network_unhealthy)
     masks = zip(body.level, *(unpack(column, 8) for column in columns), strict=True)
     unwell = sum(any(row) for row in masks)
-    return f"health of {body.domain}: {counted(len(body.level), 'node')}, {unwell} not well"
+    return f"health of {body.domain}: {pluralize(len(body.level), 'node')}, {unwell} not healthy"
 
 
 def _topology(body: TopologySeen) -> str:
-    return f"topology {body.kind}: {counted(len(body.leaves), 'leaf')}"
+    return f"topology {body.kind}: {pluralize(len(body.leaves), 'leaf')}"
 
 
 def _pods(body: PodsSeen) -> str:
@@ -216,7 +221,7 @@ def _phases(phases: Iterable[int]) -> str:
 
 def _members(body: MembersSeen) -> str:
     hold = f"; {body.hold}" if body.hold else ""
-    return f"members of {body.namespace}/{body.job}: {counted(len(body.pods), 'pod')}{hold}"
+    return f"members of {body.namespace}/{body.job}: {pluralize(len(body.pods), 'pod')}{hold}"
 
 
 def _job(body: JobSeen) -> str:
@@ -227,8 +232,8 @@ def _job(body: JobSeen) -> str:
     if body.state == "accepted" and body.request is not None:
         pods = sum(task.replicas for task in body.request.tasks)
         chips = sum(task.replicas * task.chips for task in body.request.tasks)
-        name = f"{name}: {counted(pods, 'pod')}, {counted(chips, 'chip')}"
-    turned = f"; turned away another: {sentence(body.rejection.refusal)}" if body.rejection is not None else ""
+        name = f"{name}: {pluralize(pods, 'pod')}, {pluralize(chips, 'chip')}"
+    turned = f"; rejected another request: {sentence(body.rejection.refusal)}" if body.rejection is not None else ""
     return f"{name}{f': {body.reason}' if body.reason else ''}{turned}"
 
 
@@ -236,7 +241,7 @@ def _outcome(body: OutcomeSeen) -> str:
     failed = listed(f"rank {one.rank}: {one.reason}" for one in body.failures)
     return (
         f"outcome of {body.namespace}/{body.name}, attempt {body.attempt}: {body.state},"
-        f" {counted(body.bound, 'pod')} bound{f'; {failed}' if failed else ''}"
+        f" {pluralize(body.bound, 'pod')} bound{f'; {failed}' if failed else ''}"
     )
 
 

@@ -1,6 +1,5 @@
-"""``berth replay``: the decisions of a recording, made again and compared."""
+"""``berth replay``: repeats the decisions of a recording and compares them."""
 
-import importlib.metadata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,13 @@ from berth.cli.cell import Form, run
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import line_of, tree_of
-from berth.core.explain.switch_text import ranges
-from berth.core.replay.divergence import Difference, NodeTold
+from berth.core.explain.text import ranges
+from berth.core.replay.divergence import Difference, NodeDetails
 from berth.core.replay.replay import Replay, Replayed, ReplayError
 from berth.formats.recordings.recording import Reading
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.recording import read_file
+from berth.runtime.release import release
 from berth.schemas.recording import Entry
 
 _SHOW_EVERY: Final = 4096
@@ -145,15 +145,15 @@ def replay(
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
     form: Form | None = None,
 ) -> int:
-    """Decide again what a recording holds, from its facts, times and settings alone, and compare.
+    """Repeat the decisions of a recording, from its facts, times and settings alone, and compare them.
 
-    The exit code is 1 when a decision differs or the file is damaged.
+    The exit code is 1 if a decision differs or the file is damaged.
 
     Args:
         file: A recording, made by: berth record.
         salvage: Replay what comes before a damage of the file.
         shards: Number of scorers, for recordings of releases before 0.4 in which some did not answer.
-        all_: Go on behind the first difference, and count all of them.
+        all_: Continue after the first difference, and count all of them.
         form: Form of the output.
     """
     options = form or Form()
@@ -201,7 +201,7 @@ def _show(outcome: Outcome) -> None:
     wrong = [line for line in (outcome.damage, outcome.impossible) if line]
     complain(f"{outcome.file}: {line}" for line in wrong)
     if outcome.stopped:
-        say("stopped at the first difference; --all goes on behind it")
+        say("stopped at the first difference; continue with --all")
 
 
 def words_of(outcome: Outcome) -> list[str]:
@@ -228,7 +228,7 @@ def words_of(outcome: Outcome) -> list[str]:
 
 def _beside(outcome: Outcome) -> list[str]:
     """What else is to be known."""
-    found, here = outcome.replayed, importlib.metadata.version("berth")
+    found, here = outcome.replayed, release()
     lines = []
     if outcome.release != here and not outcome.is_identical:
         lines.append(f"release {outcome.release} wrote the recording, this is release {here}")
@@ -236,10 +236,10 @@ def _beside(outcome: Outcome) -> list[str]:
         lines.append(f"{counted_large(found.not_compared, 'round')} not compared: {found.because}")
     if found.void:
         lines.append(
-            f"{counted_large(found.void, 'record')} void: of a writer that no longer reigned, or of another kind"
+            f"{counted_large(found.void, 'record')} void: of a dispatcher that was no longer leader, or of another kind"
         )
     if found.undecodable:
-        lines.append(f"{counted_large(found.undecodable, 'fact')} that no reader can apply")
+        lines.append(f"{counted_large(found.undecodable, 'fact')} that cannot be decoded")
     return lines
 
 
@@ -265,7 +265,7 @@ def lines_of(found: Difference) -> list[str]:
     if found.queue:
         lines.append(f"  taken by the round, in order: {', '.join(found.queue)}; {found.queue_length} waited in all")
     if found.asleep:
-        lines.append(f"  slept on: {listed(found.asleep, _JOBS_SHOWN)}")
+        lines.append(f"  asleep: {listed(found.asleep, _JOBS_SHOWN)}")
     if found.missing:
         lines.append(f"  scorers that did not answer: {', '.join(map(str, found.missing))}")
     settings = ", ".join(f"{name}={value!r}" for name, value in _set(found))
@@ -283,7 +283,7 @@ def _set(found: Difference) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _node_words(node: NodeTold) -> str:
+def _node_words(node: NodeDetails) -> str:
     free = f"chips {ranges(node.free)} free" if node.free else "no chip free"
     fit = f"score {node.score}" if node.score is not None else node.unfit
     held = f"held by {listed(node.held_by, _JOBS_SHOWN)}" if node.held_by else ""

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Frame, Timeline
+from berth.runtime.release import install_extra
 
 Format = Literal["svg", "png"]
 FORMATS: Final[tuple[Format, ...]] = ("svg", "png")
@@ -169,4 +170,4 @@ def _check_matplotlib() -> None:
         CommandError: It is not.
     """
     if find_spec("matplotlib") is None:
-        raise CommandError("pictures need matplotlib: pip install 'berth[plots]'")
+        raise CommandError(f"pictures need matplotlib: {install_extra('plots')}")

@@ -11,7 +11,7 @@ from rich.markup import escape
 from berth.cli.output import emit, listed, new_table, results, say, tell
 from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.report_page import write_page
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
 from berth.core.simulation.simulator import TurnedAway
 from berth.core.simulation.statistics import Figures, figures_of
@@ -107,13 +107,13 @@ def settings_lines(found: Results) -> list[str]:
 def turned_away_lines(jobs: Sequence[TurnedAway]) -> list[str]:
     """A sentence for each job that can never be placed."""
     lines = [
-        f"turned away: {job.namespace}/{job.name} ({counted(job.chips, 'chip')} in {counted(job.pods, 'pod')}): {job.code}"
+        f"rejected: {job.namespace}/{job.name} ({pluralize(job.chips, 'chip')} in {pluralize(job.pods, 'pod')}): {job.code}"
         + (f", {job.field} is {job.value}" if job.field else "")
         + (f", {job.expected}" if job.expected else "")
         for job in jobs[:_TOLD_MAX]
     ]
     if len(jobs) > _TOLD_MAX:
-        lines.append(f"turned away: {len(jobs) - _TOLD_MAX} more; --json tells all of them")
+        lines.append(f"rejected: {len(jobs) - _TOLD_MAX} more; list all of them with --json")
     return lines
 
 

@@ -1,7 +1,6 @@
 """``berth simulate``: a trace of jobs on a cluster that does not exist yet, under one queue policy or several."""
 
 import gzip
-import importlib.metadata
 import math
 import zlib
 from collections import Counter
@@ -23,13 +22,12 @@ from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import Results, give, results_of
 from berth.core.cluster.node_packing import RepeatedNodeError
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.simulation.baselines import RIVALS, Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
 from berth.core.simulation.timeline import Timeline
-from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS
 from berth.formats.clusters.cluster_text import (
     PRODUCT,
     ClusterWordsError,
@@ -41,7 +39,10 @@ from berth.formats.clusters.topology_file import TopologyError
 from berth.formats.recordings.recording import Frames
 from berth.formats.traces.jobs import Affinity
 from berth.formats.traces.reader import TraceError, read_trace
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import ANNOTATION_POLICY
 from berth.runtime.recording import replacing
+from berth.runtime.release import release
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
@@ -158,7 +159,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
     chips = sum(node.whole_chips for node in plan.nodes)
-    words = {"recording" if is_log else "trace": f"{trace.name}, {counted(len(workload.jobs), 'job')}"}
+    words = {"recording" if is_log else "trace": f"{trace.name}, {pluralize(len(workload.jobs), 'job')}"}
     if not is_log:
         words |= {
             "arrivals divided by": f"{wanted.compress:g}",
@@ -237,7 +238,7 @@ def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simul
 def head_of(plan: SimulationPlan) -> RecordingHead:
     """Head of the recording of a simulation, which begins with an empty cell."""
     return RecordingHead(
-        release=importlib.metadata.version("berth"),
+        release=release(),
         cell=plan.cell,
         made_at_ms=0,
         settings=plan.settings,

@@ -1,12 +1,15 @@
-"""Affinity class of a free mask: how well the free chips of a node suit a pod. 0 is best, :data:`NEVER` is no.
+"""Affinity class of a free mask: how well the free chips of a node suit a pod.
 
-Every rule is written twice: for a column of masks, which fills the tables, and for one mask, which serves the rows that
-are touched one at a time. A property test holds the two together.
+Class 0 is best; :data:`NEVER` means that the node cannot serve the pod. The order of free chips in a ring is the HCCS
+affinity of the product: HCCS is the link between the chips of one ring.
 
-Masks are 64-bit: bit ``i`` is the chip with id ``i``. Whether there are enough chips at all is the caller's to check
-first; a class says only what the topology says.
+Every rule has two implementations with equal results: one for an array of masks, which fills the tables, and one for a
+single mask, which serves rows that are evaluated one at a time. A property test compares the two.
 
-Source: specification, node and chip, section 8.
+A mask has 64 bits: bit ``i`` is the chip with id ``i``. The caller checks first that there are enough free chips; a
+class depends on the topology only.
+
+Source: docs/reference/nodes-and-chips.md, "Rules per product".
 """
 
 from functools import lru_cache
@@ -15,40 +18,62 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.chips.products import Form
+from berth.products.model import Form
 
 Masks = NDArray[np.uint64]
 Classes = NDArray[np.uint8]
 
 NEVER: Final = 255
-"""The topology cannot serve the pod."""
+"""Class of a node whose topology cannot serve the pod."""
 WHOLE_MESHES_FROM: Final = 4
-"""Sizes from here on are served by full meshes only. Section 8.5."""
+"""Pods of this size or more need full meshes.
+
+Source: docs/reference/nodes-and-chips.md, "Meshes of 4"."""
 MESH_IDS: Final = 16
-"""Only ids below this are counted in meshes. Section 8.5."""
+"""Chips with this id or above belong to no mesh.
+
+Source: docs/reference/nodes-and-chips.md, "Meshes of 4"."""
 _CHUNK: Final = 1 << 16
 _EVEN: Final = 0x5555_5555_5555_5555
 _LOW_BYTE: Final = 0xFF
 _NO_HALF_PAIR: Final = 16
-"""Class of an A3 node on which a single chip breaks a pair. Section 8.4."""
+"""Class of an A3 node on which a pod with one chip breaks a full pair.
+
+Source: docs/reference/nodes-and-chips.md, "A3: pairs"."""
 _DUO_WORST: Final = 16
 _DUO_FREE_MAX: Final = 8
-"""Beyond so many free chips a Duo node gets the worst class. Section 8.7."""
+"""A Duo node with more free chips gets the worst class.
+
+Source: docs/reference/nodes-and-chips.md, "310P Duo, distributed"."""
 
 
 def keeps_mesh(chips: int) -> bool:
-    """Whether meshes of 4 can keep ``chips`` together. Section 8.5."""
+    """Whether meshes of 4 can serve ``chips`` without a partial mesh.
+
+    Source: docs/reference/nodes-and-chips.md, "Meshes of 4".
+    """
     return chips <= WHOLE_MESHES_FROM or chips % WHOLE_MESHES_FROM == 0
 
 
 def classes_of(form: Form, masks: Masks, *, chips: int, distributed: bool) -> Classes:
     """Affinity class of each mask.
 
+        >>> from berth.products.catalogue import FORMS
+        >>> masks = np.array([0b1111, 0b0011_0001, 0], np.uint64)
+        >>> classes_of(FORMS["module910x8"], masks, chips=1, distributed=False)
+        array([  3,   0, 255], dtype=uint8)
+
+    A 910A node has two HCCS rings of 4 chips. One chip prefers a ring with 1 free chip (class 0, second mask) to a ring
+    with 4 (class 3, first mask); an empty node cannot serve it (third mask).
+
     Args:
         form: Product form.
-        masks: Usable chips of each row.
-        chips: Chips that the pod asks, at least 1.
+        masks: ``uint64`` array of any shape: usable chips of each node.
+        chips: Number of chips that the pod requests, at least 1.
         distributed: The job has more than one pod with chips.
+
+    Returns:
+        ``uint8`` array of the shape of ``masks``: 0 is best, :data:`NEVER` does not fit.
     """
     match form.rule:
         case "group":
@@ -64,7 +89,7 @@ def classes_of(form: Form, masks: Masks, *, chips: int, distributed: bool) -> Cl
 
 
 def class_of(form: Form, mask: int, *, chips: int, distributed: bool) -> int:
-    """Affinity class of one mask: the same answer as :func:`classes_of`."""
+    """Affinity class of one mask. Equal to the result of :func:`classes_of` for an array with this mask."""
     match form.rule:
         case "group":
             return _group_class(form, mask, chips, distributed=distributed)
@@ -78,11 +103,11 @@ def class_of(form: Form, mask: int, *, chips: int, distributed: bool) -> int:
             return 0
 
 
-# Rings and cards: one group serves, or the whole node, or both rings alike.
+# HCCS rings and cards: one group serves the pod, or the whole node, or both rings in equal parts.
 
 
 def _row(form: Form, chips: int) -> tuple[int, ...]:
-    """Class by free chips of a group, index 0 for an empty one."""
+    """Class of a group by its number of free chips; index 0 is a group without free chips."""
     if chips > form.group_size:
         return (NEVER,) * (form.group_size + 1)
     return (NEVER, *(NEVER if value == form.group_size else value for value in form.classes[chips - 1]))
@@ -90,7 +115,14 @@ def _row(form: Form, chips: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _chunk_table(row: tuple[int, ...]) -> Classes:
-    """Best class over the groups of every 16-bit mask; ``row`` is the class by free chips of a group."""
+    """Best class over the groups of every 16-bit mask.
+
+    Args:
+        row: Class of a group by its number of free chips; the group size is ``len(row) - 1``.
+
+    Returns:
+        ``uint8[65536]``, indexed by mask.
+    """
     size = len(row) - 1
     masks = np.arange(_CHUNK, dtype=np.uint16)
     by_count = np.array(row, np.uint8)
@@ -129,9 +161,11 @@ def _group_class(form: Form, mask: int, chips: int, *, distributed: bool) -> int
 
 
 def cross_pairs(mask: int, *, distributed: bool) -> int:
-    """Pairs that the two rings of a Box16 node can form.
+    """Number of pairs that the two HCCS rings of a Box16 node can form.
 
-    Partners are i and i+8 for a single pod; in a distributed job their positions may differ. Section 8.3.
+    For a single pod the partners are the chips i and i+8. In a distributed job their positions may differ.
+
+    Source: docs/reference/nodes-and-chips.md, "A2 Box16: two rings of 8".
     """
     left, right = mask & _LOW_BYTE, mask >> 8 & _LOW_BYTE
     return min(left.bit_count(), right.bit_count()) if distributed else (left & right).bit_count()
@@ -149,7 +183,7 @@ def _cross_classes(masks: Masks, chips: int, *, distributed: bool) -> Classes:
 
 
 def _surplus(have: Classes, need: int) -> Classes:
-    """What is left over, or NEVER where it is too little. ``need`` and ``have`` stay below 128."""
+    """Number of units left over, or NEVER if there are too few. ``need`` and all of ``have`` are below 128."""
     return np.where(have >= need, have - np.uint8(need), NEVER).astype(np.uint8)
 
 
@@ -176,7 +210,7 @@ def _pair_class(mask: int, chips: int) -> int:
 
 @lru_cache(maxsize=8)
 def _mesh_table(least: int) -> Classes:
-    """Number of meshes with at least ``least`` free chips, of every 16-bit mask."""
+    """Number of meshes with at least ``least`` free chips, for every 16-bit mask: ``uint8[65536]``."""
     masks = np.arange(_CHUNK, dtype=np.uint16)
     total: Classes = np.zeros(_CHUNK, np.uint8)
     for start in range(0, MESH_IDS, 4):
@@ -196,10 +230,10 @@ def _mesh_class(mask: int, chips: int) -> int:
     return have - need if have >= need else NEVER
 
 
-# Duo cards for one distributed pod: the class follows from the free chips and the full cards.
+# Duo cards for one pod of a distributed job: the class depends on the number of free chips and of full cards.
 
 _DUO_SPAN: Final = 65
-"""Free chips 0..64."""
+"""A node has 0 to 64 free chips."""
 
 
 def _duo_keys(masks: Masks) -> NDArray[np.intp]:
@@ -214,7 +248,7 @@ def _duo_key(mask: int) -> int:
 
 @lru_cache(maxsize=64)
 def _duo_table(chips: int) -> Classes:
-    """Class by full cards and free chips."""
+    """Class by number of full cards and of free chips; see :func:`_duo_keys` for the index."""
     table = [_duo_class(chips, free, full) for full in range(33) for free in range(_DUO_SPAN)]
     return np.array(table, np.uint8)
 

@@ -1,10 +1,11 @@
-"""Which nodes can take a pod's chips, how good each is, and which chips it gets there.
+"""Nodes that can take the chips of a pod, the raw score of each node, and the chips that the pod gets.
 
-A :class:`ChipRule` is a product form compiled for one size of pod. Rows are nodes; masks are 64-bit, bit ``i`` the chip
-with id ``i``. For masks below the size of its tables a rule is one look-up a row; rarer masks go through the same rule
-written out.
+A :class:`ChipRule` is a product form compiled for one pod size. Rows are nodes. A mask has 64 bits; bit ``i`` is the
+chip with id ``i``. The rule has tables of all masks up to 8 or 16 chip ids and evaluates such a mask with one table
+access per row. Other masks are evaluated by the same rule without a table.
 
-Source: specification, node and chip, sections 5.3, 5.4, 6, 8 and 15.
+Source: docs/reference/nodes-and-chips.md, "Consistency of counts", "Usable chips", "Filters per node" and
+"Rules per product".
 """
 
 from functools import lru_cache
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
 from berth.core.chips.picking import pick_chips
-from berth.core.chips.products import Form, Weights
+from berth.products.model import Form, Weights
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
 
@@ -23,9 +24,9 @@ Reasons = NDArray[np.uint8]
 Scores = NDArray[np.int32]
 
 HEALTH_STEP: Final = 1 << 14
-"""Under ``health_first`` an allocatable chip is worth more than any difference of raw scores, which stay below 8,000."""
+"""Weight of an allocatable chip under ``health_first``. It exceeds any difference of raw scores, all below 8,000."""
 _PICKS_MAX: Final = 1 << 14
-"""Picks that a rule remembers."""
+"""Most chip selections that a rule caches."""
 _SMALL_IDS: Final = 8
 _FITS: Final = int(NodeReason.FITS)
 _UNSTABLE: Final = int(NodeReason.UNSTABLE)
@@ -36,16 +37,16 @@ _LABEL: Final = int(NodeReason.NODE_LABEL)
 
 
 class ChipColumns(NamedTuple):
-    """Chips of the nodes to look at, one row a node.
+    """Chips of the nodes to evaluate, one row per node. All arrays have shape (rows,).
 
     Attributes:
-        free: ``uint64`` mask of the free list: healthy, not used, not releasing; network-unhealthy chips included.
+        free: ``uint64`` mask of the free list: healthy, not used, not releasing. Network-unhealthy chips are included.
         network: ``uint64`` mask of the network-unhealthy chips.
-        network_known: ``bool``; False where the list of network-unhealthy chips is missing.
-        unhealthy: ``int16`` chips reported unhealthy.
-        allocatable: ``int16`` chips that Kubernetes would give on the empty node.
-        idle: ``int16`` chips that Kubernetes would give now; may be negative.
-        capacity: ``int16`` chips that Kubernetes counts.
+        network_known: ``bool``; False if the list of network-unhealthy chips is missing.
+        unhealthy: ``int16`` number of chips that are reported unhealthy.
+        allocatable: ``int16`` number of chips that Kubernetes can allocate on the empty node.
+        idle: ``int16`` number of chips that Kubernetes can allocate now; may be negative.
+        capacity: ``int16`` number of chips that Kubernetes counts.
     """
 
     free: Masks
@@ -58,7 +59,7 @@ class ChipColumns(NamedTuple):
 
 
 class ChipRow(NamedTuple):
-    """One row of :class:`ChipColumns` as plain numbers."""
+    """One row of :class:`ChipColumns` as Python integers."""
 
     free: int
     network: int
@@ -70,7 +71,7 @@ class ChipRow(NamedTuple):
 
 
 class ChipRule:
-    """A product form compiled for pods of one size. Get one from :func:`compile_rule`."""
+    """A product form compiled for pods of one size. :func:`compile_rule` creates it."""
 
     __slots__ = (
         "_health",
@@ -106,23 +107,24 @@ class ChipRule:
 
     @property
     def weights(self) -> Weights:
-        """What the parts of a raw score weigh for this size of pod."""
+        """Weights of the terms of a raw score for this pod size."""
         return self._weights
 
     @property
     def score_max(self) -> int:
-        """No raw score is above this on a node with at most ``chips_max`` allocatable chips."""
+        """Upper bound of the raw scores of nodes with at most ``chips_max`` allocatable chips."""
         return int(self._values.max()) + self._health * self.form.chips_max
 
     def evaluate(self, columns: ChipColumns, labelled: NDArray[np.bool_] | None = None) -> tuple[Reasons, Scores]:
         """Reason and raw score of each row.
 
         Args:
-            columns: The nodes.
-            labelled: Whether each node carries the label that the form needs; None means that all do.
+            columns: The nodes; arrays of shape (rows,).
+            labelled: ``bool[rows]``, whether each node has the label that the form requires; None means that all have
+                it.
 
         Returns:
-            ``uint8`` of :class:`NodeReason`, and ``int32`` scores, 0 where the node does not fit.
+            ``uint8[rows]`` of :class:`NodeReason`, and ``int32[rows]`` scores, 0 for a node that does not fit.
         """
         free = columns.free
         usable = free & ~columns.network if self.drops else free
@@ -148,7 +150,7 @@ class ChipRule:
         return reasons, scores
 
     def evaluate_one(self, row: ChipRow, *, labelled: bool = True) -> tuple[int, int]:
-        """Reason and raw score of one node: the same answer as :meth:`evaluate`."""
+        """Reason and raw score of one node. Equal to the result of :meth:`evaluate` for this row."""
         reason = self._check_row(row)
         if reason:
             return reason, 0
@@ -164,7 +166,7 @@ class ChipRule:
         return _FITS, value + self._health * row.allocatable - self._unhealthy * row.unhealthy
 
     def _check_row(self, row: ChipRow) -> int:
-        """Checks that do not look at where the chips lie."""
+        """Checks that do not depend on the positions of the chips."""
         count = row.free.bit_count()
         if count > row.idle or row.idle > row.capacity:
             return _UNSTABLE
@@ -177,11 +179,14 @@ class ChipRule:
         return _FITS if count and row.network_known else _NO_LIST
 
     def usable(self, free: int, network: int) -> int:
-        """Mask of the chips that a pod may get. Section 5.4."""
+        """Mask of the chips that the pod may get.
+
+        Source: docs/reference/nodes-and-chips.md, "Usable chips".
+        """
         return free & ~network if self.drops else free
 
     def pick(self, free: int, network: int) -> tuple[int, ...]:
-        """Chips for the pod on a node that fits, in the order of picking."""
+        """Chip ids for the pod on a node that fits, in the order of selection."""
         usable = self.usable(free, network)
         known = self._picks.get(usable)
         if known is None:
@@ -191,13 +196,13 @@ class ChipRule:
         return known
 
     def _judge(self, usable: Masks) -> tuple[Reasons, Scores]:
-        """Reason and the part of the score that follows from the mask alone."""
+        """Reason of each mask and the part of its score that depends on the mask alone."""
         form, weights = self.form, self._weights
         count = np.bitwise_count(usable)
         classes = classes_of(form, usable, chips=self.chips, distributed=self.distributed)
         reasons = np.where(classes == NEVER, self._topology, _FITS).astype(np.uint8)
         reasons[count < self.chips] = _SHORTAGE
-        foreign = (usable >> np.uint64(form.chip_ids)) != 0 if form.chip_ids < 64 else False  # noqa: PLR2004  # mask width
+        foreign = (usable >> np.uint64(form.chip_ids)) != 0 if form.chip_ids < 64 else False  # noqa: PLR2004 - width of a mask
         reasons[(count > form.chips_max) | foreign] = _TOO_MANY
         if not self.drops:
             reasons[count == 0] = _NO_LIST
@@ -208,7 +213,7 @@ class ChipRule:
         return reasons, scores
 
     def _judge_one(self, usable: int) -> tuple[int, int]:
-        """As :meth:`_judge` for one mask."""
+        """Result of :meth:`_judge` for one mask."""
         form, weights = self.form, self._weights
         count = usable.bit_count()
         if count == 0 and not self.drops:
@@ -223,7 +228,7 @@ class ChipRule:
         return _FITS, weights.base + weights.asked * self.chips - weights.affinity * grade - weights.free * count
 
     def _recheck_list(self, reasons: Reasons, columns: ChipColumns, count: NDArray[np.int16]) -> None:
-        """Checks of the list as it was before network-unhealthy chips were dropped from it."""
+        """Check the free list as it is before network-unhealthy chips are removed from it."""
         np.copyto(reasons, _NO_LIST, where=~columns.network_known)
         np.copyto(reasons, _TOO_MANY, where=count > self.form.chips_max)
         np.copyto(reasons, _NO_LIST, where=count == 0)
@@ -235,13 +240,13 @@ def _compiled(form: Form, weights: Weights, chips: int, distributed: bool) -> Ch
 
 
 def compile_rule(form: Form, *, chips: int, distributed: bool, settings: Settings) -> ChipRule:
-    """The rule of ``form`` for pods of ``chips`` chips; equal questions get the same object.
+    """Rule of ``form`` for pods with ``chips`` chips. Equal arguments return the same object.
 
     Args:
-        form: A form that this release places, soft share excepted.
-        chips: Chips that the pod asks, at least 1.
+        form: A form that this release places, except soft share.
+        chips: Number of chips that the pod requests, at least 1.
         distributed: The job has more than one pod with chips.
-        settings: ``health_first`` and ``reference_parity`` count.
+        settings: Only ``health_first`` and ``reference_parity`` are read.
 
     Raises:
         ValueError: ``chips`` is below 1.

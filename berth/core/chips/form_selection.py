@@ -1,9 +1,9 @@
-"""Which product form a job gets, and the words that say why.
+"""Which product form a job gets, and a text that says why.
 
-A missing or wrong ``accelerator-type`` on a job silently meant another product in the field, so every choice carries
-its reason.
+The values that name a form are in the product catalogue. A missing or wrong ``accelerator-type`` of a job silently leads
+to another product in the field, so every choice carries its reason.
 
-Source: specification, node and chip, sections 2, 3 and 12.
+Source: docs/reference/nodes-and-chips.md, "Resource names", "Product forms" and "Selection of the form".
 """
 
 import re
@@ -12,64 +12,37 @@ from typing import Final
 
 import msgspec
 
-from berth.core.chips.products import FORMS, Form
+from berth.products.catalogue import ACCELERATOR_TYPES, FORMS, POLICIES
+from berth.products.model import (
+    ANNOTATION_POLICY,
+    LABEL_TYPE,
+    RESOURCE_310,
+    RESOURCE_310P,
+    RESOURCE_910,
+    RESOURCE_NPU,
+    Form,
+)
 from berth.schemas.refusal import Code, Refusal
 
-ASCEND_910: Final = "huawei.com/Ascend910"
-NPU: Final = "huawei.com/npu"
-ASCEND_310P: Final = "huawei.com/Ascend310P"
-ASCEND_310: Final = "huawei.com/Ascend310"
-RESOURCES: Final = (ASCEND_910, NPU, ASCEND_310P, ASCEND_310)
+RESOURCES: Final = (RESOURCE_910, RESOURCE_NPU, RESOURCE_310P, RESOURCE_310)
 
-SCHEDULE_POLICY: Final = "huawei.com/schedule_policy"
 SP_BLOCK: Final = "sp-block"
-ACCELERATOR_TYPE: Final = "accelerator-type"
 STRATEGY_310: Final = "npu-310-strategy"
 DUO: Final = "duo"
 DISTRIBUTED: Final = "distributed"
 
-POLICIES: Final = {
-    "chip4-node4": "half910x4",
-    "chip1-node2": "card910x2",
-    "chip8-node8": "module910bx8",
-    "chip8-node16": "module910bx16",
-    "chip2-node16": "module910a3x16",
-    "chip2-node8": "module910a3x8",
-    "module-a3-16": "module910a3x16",
-    "chip2-node16-sp": "module910a3x16-sp",
-    "chip2-node8-sp": "module910a3x8-sp",
-    "chip4-node8": "chip4-node8",
-    "chip4-node16": "chip4-node16",
-    "chip1-node8": "chip1-node8",
-    "chip1-node16": "chip1-node16",
-    "chip8-node8-sp": "chip8-node8-sp",
-    "chip8-node8-ra64-sp": "chip8-node8-ra64-sp",
-    "chip1-softShareDev": "chip1-softShareDev",
-    "multilevel": "multilevel",
-}
-"""Form by the value of the annotation ``huawei.com/schedule_policy``. Section 3."""
-
-ACCELERATORS: Final = {
-    "module": "module910x8",
-    "half": "half910x4",
-    "module-910b-8": "module910bx8",
-    "850-Atlas-8p-8": "module910bx8",
-    "module-910b-16": "module910bx16",
-    "module-a3-16": "module910a3x16",
-    "module-a3-16-super-pod": "module910a3x16-sp",
-    "module-a3-8-super-pod": "module910a3x8-sp",
-}
-"""Form by the node selector ``accelerator-type``, where its value does not contain ``card``. Section 3."""
-
 _VNPU: Final = re.compile(r"huawei\.com/[^-]*-.*", re.DOTALL)
-"""A resource with a dash is a virtual NPU, static or dynamic. Section 2."""
+"""A resource with a dash is a virtual NPU, static or dynamic.
+
+Source: docs/reference/nodes-and-chips.md, "Resource names".
+"""
 
 
 class FormChoice(msgspec.Struct, frozen=True):
-    """A product form and what it follows from, as words that complete "because".
+    """A product form and its reason, a text that completes "because".
 
     Attributes:
-        is_guess: A value by which the job names its form is unknown and was passed over; ``because`` tells it.
+        is_guess: A value by which the job names its form is unknown and was ignored; ``because`` reports it.
     """
 
     form: Form
@@ -92,7 +65,7 @@ def choose_form(
         annotations: Annotations of the job.
         selector: Node selector of the job.
 
-    Source: specification, node and chip, section 3.
+    Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form".
     """
     match resource:
         case "huawei.com/Ascend910" | "huawei.com/npu":
@@ -108,17 +81,17 @@ def choose_form(
 
 
 def _choose_910(resource: str, annotations: Mapping[str, str], selector: Mapping[str, str]) -> FormChoice | Refusal:
-    policy = annotations.get(SCHEDULE_POLICY)
-    if policy in POLICIES:
-        return _choice(POLICIES[policy], f"annotation {SCHEDULE_POLICY} is {policy}")
-    if policy is None and resource == NPU:
+    policy = annotations.get(ANNOTATION_POLICY)
+    if policy is not None and policy in POLICIES:
+        return _choice(POLICIES[policy], f"annotation {ANNOTATION_POLICY} is {policy}")
+    if policy is None and resource == RESOURCE_NPU:
         return _refuse(
             "unsupported-policy",
-            f"annotations.{SCHEDULE_POLICY}",
+            f"annotations.{ANNOTATION_POLICY}",
             "",
-            f"jobs for {NPU} must name one of {', '.join(sorted(POLICIES))}",
+            f"jobs for {RESOURCE_NPU} must name one of {', '.join(sorted(POLICIES))}",
         )
-    unknown = "" if policy is None else f"annotation {SCHEDULE_POLICY} has the unknown value {policy!r}, and "
+    unknown = "" if policy is None else f"annotation {ANNOTATION_POLICY} has the unknown value {policy!r}, and "
     chosen = _choose_by_selector(unknown, annotations, selector)
     return msgspec.structs.replace(chosen, is_guess=bool(unknown)) if isinstance(chosen, FormChoice) else chosen
 
@@ -126,30 +99,30 @@ def _choose_910(resource: str, annotations: Mapping[str, str], selector: Mapping
 def _choose_by_selector(
     unknown: str, annotations: Mapping[str, str], selector: Mapping[str, str]
 ) -> FormChoice | Refusal:
-    """Form of a job whose policy is absent or unknown; ``unknown`` says so, as the first words of the reason."""
-    accelerator = selector.get(ACCELERATOR_TYPE)
-    said = f"node selector {ACCELERATOR_TYPE} is {accelerator}"
+    """Form of a job whose policy is absent or unknown; ``unknown`` is that part of the reason."""
+    accelerator = selector.get(LABEL_TYPE)
+    said = f"node selector {LABEL_TYPE} is {accelerator}"
     if SP_BLOCK in annotations:
         small = accelerator == "module-a3-8-super-pod"
         name = "module910a3x8-sp" if small else "module910a3x16-sp"
         return _choice(name, f"{unknown}annotation {SP_BLOCK} is set" + (f" and {said}" if small else ""))
     if accelerator is None:
-        return _choice("module910x8", f"{unknown}the job has no node selector {ACCELERATOR_TYPE}")
+        return _choice("module910x8", f"{unknown}the job has no node selector {LABEL_TYPE}")
     if "card" in accelerator:
         return _choice("card910x2", f"{unknown}{said}")
-    if accelerator in ACCELERATORS:
-        return _choice(ACCELERATORS[accelerator], f"{unknown}{said}")
+    if accelerator in ACCELERATOR_TYPES:
+        return _choice(ACCELERATOR_TYPES[accelerator], f"{unknown}{said}")
     return _refuse(
         "unsupported-policy",
-        f"node_selector.{ACCELERATOR_TYPE}",
+        f"node_selector.{LABEL_TYPE}",
         accelerator,
-        f"one of {', '.join(sorted(ACCELERATORS))}, or a value with 'card' in it",
+        f"one of {', '.join(sorted(ACCELERATOR_TYPES))}, or a value with 'card' in it",
     )
 
 
 def _choose_310p(labels: Mapping[str, str]) -> FormChoice:
     if labels.get(DUO) != "true":
-        return _choice("310p", f"resource is {ASCEND_310P} and label {DUO} is not true")
+        return _choice("310p", f"resource is {RESOURCE_310P} and label {DUO} is not true")
     strategy = labels.get(STRATEGY_310, "chip")
     said = f"label {DUO} is true"
     if strategy == "card":
@@ -165,7 +138,7 @@ def _choose_310p(labels: Mapping[str, str]) -> FormChoice:
 def _choose_310(labels: Mapping[str, str]) -> FormChoice | Refusal:
     strategy = labels.get(STRATEGY_310)
     if strategy is None:
-        return _choice("310-chip", f"resource is {ASCEND_310} and label {STRATEGY_310} is absent")
+        return _choice("310-chip", f"resource is {RESOURCE_310} and label {STRATEGY_310} is absent")
     if strategy in {"chip", "card"}:
         return _choice(f"310-{strategy}", f"label {STRATEGY_310} is {strategy}")
     return _refuse("unsupported-policy", f"labels.{STRATEGY_310}", strategy, "chip or card")

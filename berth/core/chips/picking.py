@@ -1,12 +1,12 @@
-"""Choice of chips on one node, in the order in which they are written on the pod.
+"""Selection of chips on one node, in the order in which they are written to the pod.
 
-Source: specification, node and chip, section 8.
+Source: docs/reference/nodes-and-chips.md, "Rules per product".
 """
 
 from itertools import islice
 
 from berth.core.chips.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
-from berth.core.chips.products import Form
+from berth.products.model import Form
 
 
 def ids_of(mask: int) -> tuple[int, ...]:
@@ -20,7 +20,7 @@ def ids_of(mask: int) -> tuple[int, ...]:
 
 
 def mask_of(ids: tuple[int, ...] | list[int]) -> int:
-    """Mask of chip ids, each 0..63."""
+    """Mask of chip ids, each 0 to 63."""
     mask = 0
     for chip in ids:
         mask |= 1 << chip
@@ -28,16 +28,20 @@ def mask_of(ids: tuple[int, ...] | list[int]) -> int:
 
 
 def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tuple[int, ...]:
-    """Chips for a pod, in the order of picking. Ties go to the lowest ids.
+    """Chip ids for a pod, in the order of selection. The lowest id wins a tie.
+
+        >>> from berth.products.catalogue import FORMS
+        >>> pick_chips(FORMS["module910bx16"], 0xFFFF, chips=10, distributed=False)
+        (0, 8, 1, 9, 2, 10, 3, 11, 4, 12)
 
     Args:
         form: Product form.
-        usable: Mask of the usable chips, for which the form's rule says that the pod fits.
-        chips: Chips that the pod asks, at least 1.
+        usable: Mask of the usable chips. The form's rule says that the pod fits.
+        chips: Number of chips that the pod requests, at least 1.
         distributed: The job has more than one pod with chips.
 
     Returns:
-        ``chips`` ids; fewer where the pod does not fit.
+        ``chips`` ids; fewer if the pod does not fit.
     """
     match form.rule:
         case "group":
@@ -55,7 +59,7 @@ def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tup
 
 
 def _groups(mask: int, size: int) -> list[tuple[int, ...]]:
-    """Free ids of each group that has any, by group index."""
+    """Free ids of each group (HCCS ring, pair, mesh or card) with free chips, by group index."""
     groups: dict[int, list[int]] = {}
     for chip in ids_of(mask):
         groups.setdefault(chip // size, []).append(chip)
@@ -73,7 +77,7 @@ def _pick_group(form: Form, usable: int, chips: int, *, distributed: bool) -> tu
 
 
 def _pick_cross(usable: int, chips: int, *, distributed: bool) -> tuple[int, ...]:
-    """Chips pair by pair from the two rings of 8: (0, 8, 1, 9, ..)."""
+    """Pairs of chips from the two HCCS rings of 8: (0, 8, 1, 9, ..)."""
     left, right = usable & 0xFF, usable >> 8 & 0xFF
     if not distributed:
         left = right = left & right
@@ -98,7 +102,7 @@ def _pick_mesh(usable: int, chips: int) -> tuple[int, ...]:
 
 
 def _pick_duo(usable: int, chips: int) -> tuple[int, ...]:
-    """Full cards; for an odd number one chip of the first half card, if there is one, before them."""
+    """Full cards. For an odd number, the chip of the first half-free card comes first if there is such a card."""
     cards = _groups(usable, 2)
     halves = [card[0] for card in cards if len(card) == 1]
     full = [chip for card in cards if len(card) > 1 for chip in card]
@@ -106,6 +110,6 @@ def _pick_duo(usable: int, chips: int) -> tuple[int, ...]:
 
 
 def _pick_by_card(usable: int, chips: int, size: int) -> tuple[int, ...]:
-    """Chips on the cards with the fewest free chips first, cards by index, ids ascending."""
+    """Chips on the cards with the fewest free chips first; cards by index, ids ascending."""
     cards = sorted(_groups(usable, size), key=len)
     return tuple(chip for card in cards for chip in card)[:chips]

@@ -1,8 +1,8 @@
-"""Soft share: several pods on one chip, each with a quota of its cores and memory.
+"""Soft share: several pods use one chip, each with a quota of its cores and memory.
 
-Rows are nodes, columns of the arrays are chip ids. A chip belongs to one policy as long as a pod uses it.
+Rows of the arrays are nodes, columns are chip ids. A chip belongs to one policy while at least one pod uses it.
 
-Source: specification, node and chip, sections 8.9 and 15.
+Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
 from collections.abc import Sequence
@@ -16,27 +16,27 @@ from berth.schemas.placement import Share
 from berth.schemas.refusal import NodeReason
 
 CHIP_IDS: Final = 16
-"""Chips of a node that can be shared, and the longest free list that is accepted."""
+"""Most chips of a node that can be shared, and the longest free list that is accepted."""
 CORE_PERCENT: Final = 100
 """Cores of a chip, in percent."""
 POLICY_NUMBERS: Final = {"fixed-share": 1, "elastic": 2, "best-effort": 3}
-"""Number of a policy in a column; 0 is a chip that nobody shares."""
+"""Number of a policy in a column; 0 is a chip that is not shared."""
 SCORE_WEIGHT: Final = 16
 _FULLEST: Final = 100
-"""A chip that a pod fills to 100 percent counts twice this; emptier ones less."""
+"""A chip that the pod fills to 100 percent scores twice this value; an emptier chip scores less."""
 _HBM_MAX: Final = (1 << 31) - 1
-"""Larger quotas than a column holds fit nowhere."""
+"""A larger quota does not fit into a column and therefore fits no node."""
 
 
 class ShareColumns(NamedTuple):
-    """Shared use of the nodes to look at, one row a node.
+    """Shared use of the nodes to evaluate; n rows, one per node, and one column per chip id.
 
     Attributes:
-        core: ``int16[n, 16]`` percent of each chip's cores given to pods.
-        hbm: ``int32[n, 16]`` MiB of each chip's memory given to pods.
-        policy: ``uint8[n, 16]`` policy of each chip by :data:`POLICY_NUMBERS`, 0 where no pod uses it.
-        memory_mib: ``int32[n]`` memory of one chip; 0 where the label is missing or says something else.
-        enabled: ``bool[n]`` the node carries the label that allows sharing.
+        core: ``int16[n, 16]`` percent of each chip's cores allocated to pods.
+        hbm: ``int32[n, 16]`` MiB of each chip's memory allocated to pods.
+        policy: ``uint8[n, 16]`` policy of each chip by :data:`POLICY_NUMBERS`; 0 if no pod uses it.
+        memory_mib: ``int32[n]`` MiB of memory of one chip; 0 if the label is missing or invalid.
+        enabled: ``bool[n]``, whether the node has the label that allows sharing.
         free: ``uint64[n]`` mask of the chips that a pod may get.
     """
 
@@ -49,7 +49,7 @@ class ShareColumns(NamedTuple):
 
 
 class OwnUse(NamedTuple):
-    """What the gang's own pods use already, as in :class:`ShareColumns`."""
+    """Use by the gang's own pods, as in :class:`ShareColumns`."""
 
     core: NDArray[np.int16]
     hbm: NDArray[np.int32]
@@ -60,17 +60,18 @@ def evaluate_share(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     """Reason and raw score of each node for one pod of a soft-share gang.
 
-    A node fits when it could take the whole gang, whose own pods count as gone, and one pod fits as things are now.
+    A node fits if it can take the whole gang when the gang's own pods are not counted, and if one pod fits now.
 
     Args:
-        columns: The nodes.
-        share: Quota a pod.
-        gang_pods: Pods of the gang, at least 1.
+        columns: The nodes, n rows.
+        share: Quota of one pod.
+        gang_pods: Number of pods of the gang, at least 1.
         settings: Under ``reference_parity`` the score also counts chips of another policy, as the reference does.
         own: Use by the gang's own pods.
 
     Returns:
-        ``uint8`` of :class:`berth.schemas.refusal.NodeReason`, and ``int32`` scores, 0 where the node does not fit.
+        ``uint8[n]`` of :class:`berth.schemas.refusal.NodeReason`, and ``int32[n]`` scores, 0 for a node that does not
+        fit.
     """
     listed = _listed(columns.free)
     number = POLICY_NUMBERS[share.policy]
@@ -97,18 +98,18 @@ def evaluate_share(
 def pick_share(
     share: Share, *, free: int, core: Sequence[int], hbm: Sequence[int], policy: Sequence[int], memory_mib: int
 ) -> int | None:
-    """Chip for one pod on a node: the fullest fitting chip of the same policy, else the lowest unused one.
+    """Chip for one pod on a node: the fullest chip of the same policy that fits, otherwise the lowest unused chip.
 
     Args:
         share: Quota of the pod.
         free: Mask of the chips that a pod may get.
-        core: Percent given away, by chip id.
-        hbm: MiB given away, by chip id.
-        policy: Policy by chip id; 0 where no pod uses the chip.
+        core: Percent allocated, by chip id.
+        hbm: MiB allocated, by chip id.
+        policy: Policy by chip id; 0 if no pod uses the chip.
         memory_mib: Memory of one chip.
 
     Returns:
-        The chip id, lowest on ties; None when no chip fits.
+        The chip id, the lowest on ties; None if no chip fits.
     """
     number = POLICY_NUMBERS[share.policy]
     fitting = [
@@ -123,13 +124,13 @@ def pick_share(
 
 
 def _listed(free: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """``bool[n, 16]`` chips in the free list."""
+    """Chips in the free list, as ``bool[n, 16]``."""
     ids = np.arange(CHIP_IDS, dtype=np.uint64)
     return (free[:, np.newaxis] >> ids & np.uint64(1)).astype(np.bool_)
 
 
 def _fits(columns: ShareColumns, aicore: int, hbm: int) -> NDArray[np.bool_]:
-    """Chips with room for one pod, whatever their policy."""
+    """Chips with room for one pod, regardless of policy: ``bool[n, 16]``."""
     memory = columns.memory_mib[:, np.newaxis]
     return (columns.core <= CORE_PERCENT - aicore) & (columns.hbm <= memory - hbm)
 
@@ -144,9 +145,9 @@ def _has_capacity(
     gang_pods: int,
     own: OwnUse | None,
 ) -> NDArray[np.bool_]:
-    """Whether a node could take the whole gang: whole quotas of cores, and of memory, that its chips could still give.
+    """Whether each node can take the whole gang: its chips have enough whole quotas of cores and of memory.
 
-    A chip in use counts only under the gang's policy; one that only the gang itself uses counts as unused.
+    A used chip counts only if its policy is that of the gang. A chip that only the gang itself uses counts as unused.
     """
     core, held = columns.core, columns.hbm
     if own is not None:
@@ -163,6 +164,6 @@ def _has_capacity(
 
 
 def _whole_quotas(left: NDArray[np.int64], quota: int) -> NDArray[np.int64]:
-    """``left`` rounded to whole quotas, toward zero: a chip that was given away twice over counts against the node."""
+    """``left`` rounded toward zero to a multiple of ``quota``. A chip that is overallocated by a quota is negative."""
     whole: NDArray[np.int64] = np.sign(left) * (np.abs(left) // quota * quota)
     return whole

@@ -1,6 +1,6 @@
-"""Soft share on the state of nodes: the rules of ``softshare`` asked of a table's rows.
+"""Soft share on the state of nodes: applies the rules of ``soft_share`` to the rows of a node table.
 
-Source: specification, node and chip, sections 8.9 and 15.
+Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,18 @@ from berth.schemas.refusal import NodeReason
 def share_reasons(
     table: NodeTable, book: ShareBook, shape: Shape, settings: Settings
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Reason and raw score of every row for one pod of a soft-share shape."""
+    """Reason and raw score of every row for one pod of a soft-share shape.
+
+    Args:
+        table: The nodes.
+        book: Shared use of all nodes.
+        shape: Pods that are requested, with a quota.
+        settings: Settings of the epoch.
+
+    Returns:
+        ``uint8[rows]`` of :class:`berth.schemas.refusal.NodeReason`, and ``int32[rows]`` scores, 0 if the node does not
+        fit.
+    """
     reasons = np.full(len(table), NodeReason.NODE_LABEL, np.uint8)
     scores = np.zeros(len(table), np.int32)
     rows = sorted(row for row, node in book.nodes.items() if node.enabled)
@@ -43,16 +54,16 @@ def share_row(
     base: SharedNode | None,
     settings: Settings,
 ) -> tuple[int, int]:
-    """As :func:`share_reasons` for one row.
+    """Result of :func:`share_reasons` for one row.
 
     Args:
-        book: Use of all nodes.
-        shape: What is asked.
+        book: Shared use of all nodes.
+        shape: Pods that are requested.
         row: The node.
-        free: Its chips that nobody holds now.
+        free: Mask of its chips that no pod holds now.
         now: Its shared use now.
-        base: Its use before the gang that asks took anything; None when it took nothing there.
-        settings: Under which the question is asked.
+        base: Its shared use before the gang took anything; None if the gang took nothing there.
+        settings: Settings of the epoch.
     """
     if now is None or not now.enabled or shape.share is None:
         return int(NodeReason.NODE_LABEL), 0
@@ -75,16 +86,16 @@ def pick_chip(
     """Chip for one more pod on a node that fits.
 
     Args:
-        book: Use of all nodes.
+        book: Shared use of all nodes.
         share: Quota of the pod.
         row: The node.
         now: Its shared use now.
-        name: Its name, for an error.
-        free: Its chips that nobody holds now.
-        settings: Under which the question is asked.
+        name: Its name, for the error.
+        free: Mask of its chips that no pod holds now.
+        settings: Settings of the epoch.
 
     Raises:
-        InvariantError: No chip fits after all.
+        InvariantError: No chip fits.
     """
     chip = pick_share(
         share,
@@ -100,9 +111,16 @@ def pick_chip(
 
 
 def free_of(book: ShareBook, row: int, now: SharedNode, free: int, settings: Settings) -> int:
-    """Chips of a node that a soft-share pod may get when its shared use is ``now`` and nobody holds ``free``.
+    """Mask of the chips of a node that a soft-share pod may get.
 
-    What is neither free nor shared belongs to other work, be it that of an earlier gang of the same round.
+    A chip that is neither free nor shared belongs to other work, for example to an earlier gang of the same round.
+
+    Args:
+        book: Shared use of all nodes.
+        row: The node.
+        now: Its shared use now.
+        free: Mask of its chips that no pod holds.
+        settings: Settings of the epoch.
     """
     return free_for_share(now, book.offered(row, settings), ~(free | now.mask))
 

@@ -1,9 +1,9 @@
-"""Soft share: how much of each chip is given to pods that share it.
+"""Soft share: how much of each chip is allocated to pods that share it.
 
-Kept only for nodes that carry the enable label. A chip that is shared counts as used for every other kind of work, and
-the other way round.
+The table contains only nodes with the enable label. A shared chip counts as used for every other kind of work, and a
+chip of other work counts as used for soft share.
 
-Source: specification, node and chip, section 8.9.
+Source: docs/reference/nodes-and-chips.md, "Soft share".
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ ENABLE_LABEL: Final = "huawei.com/scheduler.chip1softsharedev.enable"
 MEMORY_LABEL: Final = "mind-cluster/npu-chip-memory"
 MIB_PER_GIB: Final = 1024
 _GIB_MAX: Final = (1 << 21) - 1
-"""Most memory of a chip that a column of MiB holds."""
+"""Largest memory of a chip, in GiB, that a column of MiB can store."""
 _DIGITS_MAX: Final = 18
 
 
@@ -31,18 +31,18 @@ class SharedNode(msgspec.Struct):
 
     enabled: bool
     memory_mib: int
-    """Memory of one chip; 0 when the label is missing or unreadable."""
+    """Memory of one chip in MiB; 0 if the label is missing or invalid."""
     core: list[int]
     hbm: list[int]
     policy: list[int]
     pods: list[int]
 
     def copy(self) -> "SharedNode":
-        """Copy that may be changed without changing this one."""
+        """Independent copy."""
         return SharedNode(self.enabled, self.memory_mib, self.core[:], self.hbm[:], self.policy[:], self.pods[:])
 
     def add(self, chip: int, share: Share) -> None:
-        """Count one more pod on a chip."""
+        """Add the quota of one more pod to a chip."""
         self.core[chip] += share.aicore
         self.hbm[chip] += share.hbm_mib
         self.policy[chip] = POLICY_NUMBERS[share.policy]
@@ -50,12 +50,12 @@ class SharedNode(msgspec.Struct):
 
     @property
     def mask(self) -> int:
-        """Chips that some pod shares."""
+        """Mask of the chips that at least one pod shares."""
         return sum(1 << chip for chip, pods in enumerate(self.pods) if pods)
 
     @property
     def full(self) -> int:
-        """Chips that nobody else can share: cores or memory are given away."""
+        """Mask of the chips that no further pod can share: all cores or all memory is allocated."""
         return sum(
             1 << chip
             for chip, pods in enumerate(self.pods)
@@ -84,10 +84,10 @@ class ShareBook:
             node.memory_mib = memory_of(labels.get(MEMORY_LABEL, ""))
 
     def hold(self, row: int, chip: int, share: Share) -> Changes:
-        """Give a quota of a chip to a pod; returns what that changes.
+        """Allocate a quota of a chip to a pod; returns what that changes.
 
         Raises:
-            InvariantError: The chip belongs to a pod that does not share it, or is shared by another policy.
+            InvariantError: A pod that does not share holds the chip, or pods with another policy share it.
         """
         node = self.nodes.get(row)
         if node is None:
@@ -104,7 +104,7 @@ class ShareBook:
         return self._table.set_shared(row, 1 << chip, shared=True)
 
     def let_go(self, row: int, chip: int, share: Share) -> Changes:
-        """Take a quota back; returns what that changes."""
+        """Release a quota; returns what that changes."""
         node = self.nodes[row]
         node.core[chip] -= share.aicore
         node.hbm[chip] -= share.hbm_mib
@@ -116,9 +116,9 @@ class ShareBook:
         return merged([gained, self._table.set_shared(row, 1 << chip, shared=False)])
 
     def offered(self, row: int, settings: Settings) -> int:
-        """Chips of a node that are there, healthy and not withheld; none when no fact covers the node.
+        """Mask of the chips of a node that exist, are healthy and are not withheld; 0 if no fact covers the node.
 
-        Without the corrections of 0.5 (setting ``corrections``) withheld chips count as offered.
+        Without the corrections of 0.5 (setting ``corrections``) withheld chips are included.
         """
         table = self._table
         if not table.present[row]:
@@ -127,26 +127,26 @@ class ShareBook:
         return int(table.chips[row]) & ~barred
 
     def free_mask(self, row: int, settings: Settings) -> int:
-        """Chips of a node that a soft-share pod may get: offered, not held by other work, not full."""
+        """Mask of the chips of a node that a soft-share pod may get: offered, not held by other work, not full."""
         node = self.nodes.get(row)
         return free_for_share(node, self.offered(row, settings), self.others(row)) if node is not None else 0
 
     def others(self, row: int) -> int:
-        """Chips of a node held by work that does not share."""
+        """Mask of the chips of a node that are held by work without soft share."""
         node = self.nodes.get(row)
         shared = node.mask if node is not None else 0
         return (int(self._table.used[row]) | int(self._table.releasing[row])) & ~shared
 
 
 def free_for_share(node: SharedNode, offered: int, others: int) -> int:
-    """Chips that a soft-share pod may get."""
+    """Mask of the chips that a soft-share pod may get."""
     return offered & ~others & ~node.full
 
 
 def memory_of(label: str) -> int:
-    """Memory of one chip in MiB by the node's label ``<k>G``; 0 when it says nothing of that form, or more than can be.
+    """Memory of one chip in MiB, read from the node's label ``<k>G``; 0 if the label has another form or is too large.
 
-    Source: specification, node and chip, section 15.
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     digits = label.removesuffix("G")
     if digits == label or not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:

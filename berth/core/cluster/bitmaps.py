@@ -1,34 +1,50 @@
-"""Marks as bytes: one bit each, the lowest first, in an order that both sides know."""
+"""Boolean columns as bitmaps: one bit per entry, lowest bit first, in an order that writer and reader both know."""
 
 import numpy as np
 import numpy.typing as npt
 
 Marks = npt.NDArray[np.bool_]
+Fits = Marks
+"""One mark for each row of a node table: the node takes one more pod of a shape. Shape (rows,)."""
 Order = npt.NDArray[np.signedinteger]
-"""Which marks a mask speaks of, and in which order: their indexes."""
+"""Indexes of the entries of a bitmap, in the order of its bits."""
 
 
 def mask_bytes(order: Order) -> int:
-    """Length of a mask."""
+    """Length in bytes of a bitmap of ``order``."""
     return (len(order) + 7) // 8
 
 
-def mask_of(marks: Marks, order: Order) -> bytes:
-    """The marks of ``order`` as bits."""
+def bitmap_of(marks: Marks, order: Order) -> bytes:
+    r"""Bitmap of the entries ``order`` of ``marks``.
+
+        >>> bitmap_of(np.array([True, False, False, True]), np.array([3, 1, 0]))
+        b'\x05'
+
+    Args:
+        marks: ``bool`` array of shape (size,).
+        order: Index of the entry of each bit, shape (bits,).
+
+    Returns:
+        ``mask_bytes(order)`` bytes; bit n, from the lowest bit of the first byte on, is ``marks[order[n]]``.
+    """
     return np.packbits(marks[order], bitorder="little").tobytes()
 
 
 def marks_of(mask: bytes, order: Order, size: int, *, what: str) -> Marks:
-    """Marks of a mask among ``size``; those of which it does not speak are not set.
+    """Entries of a bitmap as a boolean array. Entries outside ``order`` are False.
 
     Args:
-        mask: The bits.
-        order: What they speak of.
-        size: How many marks there are in all.
-        what: What is marked, for the error.
+        mask: The bitmap.
+        order: Index of the entry of each bit, shape (bits,).
+        size: Length of the result.
+        what: Name of the entries, for the error.
+
+    Returns:
+        ``bool`` array of shape (size,).
 
     Raises:
-        ValueError: The mask is not as long as the order asks.
+        ValueError: The length of the bitmap does not match ``order``.
     """
     if len(mask) != mask_bytes(order):
         raise ValueError(f"mask of {len(mask)} bytes for {len(order)} {what}")

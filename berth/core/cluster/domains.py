@@ -1,6 +1,6 @@
-"""Domains: which nodes are packed into one message and belong to one shard.
+"""Domains: groups of nodes that share a message and belong to one shard.
 
-A node's domain is its SuperPoD, else its leaf switch, else a bucket of at most 64 nodes by name.
+The domain of a node is its SuperPoD, otherwise its leaf switch (ToR), otherwise a bucket of at most 64 nodes by name.
 """
 
 import hashlib
@@ -10,21 +10,22 @@ from typing import Final
 from berth.schemas.nodes import NodeDescription
 
 BUCKET_NODES_MAX: Final = 64
-"""Most nodes of a bucket. Source: architecture, section 3."""
+"""Most nodes of a bucket. Source: docs/architecture.md, "Shards"."""
 _HASH_BYTES: Final = 16
 
 
 def domains(nodes: Iterable[NodeDescription]) -> dict[str, list[str]]:
     """Names of the nodes of each domain.
 
-    Buckets are the leaves of a binary tree over the hashes of names: a full bucket splits in two. So a node that comes or
-    goes touches one bucket, two at most, and the answer depends on the names alone, not on their order or history.
+    Buckets are the leaves of a binary tree over the hashes of names; a full bucket splits into two. A node that is
+    added or removed therefore changes at most two buckets, and the result depends only on the names, not on their order
+    or history.
 
     Args:
         nodes: All nodes of the cell, each name once.
 
     Returns:
-        Domains and the names in each, both sorted. Domains are called ``superpod-<name>``, ``leaf-<name>`` and
+        Domains and the names in each, both sorted. Domains are named ``superpod-<name>``, ``leaf-<name>`` and
         ``bucket-<bits>``, or ``bucket-all`` while one bucket is enough.
     """
     out: dict[str, list[str]] = {}
@@ -41,11 +42,11 @@ def domains(nodes: Iterable[NodeDescription]) -> dict[str, list[str]]:
 
 
 def leaving(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Domains that nodes leave, and the names that stay in each; what must be said before anything else.
+    """Domains from which nodes are removed, and the names that remain. They are published before all other facts.
 
     Args:
-        old: Names by domain, as last said.
-        new: Names by domain, as they are.
+        old: Names by domain, as last published.
+        new: Names by domain, as they are now.
     """
     out: dict[str, list[str]] = {}
     for domain in sorted(old):
@@ -61,7 +62,7 @@ def _bits(name: str) -> str:
 
 
 def _split(prefix: str, nodes: Sequence[tuple[str, str]], out: dict[str, list[str]]) -> None:
-    """Put nodes whose bits start with ``prefix`` into one bucket, or into those below it."""
+    """Put the nodes whose bits start with ``prefix`` into one bucket or into the buckets below it."""
     if not nodes:
         return
     if len(nodes) <= BUCKET_NODES_MAX or len(prefix) == 8 * _HASH_BYTES:

@@ -1,8 +1,8 @@
-"""Labels, taints, readiness: what a class of equal nodes says to a pod.
+"""Node classes: labels, taints, cordon and readiness of nodes, and the constraints of a pod on them.
 
-Nodes that are equal in labels, taints, cordon and readiness share a class, so a constraint is checked once a class and
-not once a node. The node's own name (``kubernetes.io/hostname``, ``metadata.name``) is no part of its class; conditions
-on it are checked by name.
+Nodes with equal labels, taints, cordon and readiness share a class, so that a constraint is checked once per class
+instead of once per node. The node's own name (``kubernetes.io/hostname``, ``metadata.name``) is not part of the class;
+conditions on it are checked by name.
 """
 
 import re
@@ -17,14 +17,14 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
-"""Keys whose value is the node's name."""
+"""Label and field keys whose value is the name of the node."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
-"""What Kubernetes compares as a number."""
+"""Values that Kubernetes compares as integers."""
 _KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class ClassKey(msgspec.Struct, frozen=True):
-    """What makes two nodes equal for constraints."""
+    """Properties in which the nodes of a class are equal."""
 
     product: str
     resource: str
@@ -35,7 +35,7 @@ class ClassKey(msgspec.Struct, frozen=True):
 
 
 def key_of(node_class: NodeClass) -> ClassKey:
-    """Hashable form of a class as a fact carries it."""
+    """Hashable form of a class of a fact."""
     return ClassKey(
         product=node_class.product,
         resource=node_class.resource,
@@ -47,9 +47,9 @@ def key_of(node_class: NodeClass) -> ClassKey:
 
 
 def class_reason(shape: Shape, key: ClassKey) -> NodeReason:
-    """Why no node of the class can take a pod of the shape; conditions on node names are left out.
+    """Reason why no node of the class can take a pod of the shape. Conditions on node names are ignored.
 
-    A term of the required affinity that holds conditions on names counts as met when its other conditions are.
+    A term of the required node affinity with conditions on names is met if its other conditions are met.
     """
     if shape.resource and shape.resource != key.resource:
         return NodeReason.OTHER_RESOURCE
@@ -67,14 +67,14 @@ def class_reason(shape: Shape, key: ClassKey) -> NodeReason:
 
 
 def asks_name(shape: Shape) -> bool:
-    """Whether the shape has a condition on the node's name."""
+    """Whether the shape has a condition on the name of the node."""
     return any(name in NAME_KEYS for name, _ in shape.selector) or any(
         expression.key in NAME_KEYS for term in shape.affinity for expression in term.expressions
     )
 
 
 def name_fits(shape: Shape, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether selector and affinity hold for the node ``name``, its name taken as a label."""
+    """Whether the selector and the affinity hold for the node ``name`` when its name is added to its labels."""
     seen = dict(labels) | dict.fromkeys(NAME_KEYS, name)
     if any(seen.get(key) != value for key, value in shape.selector):
         return False

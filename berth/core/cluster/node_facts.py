@@ -1,6 +1,6 @@
-"""Facts of nodes and of their health, read: do their columns belong together, and what do they say of each node.
+"""Validation and decoding of the facts of nodes and of their health.
 
-A fact is looked at whole before anything of it is applied.
+A fact is validated completely before any part of it is applied.
 """
 
 from typing import Final
@@ -13,15 +13,15 @@ from berth.schemas.facts import HealthSeen, NodesSeen
 
 _SHORT_MAX: Final = (1 << 15) - 1
 _INT_MAX: Final = (1 << 31) - 1
-"""Largest numbers that the columns hold."""
+"""Largest number that the columns can store."""
 
 
 def check_nodes(fact: NodesSeen) -> None:
-    """See that a fact's columns belong together.
+    """Check that the columns of a fact are consistent.
 
     Raises:
-        DecodeError: Names that do not decode, a column of another length, an index outside its table, a number that no
-            column holds.
+        DecodeError: The names do not decode, a column has the wrong length, an index is outside its table, or a number
+            is too large for its column.
     """
     rows = _names(fact.names, fact.KIND)
     _check_widths(
@@ -60,10 +60,10 @@ def check_nodes(fact: NodesSeen) -> None:
 
 
 def check_health(fact: HealthSeen) -> None:
-    """See that a fact's columns belong together; those that came later may be missing.
+    """Check that the columns of a fact are consistent. Columns that later versions added may be missing.
 
     Raises:
-        DecodeError: Names that do not decode, a column of another length, or an index outside its table.
+        DecodeError: The names do not decode, a column has the wrong length, or an index is outside its table.
     """
     rows = _names(fact.names, fact.KIND)
     _check_widths(
@@ -89,7 +89,7 @@ def _names(table: bytes, kind: str) -> int:
     except ValueError as error:
         raise DecodeError(f"names: {error}", kind=kind) from error
     if len(set(names)) != len(names):
-        raise DecodeError("names: a name stands twice", kind=kind)
+        raise DecodeError("names: a name occurs twice", kind=kind)
     return len(names)
 
 
@@ -100,11 +100,11 @@ def _check_widths(kind: str, rows: int, **columns: tuple[bytes, int]) -> None:
 
 
 Layout = tuple[object, ...]
-"""Where the nodes of a domain stand."""
+"""Nodes of a domain with their positions and labels."""
 
 
 def layout_of(fact: NodesSeen) -> Layout:
-    """What of a fact says which nodes there are and where they stand."""
+    """Part of a fact that says which nodes the domain has, where they are, and which labels they have."""
     return (
         fact.names,
         fact.superpod_index,
@@ -119,18 +119,21 @@ def layout_of(fact: NodesSeen) -> Layout:
 
 
 def _labels_of(fact: NodesSeen) -> Layout:
-    """Sets of labels that nodes have, and which of them each has; how else their classes differ plays no part."""
+    """Label sets of the nodes, and the set of each node. Other differences between classes are ignored."""
     classes = np.frombuffer(fact.class_index, "<u2")
     used = np.unique(classes)
     labels = {kind: tuple(sorted(fact.classes[kind].labels.items())) for kind in used.tolist()}
     known = sorted(set(labels.values()))
-    place = {told: index for index, told in enumerate(known)}
+    place = {label_set: index for index, label_set in enumerate(known)}
     codes = np.array([place[labels[kind]] for kind in used.tolist()], np.uint16)
     return tuple(known), codes[np.searchsorted(used, classes)].tobytes()
 
 
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
-    """Columns of a fact as one tuple a node: class, chips, allocatable, cpu, memory, superpod, leaf, position, rack."""
+    """Columns of a fact as one tuple per node.
+
+    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack).
+    """
     rows = len(fact.class_index) // 2
     none = bytes(4 * rows)
     return list(

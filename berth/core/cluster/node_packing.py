@@ -1,4 +1,4 @@
-"""Packing: plain descriptions of nodes into the columns of facts, and back."""
+"""Conversion of node descriptions into the columns of facts, and back."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -12,17 +12,17 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-"""Label that equals the node's name; classes leave it out."""
+"""Label whose value is the name of the node; classes omit it."""
 SWITCHES: Final = "switch"
-"""Kind of the topology fact that holds leaf switches."""
+"""Kind of the topology fact of leaf switches."""
 _CLASS_BYTES: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class RepeatedNodeError(ValueError):
-    """A node that stands twice where each may stand once.
+    """A node occurs twice where each node may occur once.
 
     Attributes:
-        node: Its name.
+        node: Name of the node.
     """
 
     def __init__(self, node: str) -> None:
@@ -31,13 +31,13 @@ class RepeatedNodeError(ValueError):
 
 
 def pack_nodes(domain: str, nodes: Iterable[NodeDescription], *, at_ms: UnixMs = 0) -> NodesSeen:
-    """Fact that holds all nodes of a domain; without nodes, that the domain is gone.
+    """Fact with all nodes of a domain. Without nodes it says that the domain does not exist.
 
-    Equal nodes share a class. The bytes depend on the nodes alone, not on the order in which they come.
+    Equal nodes share a class. The bytes depend only on the nodes, not on their order.
 
     Raises:
-        RepeatedNodeError: A name is given twice.
-        OverflowError: A number does not fit its column.
+        RepeatedNodeError: A name occurs twice.
+        OverflowError: A number does not fit into its column.
     """
     rows = sorted(nodes, key=lambda node: node.name)
     _check_once([node.name for node in rows])
@@ -71,8 +71,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
     """Nodes of a fact, sorted by name.
 
     Raises:
-        ValueError: A column is damaged, or is not as long as the table of names.
-        IndexError: An index points outside its table.
+        ValueError: A column is damaged, or its length differs from that of the table of names.
+        IndexError: An index is outside its table.
     """
     names = unpack_names(message.names)
     count = len(names)
@@ -115,12 +115,12 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
 
 
 def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str = "", at_ms: UnixMs = 0) -> HealthSeen:
-    """Fact that holds the health of all nodes of a domain.
+    """Fact with the health of all nodes of a domain.
 
-    Columns of which every value is nothing (withheld chips, reasons, times) are left out.
+    A column in which every value is empty (withheld chips, reasons, times) is omitted.
 
     Raises:
-        RepeatedNodeError: A name is given twice.
+        RepeatedNodeError: A name occurs twice.
         OverflowError: A mask has more than 64 bits.
     """
     rows = sorted(conditions, key=lambda condition: condition.name)
@@ -146,11 +146,11 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
 
 
 def unpack_health(message: HealthSeen) -> list[NodeCondition]:
-    """Conditions of a fact, sorted by name; what an older fact does not say is nothing.
+    """Conditions of a fact, sorted by name. Values that an older fact does not have are empty.
 
     Raises:
-        ValueError: A column is damaged or is not as long as the table of names, or a level is unknown.
-        IndexError: An index points outside its table.
+        ValueError: A column is damaged, its length differs from that of the table of names, or a level is unknown.
+        IndexError: An index is outside its table.
     """
     names = unpack_names(message.names)
     count = len(names)
@@ -182,13 +182,13 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
 def pack_switches(
     nodes: Iterable[NodeDescription], *, level: str = "", places: int = 0, at_ms: UnixMs = 0
 ) -> TopologySeen:
-    """Fact that holds the leaf switches in the order in which they first come, and the nodes below each by position.
+    """Fact with the leaf switches in the order of first occurrence, and the nodes below each leaf by position.
 
     Args:
-        nodes: All nodes; of those with one leaf and one position the first by name comes first.
-        level: ``single_layer`` or ``double_layer``; empty: the second.
-        places: Most nodes below a leaf; 0: as many as the longest list has.
-        at_ms: The moment.
+        nodes: All nodes. Nodes with equal leaf and position are ordered by name.
+        level: ``single_layer`` or ``double_layer``; empty means ``double_layer``.
+        places: Most nodes below a leaf; 0 means the length of the longest list.
+        at_ms: Time of the fact.
     """
     below: dict[str, list[NodeDescription]] = {}
     for node in nodes:
@@ -233,21 +233,21 @@ def _classes(rows: Sequence[NodeDescription]) -> tuple[list[NodeClass], list[int
 
 
 def _named(values: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Sorted table of the names that are not empty, and each row's index plus one; 0 for none."""
+    """Sorted table of the names that are not empty, and the index of each row plus one; 0 for no name."""
     table = sorted(set(values) - {""})
     index = {name: number for number, name in enumerate(table, start=1)}
     return table, [index.get(value, 0) for value in values]
 
 
 def _column(column: bytes, width: int, count: int, *, optional: bool = False) -> list[int]:
-    """Values of a column of ``count`` rows; zeros when it is optional and missing.
+    """Values of a column of ``count`` rows; zeros if the column is optional and missing.
 
     Raises:
-        ValueError: It has another length.
+        ValueError: The column has another length.
     """
     if optional and not column:
         return [0] * count
     values = unpack(column, width)
     if len(values) != count:
-        raise ValueError(f"column of {len(values)} rows beside {count} names")
+        raise ValueError(f"column of {len(values)} rows for {count} names")
     return values

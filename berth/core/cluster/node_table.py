@@ -43,8 +43,9 @@ class NodeTable(NodeColumns):
 
     def __init__(self) -> None:
         super().__init__()
-        self.forgets = False
-        """Whether nothing is kept of nodes that go; see :meth:`forget_gone`."""
+        self.corrected = False
+        """Whether the corrections of 0.5 are in force: nothing is kept of nodes that go (see :meth:`forget_gone`), and more
+        changes are returned that may help a class."""
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
@@ -85,11 +86,9 @@ class NodeTable(NodeColumns):
                 found.capacity_gained[row] = None
             self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = place
             if self.domain[row] != domain:
-                self.domain[row] = domain
-                self.spoken[row] = self._is_spoken_of(fact.domain, row)
-                found.add(self._set_health(row, self._health.get(fact.domain, {}).get(row, _HEALTHY)))
+                self._enter(row, fact.domain, found)
             found.capacity_lost = found.capacity_lost or self._is_less(row, chips, allocatable, cpu, memory)
-            if chips & ~int(self.chips[row]):
+            if chips & ~int(self.chips[row]) or (self.corrected and chips != self.chips[row]):
                 found.chips_returned[row] = None
             self.chips[row] = chips
             self.capacity[row] = chips.bit_count()
@@ -106,6 +105,15 @@ class NodeTable(NodeColumns):
             self._seen.pop(fact.domain, None)
         return found.build()
 
+    def _enter(self, row: int, domain: str, found: ChangesBuilder) -> None:
+        """Move a node to another domain: its health is what the fact of that one says."""
+        was_spoken_of = self.spoken[row]
+        self.domain[row] = self._domain_of[domain]
+        self.spoken[row] = self._is_spoken_of(domain, row)
+        if self.corrected and self.spoken[row] and not was_spoken_of:
+            found.capacity_gained[row] = None
+        found.add(self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY)))
+
     def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
         """Whether this is less than a row has."""
         if int(self.chips[row]) & ~chips or allocatable < self.allocatable_seen[row]:
@@ -121,7 +129,7 @@ class NodeTable(NodeColumns):
                 self.domain[row] = -1
                 self.spoken[row] = False
                 found.add(self._set_health(row, _HEALTHY))
-                if self.forgets:
+                if self.corrected:
                     found.add(self._forget(row))
 
     def forget_gone(self) -> Changes:
@@ -231,9 +239,11 @@ class NodeTable(NodeColumns):
             or bool(health.level > self.level[row])
             or bool(self.network_known[row] and not health.network_known)
         )
-        barred = int(self.unhealthy[row]) | int(self.withheld[row])
-        if self.present[row] and barred & ~(health.unhealthy | health.withheld):
+        before, barred = int(self.unhealthy[row]) | int(self.withheld[row]), health.unhealthy | health.withheld
+        if self.present[row] and (before & ~barred or (self.corrected and before != barred)):
             found.chips_returned[row] = None
+        if self.corrected and int(self.free[row]) & health.network & ~int(self.network[row]):
+            found.chips_taken[row] = int(self.free[row])
         self.unhealthy[row] = health.unhealthy
         self.network[row] = health.network
         self.level[row] = health.level

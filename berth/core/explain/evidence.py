@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.schemas.units import UnixMs
 
 LostBy = Literal["score", "name", "better", "taken"]
@@ -94,8 +94,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     def words(self, clock: Clock) -> str:
         """Name, chips, and since and until when."""
-        words = f"{self.job} ({counted(self.chips, 'chip')}"
-        words += f" on {counted(self.nodes, 'node')}" if self.nodes > 1 else ""
+        words = f"{self.job} ({pluralize(self.chips, 'chip')}"
+        words += f" on {pluralize(self.nodes, 'node')}" if self.nodes > 1 else ""
         words += f", since {clock(self.since_ms)}" if self.since_ms else ""
         if self.is_ending:
             return f"{words}, being deleted)"
@@ -142,11 +142,11 @@ class NearDomain(msgspec.Struct, frozen=True):
     holders: list[Holder] = []
     """Jobs with chips on its other nodes, those with most of them first."""
 
-    def told(self, clock: Clock) -> str:
+    def words(self, clock: Clock) -> str:
         """The domain in a sentence."""
         kind = {"leaf": "leaf", "superpod": "SuperPoD", "domain": "domain"}[self.kind]
-        words = f"Closest: {kind} {self.name}, {self.usable} of {counted(self.nodes, 'node')} can take a pod"
-        words += f", room for {counted(self.pods, 'pod')}, {self.lacks} too few" if self.lacks else ""
+        words = f"Closest: {kind} {self.name}, {self.usable} of {pluralize(self.nodes, 'node')} can take a pod"
+        words += f", room for {pluralize(self.pods, 'pod')}, {self.lacks} too few" if self.lacks else ""
         return f"{words}{holders_words(self.holders, clock)}."
 
 
@@ -182,7 +182,7 @@ class Event(msgspec.Struct, frozen=True):
         scorers = "scorer {} answers" if len(self.shards) == 1 else "scorers {} answer"
         words: dict[EventKind, str] = {
             "node-well": f"node {self.node} is well again (now {', '.join(self.wrong)})",
-            "nodes-come": f"{counted(self.nodes, 'more node')}{like} {comes}",
+            "nodes-come": f"{pluralize(self.nodes, 'more node')}{like} {comes}",
             "scorer-answers": scorers.format(ranges(self.shards)),
             "job-placed": f"{self.job}, which goes before it, is placed",
             "job-over": f"{self.job}, which goes before it, has ended or is taken back",
@@ -192,7 +192,7 @@ class Event(msgspec.Struct, frozen=True):
         return words.get(self.kind) or self._end_words(clock)
 
     def _end_words(self, clock: Clock) -> str:
-        size = f"{counted(self.nodes, 'node')}, {counted(self.chips, 'chip')}"
+        size = f"{pluralize(self.nodes, 'node')}, {pluralize(self.chips, 'chip')}"
         if self.is_ending:
             return f"{self.job} is gone ({size}, being deleted)"
         until = f", about {clock(self.end_ms)}" if self.end_ms else ""
@@ -249,6 +249,6 @@ def _way_words(way: Way, clock: Clock) -> str:
         return f"There is room when {event.words(clock)}."
     parts = [event.words(clock) for event in way.events[:_EVENTS_TOLD]]
     more = len(way.events) - len(parts)
-    rest = f"; and {counted(more, 'more event')} like these" if more else ""
+    rest = f"; and {pluralize(more, 'more event')} like these" if more else ""
     until = f" (about {clock(way.at_ms)})" if way.at_ms else ""
     return f"There is room when {len(way.events)} things have happened{until}: {'; '.join(parts)}{rest}."

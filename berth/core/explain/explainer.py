@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.chips.products import FORMS
 from berth.core.explain.alternatives import candidates_of, rival_of
 from berth.core.explain.model import Basis, Choice, Explanation
 from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes
@@ -26,6 +25,7 @@ from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of
+from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape

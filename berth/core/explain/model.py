@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.core.chips.products import FORMS
+from berth.core.explain import superpod_layout, switch_layout
 from berth.core.explain.evidence import (
     Candidate,
     Clock,
@@ -15,15 +15,14 @@ from berth.core.explain.evidence import (
     holders_words,
     unblocking_lines,
 )
-from berth.core.explain.refusal_text import unfit_words
 from berth.core.explain.request import Asked, asked_lines
-from berth.core.explain.superpod_layout import BlockLayout, placed_lines, seat_words, waiting_lines
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.superpod_layout import BlockLayout, seat_words
+from berth.core.explain.switch_layout import LeafLayout
+from berth.core.explain.text import pluralize
+from berth.products.catalogue import FORMS
 
 Outcome = Literal["placed", "waiting", "rejected"]
 _RANKS_TOLD: Final = 8
-_LEAVES_TOLD: Final = 8
-_JOBS_TOLD: Final = 4
 _CHIPS_MISSING: Final = frozenset({"shortage", "topology", "topology_helped"})
 """Reasons of nodes that say nothing of health, though it may be what is behind them."""
 
@@ -76,68 +75,6 @@ class Choice(msgspec.Struct, frozen=True):
     score and name decided."""
 
 
-class LeafUser(msgspec.Struct, frozen=True):
-    """A job with pods below a leaf switch; pods without chips do not count."""
-
-    job: str
-    """``namespace/name``."""
-    pods: int
-    """Its pods below this leaf, of ..."""
-    of: int
-    """... so many in all; more of them: it is a cross job."""
-
-    def words(self) -> str:
-        """Name, and how many of its pods are meant."""
-        return f"{self.job} ({counted(self.of, 'pod') if self.pods == self.of else f'{self.pods} of {self.of} pods'})"
-
-
-class LeafPart(msgspec.Struct, frozen=True):
-    """Ranks below one leaf of a plan."""
-
-    leaf: str
-    pods: int
-    ranks: list[int]
-    state: str
-    """What the plan makes of the leaf; empty but under 2.0 for plans over several leaves."""
-
-
-class NearLeaf(msgspec.Struct, frozen=True):
-    """A leaf that has much to give to a gang that waits."""
-
-    leaf: str
-    usable: int
-    """Nodes that can take a pod."""
-    places: int
-    lacks: int
-    """Nodes that are missing for the whole gang below it; 0 where that is not what it waits for."""
-    state: str
-    unfit: dict[str, int] = {}
-    """Nodes that cannot take a pod, by reason."""
-    jobs: list[LeafUser] = []
-
-
-class LeafPlan(msgspec.Struct):
-    """How a gang with switch affinity lies below leaves, or what it meets there."""
-
-    tor_affinity: str
-    kind: str
-    """``common``, ``foundation-model`` or ``padding``."""
-    pods: int
-    policy: str
-    """``1.0``, ``2.0`` or ``single-layer``."""
-    rule: str
-    """Rule that chose the leaves; while the gang waits, the one that could not be met."""
-    words: str = ""
-    """The rule in words."""
-    missed: str = ""
-    """What a common job lacked for any rule but the fallback."""
-    leaves: list[LeafPart] = []
-    nearest: list[NearLeaf] = []
-    annotated: bool = False
-    """The states are written to the pods."""
-    warning: str = ""
-
-
 class Explanation(msgspec.Struct):
     """A decision on a gang and its grounds."""
 
@@ -165,7 +102,7 @@ class Explanation(msgspec.Struct):
     expected: str = ""
     setting: str = ""
     """Setting of the dispatcher without which the request would have been taken."""
-    switch: LeafPlan | None = None
+    switch: LeafLayout | None = None
     """For gangs with switch affinity, unless another scheduler placed them."""
     blocks: BlockLayout | None = None
     """For gangs with SuperPoD affinity, unless another scheduler placed them."""
@@ -208,8 +145,8 @@ def sentences(told: Explanation, *, is_over: bool = False, clock: Clock = str) -
         lines.append(f"Product form {told.form} ({told.title}), because {told.because}.")
     match told.outcome:
         case "placed":
-            lines += _leaf_lines(told.switch) if told.switch is not None else []
-            lines += placed_lines(told.blocks) if told.blocks is not None else []
+            lines += switch_layout.placed_lines(told.switch) if told.switch is not None else []
+            lines += superpod_layout.placed_lines(told.blocks, form=told.form) if told.blocks is not None else []
             lines += [_choice_words(rank, told) for rank in range(min(len(told.choices), _RANKS_TOLD))]
             if len(told.choices) > _RANKS_TOLD:
                 lines.append(f"{len(told.choices) - _RANKS_TOLD} more ranks were chosen in the same way.")
@@ -234,9 +171,11 @@ def _waiting_lines(told: Explanation, clock: Clock, *, is_over: bool) -> list[st
     if told.start_ms or (told.ahead and told.ahead not in told.sentence):
         lines.append(_ahead_words(told, clock))
     lines += [_near_words(near, told, clock) for near in told.nearest]
-    lines += [domain.told(clock) for domain in told.domains]
-    lines += [_near_leaf_words(near, told) for near in told.switch.nearest] if told.switch is not None else []
-    lines += waiting_lines(told.blocks, chips=told.chips, form=told.form) if told.blocks is not None else []
+    lines += [domain.words(clock) for domain in told.domains]
+    if told.switch is not None:
+        lines += switch_layout.waiting_lines(told.switch, chips=told.chips, form=told.form)
+    if told.blocks is not None:
+        lines += superpod_layout.waiting_lines(told.blocks, chips=told.chips, form=told.form)
     return lines
 
 
@@ -249,39 +188,6 @@ def _ahead_words(told: Explanation, clock: Clock) -> str:
     return f"{told.ahead} goes before it and waits as well."
 
 
-def _leaf_lines(switch: LeafPlan) -> list[str]:
-    """Rule, leaves and warning of a gang that is placed by leaf."""
-    policy = "of a single layer" if switch.policy == "single-layer" else switch.policy
-    job = f"{switch.kind} job of {counted(switch.pods, 'pod')}"
-    lines = [f"Switch affinity {policy} chose the leaves for a {job} by {switch.words}."]
-    if switch.missed:
-        lines.append(f"By the other rules it {switch.missed}.")
-    parts = [
-        f"{part.leaf} (rank{'' if part.pods == 1 else 's'} {ranges(part.ranks)}"
-        + (f", {part.state})" if part.state else ")")
-        for part in switch.leaves[:_LEAVES_TOLD]
-    ]
-    more = len(switch.leaves) - len(parts)
-    rest = f" and {counted(more, 'more leaf')}" if more else ""
-    lines.append(f"It is below {', '.join(parts)}{rest}.")
-    if switch.warning:
-        lines.append(f"Warning: {switch.warning}.")
-    return lines
-
-
-def _near_leaf_words(near: NearLeaf, told: Explanation) -> str:
-    state = f" ({near.state})" if near.state else ""
-    lacks = f", {near.lacks} too few" if near.lacks else ""
-    words = f"Near: leaf {near.leaf}{state}, {near.usable} of {counted(near.places, 'node')} usable{lacks}"
-    unfit = unfit_words(near.unfit, chips=told.chips, form=told.form)
-    words += f"; {unfit}" if unfit else ""
-    if near.jobs:
-        more = len(near.jobs) - _JOBS_TOLD
-        jobs = ", ".join(job.words() for job in near.jobs[:_JOBS_TOLD])
-        words += f"; its jobs are {jobs}{f' and {more} more' if more > 0 else ''}"
-    return f"{words}."
-
-
 def _choice_words(rank: int, told: Explanation) -> str:
     choice = told.choices[rank]
     chips = (
@@ -290,7 +196,7 @@ def _choice_words(rank: int, told: Explanation) -> str:
         else "no chips"
     )
     head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}"
-    free = f"{counted(choice.free, 'usable chip')} free before"
+    free = f"{pluralize(choice.free, 'usable chip')} free before"
     if choice.leaf:
         return f"{head} below {choice.leaf}, {chips}, by leaf plan: {free}."
     if choice.superpod:

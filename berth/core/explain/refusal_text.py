@@ -7,6 +7,7 @@ import numpy as np
 
 from berth.core.explain import superpod_text, switch_text
 from berth.core.state.internal_errors import INTERNAL
+from berth.products.catalogue import FORMS
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
@@ -41,18 +42,6 @@ _SINGULAR: Final = (
     ("lack ", "lacks "),
     ("belong to ", "belongs to "),
 )
-_TOGETHER: Final = {
-    "module910x8": "in one ring",
-    "module910bx16": "in one ring, or as pairs across the rings",
-    "module910a3x16": "in whole pairs",
-    "module910a3x8": "in whole pairs",
-    "chip4-node8": "in whole meshes of 4",
-    "chip4-node16": "in whole meshes of 4",
-    "310-card": "on one card",
-    "310p-duo-card": "on one card",
-    "310p-duo-chip": "on whole cards",
-}
-
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 
@@ -92,8 +81,9 @@ def _words(refusal: Refusal) -> str:
 def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
     """What ``nodes`` nodes lack, as the end of a sentence that begins with their number."""
     known = NodeReason(reason)
-    if known in {NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED} and form in _TOGETHER:
-        words = f"have fewer than {chips} free chips {_TOGETHER[form]}"
+    together = FORMS[form].together if form in FORMS else ""
+    if known in {NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED} and together:
+        words = f"have fewer than {chips} free chips {together}"
     else:
         words = _WORDS[known].format(chips=chips)
     if chips == 1:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from berth.core.explain.evidence import Clock
-from berth.core.explain.switch_text import counted
+from berth.core.explain.text import pluralize
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
@@ -151,7 +151,7 @@ def asked_lines(asked: Asked, clock: Clock) -> list[str]:
     tasks = [_task_words(task, asked) for task in asked.tasks]
     words = f"It asked for {' and '.join(tasks)}"
     words += f" of {asked.resource}" if asked.resource and asked.chips else ""
-    words += f", {counted(asked.chips, 'chip')} in all" if asked.pods > 1 and asked.chips else ""
+    words += f", {pluralize(asked.chips, 'chip')} in all" if asked.pods > 1 and asked.chips else ""
     words += f", priority {asked.priority}" if asked.priority else ""
     words += f", to run for {_span(asked.run_ms)}" if asked.run_ms else ""
     words += f", at {clock(asked.since_ms)}" if asked.since_ms else ""
@@ -165,16 +165,16 @@ def asked_lines(asked: Asked, clock: Clock) -> list[str]:
         place = asked.place
         verb = "waits" if place.gangs == 1 else "wait"
         rest = f", the first is {place.first}"
-        lines.append(f"Before it {verb} {counted(place.gangs, 'job')} for {counted(place.chips, 'chip')}{rest}.")
+        lines.append(f"Before it {verb} {pluralize(place.gangs, 'job')} for {pluralize(place.chips, 'chip')}{rest}.")
     return lines
 
 
 def _task_words(task: AskedTask, asked: Asked) -> str:
     name = f" ({task.name})" if len(asked.tasks) > 1 else ""
     chips = (
-        f" with {counted(task.chips, 'chip')}{'' if task.pods == 1 else ' each'}" if task.chips else " without chips"
+        f" with {pluralize(task.chips, 'chip')}{'' if task.pods == 1 else ' each'}" if task.chips else " without chips"
     )
-    return f"{counted(task.pods, 'pod')}{name}{chips}"
+    return f"{pluralize(task.pods, 'pod')}{name}{chips}"
 
 
 def _pairs(named: dict[str, str], counts: Callable[[str], bool]) -> str:

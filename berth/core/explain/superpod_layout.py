@@ -10,9 +10,9 @@ from berth.core.explain.superpod_text import (
     blocks_words,
     group_words,
     phase_words,
-    product_words,
 )
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.text import pluralize, ranges
+from berth.products.catalogue import FORMS
 from berth.schemas.offers import Blocks
 
 _BLOCKS_TOLD: Final = 8
@@ -33,7 +33,7 @@ class SuperpodUser(msgspec.Struct, frozen=True):
 
     def words(self) -> str:
         """Name, and how many of its pods and which of its blocks are meant."""
-        pods = counted(self.of, "pod") if self.pods == self.of else f"{self.pods} of {self.of} pods"
+        pods = pluralize(self.of, "pod") if self.pods == self.of else f"{self.pods} of {self.of} pods"
         blocks = blocks_words(self.blocks)
         return f"{self.job} ({pods}, {blocks})" if blocks else f"{self.job} ({pods})"
 
@@ -103,14 +103,19 @@ class BlockLayout(msgspec.Struct):
     """Pods carry ``super-pod-id`` and ``super-pod-rank``."""
 
 
-def placed_lines(told: BlockLayout) -> list[str]:
-    """What was asked, and what gave each block its nodes, one sentence an entry."""
-    lines = [_asked(told)]
+def placed_lines(told: BlockLayout, *, form: str) -> list[str]:
+    """What was asked, and what gave each block its nodes, one sentence an entry.
+
+    Args:
+        told: What is known.
+        form: Product form of the job.
+    """
+    lines = [_asked(told, form)]
     for phase in dict.fromkeys(seat.phase for seat in told.seats):
         seats = [seat for seat in told.seats if seat.phase == phase]
         parts = [_seat_words(seat, told) for seat in seats[:_BLOCKS_TOLD]]
         more = len(seats) - len(parts)
-        rest = f" and {counted(more, 'more block')}" if more else ""
+        rest = f" and {pluralize(more, 'more block')}" if more else ""
         lines.append(f"By {told.words.get(phase, phase)}: {', '.join(parts)}{rest}.")
     return lines
 
@@ -128,7 +133,7 @@ def waiting_lines(told: BlockLayout, *, chips: int, form: str) -> list[str]:
         return nearest
     verb = "is" if told.missing == 1 else "are"
     noun = "group" if told.variant == LEVELS else "block"
-    return [f"{counted(told.missing, noun)} of {counted(told.missing_size, 'node')} {verb} missing.", *nearest]
+    return [f"{pluralize(told.missing, noun)} of {pluralize(told.missing_size, 'node')} {verb} missing.", *nearest]
 
 
 def seat_words(block: int, superpod: str, variant: str) -> str:
@@ -142,8 +147,8 @@ def words_of_phase(phase: str, blocks: Blocks) -> str:
     return f"{found.name} ({found.why})" if found.why else found.name
 
 
-def _asked(told: BlockLayout) -> str:
-    pods = counted(told.pods, "pod")
+def _asked(told: BlockLayout, form: str) -> str:
+    pods = pluralize(told.pods, "pod")
     if told.variant == LEVELS:
         levels = ", ".join(f"{size} in a group of level {level}" for level, size in enumerate(told.levels, start=1))
         return f"Levels put its {pods} with chips into groups of one tree: {levels}."
@@ -153,10 +158,11 @@ def _asked(told: BlockLayout) -> str:
     elif told.mindie:
         mode = " for MindIE"
     noun = "block" if told.count == 1 else "blocks"
-    blocks = f"{counted(told.count, 'logical SuperPoD')} ({noun}) of {counted(told.size, 'node')}{_parts(told)}"
-    head = f"SuperPoD affinity of {product_words(told.variant)}{mode} asks for {blocks} for its {pods} with chips"
+    blocks = f"{pluralize(told.count, 'logical SuperPoD')} ({noun}) of {pluralize(told.size, 'node')}{_parts(told)}"
+    product = (FORMS[form].block_product if form in FORMS else "") or told.variant
+    head = f"SuperPoD affinity of {product}{mode} asks for {blocks} for its {pods} with chips"
     if told.reserve:
-        head += f"; a SuperPoD keeps {counted(told.reserve, 'node')} while another can give"
+        head += f"; a SuperPoD keeps {pluralize(told.reserve, 'node')} while another can give"
     return f"{head}."
 
 
@@ -166,21 +172,21 @@ def _parts(told: BlockLayout) -> str:
         return ""
     if told.service or told.rack_size == told.size:
         return ", each in one rack,"
-    return f", whose parts of {counted(told.rack_size, 'node')} each stay in one rack,"
+    return f", whose parts of {pluralize(told.rack_size, 'node')} each stay in one rack,"
 
 
 def _seat_words(seat: BlockSeat, told: BlockLayout) -> str:
     ranks = f"rank{'' if seat.pods == 1 else 's'} {ranges(seat.ranks)}"
-    part = f", {seat.pods} of {counted(told.size, 'node')}" if seat.pods < told.size else ""
+    part = f", {seat.pods} of {pluralize(told.size, 'node')}" if seat.pods < told.size else ""
     return f"block {seat.block} in {group_words(told.variant)} {seat.superpod} ({ranks}{part})"
 
 
 def _near_words(near: NearSuperpod, told: BlockLayout, *, chips: int, form: str) -> str:
     name = f"{group_words(told.variant)} {near.superpod}"
-    words = f"Near: {name}, {near.usable} of {counted(near.nodes, 'node')} usable"
-    words += f", {counted(near.blocks, 'block')}" if near.blocks else ""
+    words = f"Near: {name}, {near.usable} of {pluralize(near.nodes, 'node')} usable"
+    words += f", {pluralize(near.blocks, 'block')}" if near.blocks else ""
     if near.lacks:
-        words += f", {counted(near.lacks, 'node')} short of {'another' if near.blocks else 'a block'}"
+        words += f", {pluralize(near.lacks, 'node')} short of {'another' if near.blocks else 'a block'}"
     unfit = unfit_words(near.unfit, chips=chips, form=form)
     words += f"; {unfit}" if unfit else ""
     if near.jobs:

@@ -1,18 +1,18 @@
 """SuperPoDs in words: what a gang lacks in them, what gave a block its nodes, and where blocks are.
 
-Source: specification, SuperPoD affinity, sections 5 to 10 and 12.
+Source: docs/reference/superpods.md, "Selection of blocks", "Soft and hard", "After a fault of blocks",
+"Inference on SuperPoDs", "Racks" and "Failure texts of SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.core.superpods.racks import RACK_NODES
 from berth.schemas.refusal import BlockLack
 
 LEVELS: Final = "levels"
 """Variant whose blocks are in groups of a tree, not in SuperPoDs."""
-_PRODUCTS: Final[Mapping[str, str]] = {"a3": "A3", "850": "Atlas 850", "rack": "Atlas 950"}
 
 
 class PhaseWords(NamedTuple):
@@ -84,11 +84,6 @@ def phase_words(phase: str, variant: str, *, idlest: bool = False, has_near: boo
     return found._replace(why=found.why.format(fit="emptier" if idlest else "fuller", near=_NEAR if has_near else ""))
 
 
-def product_words(variant: str) -> str:
-    """Product of a variant; the variant itself where it is unknown."""
-    return _PRODUCTS.get(variant, variant)
-
-
 def group_words(variant: str) -> str:
     """What the blocks of a variant are in: a SuperPoD, or a group of a tree."""
     return "group" if variant == LEVELS else "SuperPoD"
@@ -123,16 +118,16 @@ def _affinity(lack: BlockLack) -> str:
 
 
 def _needs_blocks(lack: BlockLack, what_for: str) -> str:
-    head = f"needs {counted(lack.need, 'logical SuperPoD')} of {counted(lack.size, 'node')}{what_for}"
+    head = f"needs {pluralize(lack.need, 'logical SuperPoD')} of {pluralize(lack.size, 'node')}{what_for}"
     return f"{head}; {lack.have or 'none'} can be placed{_near(lack)}"
 
 
 def _nodes(lack: BlockLack) -> str:
-    return f"needs {counted(lack.nodes_need, 'node')}, and {_fitting(lack.nodes_have)}"
+    return f"needs {pluralize(lack.nodes_need, 'node')}, and {_fitting(lack.nodes_have)}"
 
 
 def _home(lack: BlockLack) -> str:
-    head = f"needs {counted(lack.nodes_need, 'node')} in the SuperPoDs where its damaged blocks have to stay"
+    head = f"needs {pluralize(lack.nodes_need, 'node')} in the SuperPoDs where its damaged blocks have to stay"
     return f"{head}, and {_fitting(lack.nodes_have)}"
 
 
@@ -141,7 +136,7 @@ def _fitting(nodes: int) -> str:
 
 
 def _incomplete(lack: BlockLack) -> str:
-    head = f"needs {counted(lack.nodes_need, 'node')} in logical SuperPoDs of {lack.size}"
+    head = f"needs {pluralize(lack.nodes_need, 'node')} in logical SuperPoDs of {lack.size}"
     return f"{head}; the SuperPoDs give {lack.nodes_have or 'none'}{_near(lack)}"
 
 
@@ -150,21 +145,21 @@ def _size(lack: BlockLack) -> str:
 
 
 def _rack(lack: BlockLack) -> str:
-    head = f"needs {counted(lack.nodes_need, 'node')}"
+    head = f"needs {pluralize(lack.nodes_need, 'node')}"
     if lack.nodes_need <= RACK_NODES:
         return f"{head} of one rack; no rack has as many usable ones{_near(lack)}"
     return f"{head} of racks that share memory; no such racks have as many usable ones{_near(lack)}"
 
 
 def _wait(lack: BlockLack) -> str:
-    return f"waits for its own nodes: {lack.nodes_have} of {counted(lack.nodes_need, 'node')} are free again"
+    return f"waits for its own nodes: {lack.nodes_have} of {pluralize(lack.nodes_need, 'node')} are free again"
 
 
 def _level(lack: BlockLack) -> str:
     if not lack.size:
-        return f"needs a tree of {counted(lack.need, 'level')}; the highest one has {lack.have}"
+        return f"needs a tree of {pluralize(lack.need, 'level')}; the highest one has {lack.have}"
     where = f" in tree {lack.near[0].name}, which comes closest" if lack.near else ""
-    head = f"needs {counted(lack.need, 'group')} of {counted(lack.size, 'node')}"
+    head = f"needs {pluralize(lack.need, 'group')} of {pluralize(lack.size, 'node')}"
     return f"{head}; {lack.have or 'none'} can be placed{where}"
 
 
@@ -178,8 +173,8 @@ def _near(lack: BlockLack) -> str:
     blocks = sum(near.blocks for near in lack.near)
     told: list[str] = []
     for near in lack.near:
-        nodes = counted(near.nodes, "usable node") if not told else str(near.nodes)
-        made = f" ({counted(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
+        nodes = pluralize(near.nodes, "usable node") if not told else str(near.nodes)
+        made = f" ({pluralize(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
         told.append(f"SuperPoD {near.name} has {nodes}{made}")
     return f"{', among others' if blocks < lack.have else ''}: {', '.join(told)}"
 

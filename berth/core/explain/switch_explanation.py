@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from berth.core.explain.model import LeafPart, LeafPlan, LeafUser, NearLeaf
+from berth.core.explain.switch_layout import LeafLayout, LeafPart, LeafUser, NearLeaf
 from berth.core.explain.switch_text import bits_words, lack_words, rule_words, state_words
 from berth.core.placement.scoring import Reasons, Scorer
 from berth.core.placement.switch_placement import LeafRound, demand_of
@@ -69,7 +69,7 @@ class LeafGround:
 
     def placed(
         self, gang: Gang, part: SwitchPart, names: Sequence[str], reasons: Mapping[Shape, Reasons], *, is_current: bool
-    ) -> tuple[LeafPlan, bool]:
+    ) -> tuple[LeafLayout, bool]:
         """How a placement lies below leaves, and whether planning again gives the same nodes.
 
         Args:
@@ -84,7 +84,7 @@ class LeafGround:
         above = unpack(part.leaf_index, 2)
         is_same = nodes == [name for name, leaf in zip(names, above, strict=True) if leaf]
         missed = again.missed if isinstance(again, Plan) and is_same and not is_current else None
-        told = LeafPlan(
+        told = LeafLayout(
             tor_affinity=part.tor_affinity,
             kind=demand_of(gang).kind,
             pods=part.pods,
@@ -98,7 +98,9 @@ class LeafGround:
         )
         return told, is_same
 
-    def waiting(self, gang: Gang, lack: SwitchLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]) -> LeafPlan:
+    def waiting(
+        self, gang: Gang, lack: SwitchLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]
+    ) -> LeafLayout:
         """The leaves that have most to give to a gang that waits.
 
         Args:
@@ -108,7 +110,7 @@ class LeafGround:
             reasons: Of every node, by shape.
         """
         turn = self._round()
-        told = LeafPlan(
+        told = LeafLayout(
             tor_affinity=gang.tor_affinity,
             kind=demand_of(gang).kind,
             pods=demand_of(gang).pods,

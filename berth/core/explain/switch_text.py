@@ -1,11 +1,13 @@
 """Leaf switches in words: what a gang lacks below them, how its leaves were chosen, and what state a leaf is in.
 
-Source: specification, switch affinity, sections 2 to 6.
+Source: docs/reference/switches.md, "Shared leaf states", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0" and
+"Single layer".
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from berth.core.explain.text import pluralize
 from berth.core.switches.nslb_v1 import COLUMNS_MAX
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.schemas.refusal import SwitchLack
@@ -36,26 +38,6 @@ def rule_words(rule: str, policy: str) -> str:
     return _BEST_OF_CLASSES if (rule, policy) == ("best-fit", "2.0") else _RULES.get(rule, rule)
 
 
-def counted(count: int, noun: str) -> str:
-    """A number and what it counts: ``1 node``, ``2 leaves``."""
-    if count == 1:
-        return f"1 {noun}"
-    return (
-        f"{count} {noun[:-1]}ves" if noun.endswith("leaf") else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
-    )
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers in ascending order, runs of three or more as ranges: ``0-3,8``."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in parts)  # noqa: PLR2004  # two are no range
-
-
 def lack_words(lack: SwitchLack) -> str:
     """What a gang lacks and where, as a sentence without a full stop."""
     return _LACKS.get(lack.rule, _open_places)(lack)
@@ -81,38 +63,38 @@ def bits_words(bits: int, policy: str) -> str:
 
 
 def _one_leaf(lack: SwitchLack) -> str:
-    head = f"needs {counted(lack.need, 'node')} under one leaf"
+    head = f"needs {pluralize(lack.need, 'node')} under one leaf"
     if 0 < lack.places < lack.need:
-        return f"{head}, and a leaf has {counted(lack.places, 'place')}"
+        return f"{head}, and a leaf has {pluralize(lack.places, 'place')}"
     return f"{head}; {_best_leaf(lack)}"
 
 
 def _leaf_size(lack: SwitchLack) -> str:
-    pods = counted(lack.need, "pod")
-    return f"{pods} {'is' if lack.need == 1 else 'are'} more than the {counted(lack.places, 'node')} below a leaf"
+    pods = pluralize(lack.need, "pod")
+    return f"{pods} {'is' if lack.need == 1 else 'are'} more than the {pluralize(lack.places, 'node')} below a leaf"
 
 
 def _logical_switches(lack: SwitchLack) -> str:
-    usable = f"{counted(lack.have, 'usable node')} on {counted(lack.leaves, 'leaf')}{_barred(lack)}"
+    usable = f"{pluralize(lack.have, 'usable node')} on {pluralize(lack.leaves, 'leaf')}{_barred(lack)}"
     if not lack.rows:
-        need = counted(lack.need, "node")
+        need = pluralize(lack.need, "node")
         head = f"needs {need} under one leaf, or at as many positions; {_best_leaf(lack)}"
         return f"{head}; {_too_large(lack) or f'the positions of {usable} are fewer'}"
-    parts = [f"{counted(lack.rows, 'complete logical switch')} of {counted(lack.places, 'node')}"]
+    parts = [f"{pluralize(lack.rows, 'complete logical switch')} of {pluralize(lack.places, 'node')}"]
     if lack.rest:
-        parts.append(f"{counted(lack.rest, 'node')} of another")
+        parts.append(f"{pluralize(lack.rest, 'node')} of another")
     head = f"needs {' and '.join(parts)}"
     if lack.places > COLUMNS_MAX:
         return f"{head}; {_too_large(lack)}"
     ones = "1 complete one" if lack.rows_have == 1 else f"{lack.rows_have} complete ones"
     if lack.rows_have < lack.rows:
         return f"{head}; {ones} can be made of {usable}"
-    return f"{head}; {ones} can be made of {usable}, but no further one with {counted(lack.rest, 'node')}"
+    return f"{head}; {ones} can be made of {usable}, but no further one with {pluralize(lack.rest, 'node')}"
 
 
 def _idle_and_shared(lack: SwitchLack) -> str:
     below_one = lack.need < lack.places
-    head = f"needs {counted(lack.need, 'node')} {'under one leaf, or ' if below_one else ''}on free leaves"
+    head = f"needs {pluralize(lack.need, 'node')} {'under one leaf, or ' if below_one else ''}on free leaves"
     best = f" {_best_leaf(lack)};" if below_one else ""
     return (
         f"{head} and on as many shared ones as a job may use;{best} free leaves have {lack.idle} and the best shared ones"
@@ -121,14 +103,14 @@ def _idle_and_shared(lack: SwitchLack) -> str:
 
 
 def _any_leaf(lack: SwitchLack) -> str:
-    head = f"needs {counted(lack.need, 'node')} on any leaves"
+    head = f"needs {pluralize(lack.need, 'node')} on any leaves"
     if lack.policy == "1.0":
-        return f"{head}; it can use {lack.have} on {counted(lack.leaves, 'leaf')}{_barred(lack)}"
+        return f"{head}; it can use {lack.have} on {pluralize(lack.leaves, 'leaf')}{_barred(lack)}"
     return f"{head}; the leaves that are open to it have {lack.have}"
 
 
 def _open_places(lack: SwitchLack) -> str:
-    return f"needs {counted(lack.need, 'node')}; the places that are open to it have {lack.have}"
+    return f"needs {pluralize(lack.need, 'node')}; the places that are open to it have {lack.have}"
 
 
 def _best_leaf(lack: SwitchLack) -> str:

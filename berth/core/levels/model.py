@@ -1,9 +1,10 @@
-"""Words of any number of levels: the configuration of trees, the levels that a job asks for, and the trees themselves.
+"""Types of levels: configuration of trees, levels that a job requests, and the trees themselves.
 
-A tree has levels of groups above its nodes; level 1 is the nearest to the node. Labels of a node name its tree and its group
-on every level. A group is known by its whole chain of parents: one id below two parents is two groups.
+A tree has groups on a number of levels above its nodes; level 1 is the nearest to the node. Labels of a node name its
+tree and its group on every level. A group is identified by its chain of parents: the same id below two parents is two
+groups.
 
-Source: specification, SuperPoD affinity, section 10.1.
+Source: docs/reference/levels.md, "Configuration of levels".
 """
 
 import re
@@ -18,11 +19,11 @@ import numpy as np
 from berth.core.superpods.model import Marks, Rows, superpod_key
 
 RESOURCE_LEVELS: Final = "resource-level-config"
-"""Setting that says which levels each tree has."""
+"""Setting with the levels of each tree."""
 AFFINITY_CONFIG: Final = "huawei.com/affinity-config"
 """Annotation of a job: how many of its pods share a group, level by level."""
 TOPOTREE: Final = "huawei.com/topotree"
-"""Label of a node: its tree."""
+"""Label of a node: the name of its tree."""
 TREE_DEFAULT: Final = "default"
 """Tree of a node without the label."""
 LEVELS_MAX: Final = 10
@@ -32,24 +33,24 @@ COUNT_MAX: Final = (1 << 31) - 1
 _SHOWN_MAX: Final = 80
 _LEVEL: Final = re.compile(r"level([1-9][0-9]?)")
 _COUNT: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
-_STRANGE: Final = -2
-"""In place of the index of a tree: nodes of a tree that is not configured ..."""
+_UNKNOWN_TREE: Final = -2
+"""Index of nodes whose tree is not configured."""
 _UNLABELLED: Final = -1
-"""... and nodes that lack a label."""
+"""Index of nodes without the label of some level."""
 
 Sizes = tuple[int, ...]
-"""Pods that share a group of each level, level 1 first."""
+"""Number of pods that share a group of each level, level 1 first."""
 Gap = Literal["nodes", "levels", "groups"]
-"""What is missing: candidates for all pods; a tree with as many levels as the job names; groups with enough candidates."""
+"""What is missing: candidates for all pods; a tree with as many levels as the job; groups with enough candidates."""
 
 
 class LevelError(ValueError):
-    """A text that says no levels.
+    """A text with invalid levels.
 
     Attributes:
-        field: What is wrong.
-        value: What stood there, cut to 80 characters.
-        expected: What would be right.
+        field: Invalid field.
+        value: Invalid value, cut to 80 characters.
+        expected: Valid values.
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
@@ -65,7 +66,7 @@ class Level(NamedTuple):
 
     Attributes:
         label: Label of a node whose value is the id of its group.
-        reserved: Nodes of each group that jobs leave while they find room elsewhere; heeded on level 1 only.
+        reserved: Nodes of each group that jobs use only if there is no other room; read on level 1 only.
     """
 
     label: str
@@ -73,18 +74,18 @@ class Level(NamedTuple):
 
 
 Config = Mapping[str, tuple[Level, ...]]
-"""Levels of each tree, level 1 first; the trees in order of their names."""
+"""Levels of each tree, level 1 first; the trees are sorted by name."""
 
 
 class Tree(NamedTuple):
-    """A tree as one gang finds it.
+    """A tree with the candidate nodes of one gang.
 
     Attributes:
-        name: Its name.
-        reserved: Nodes of each group of level 1 that jobs leave while they find room elsewhere.
-        groups: Ids of the groups of each level, the highest level first; those of one parent stand together.
-        paths: (levels, nodes): group of each node, as its index in ``groups``; rising along every level.
-        rows: Nodes, by their row in the table of whoever asks; in a group of level 1 by name.
+        name: Name of the tree.
+        reserved: Nodes of each group of level 1 that jobs use only if there is no other room.
+        groups: Ids of the groups of each level, the highest level first; groups of one parent are adjacent.
+        paths: ``int64[levels, nodes]``: group of each node, as its index in ``groups``; rising along every level.
+        rows: ``int64[nodes]``, row of each node in the caller's table; sorted by name inside a group of level 1.
     """
 
     name: str
@@ -97,17 +98,17 @@ class Tree(NamedTuple):
         """The same tree with some of its nodes.
 
         Args:
-            kept: One mark for each of :attr:`rows`.
+            kept: ``bool[nodes]``, one entry for each of :attr:`rows`.
         """
         return self._replace(paths=self.paths[:, kept], rows=self.rows[kept])
 
 
-class Spot(NamedTuple):
-    """Where a node stands.
+class NodePath(NamedTuple):
+    """Position of a node in its tree.
 
     Attributes:
-        tree: Its tree; empty where that is not configured.
-        path: Id of its group on every level of the tree, the highest first; empty where a label is missing.
+        tree: Its tree; empty if that is not configured.
+        path: Id of its group on every level of the tree, the highest first; empty if a label is missing.
     """
 
     tree: str
@@ -115,25 +116,25 @@ class Spot(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """Trees as one gang finds them.
+    """Trees with the candidate nodes of one gang.
 
     Attributes:
-        trees: In order of their names; those without a node are left out.
-        strangers: Nodes of a tree that is not configured.
-        unlabelled: Nodes that lack a label of a level of their tree.
+        trees: Trees with at least one node, sorted by name.
+        unknown_tree: Number of nodes whose tree is not configured.
+        unlabelled: Number of nodes without the label of a level of their tree.
     """
 
     trees: tuple[Tree, ...]
-    strangers: int = 0
+    unknown_tree: int = 0
     unlabelled: int = 0
 
 
 class LevelPlan(NamedTuple):
-    """Where each rank goes.
+    """Place of each rank. The arrays ``rows`` and ``blocks`` have shape (replicas,).
 
     Attributes:
         tree: Index of the tree.
-        sizes: Pods that share a group, level by level, as the plan heeds them.
+        sizes: Number of pods that share a group, level by level, as the plan uses them.
         rows: Row of each rank.
         blocks: Block of each rank: the pods that share a group of level 1.
         groups: Group of level 1 of each block, as its index in the last of :attr:`Tree.groups`.
@@ -147,15 +148,16 @@ class LevelPlan(NamedTuple):
 
 
 class NoLevels(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no plan.
+    """Reason why there is no plan.
 
     Attributes:
         gap: What is missing.
-        need: Nodes, levels or parts of the gang that are needed; a part is the pods that share a group of level ``level``.
-        have: Those that there are at best.
-        tree: Tree that comes closest; empty without any.
-        level: Level of the groups, for ``groups``; 0: single nodes.
-        ranks: First and last rank of what finds no place, for a gang that is mended; else None.
+        need: Number of nodes, levels or parts of the gang that are needed. A part is the pods that share a group of
+            ``level``.
+        have: Most of them that are available.
+        tree: Tree that comes closest; empty if there is none.
+        level: Level of the groups, for ``groups``; 0 means single nodes.
+        ranks: First and last rank of the pods without a place, for a gang that recovers; otherwise None.
     """
 
     gap: Gap
@@ -173,39 +175,39 @@ def read_level_config(text: str) -> Config:
         text: JSON: ``{tree: {"level1": {"label": L, "reservedNode": k}, ...}}``; empty means no tree.
 
     Raises:
-        LevelError: It is not such a text; names the field, the value and what would be right.
+        LevelError: The text is invalid; the error has the field, the value and the valid values.
     """
     if not text.strip():
         return {}
     try:
-        told = msgspec.json.decode(text)
+        raw = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise LevelError(RESOURCE_LEVELS, text, "JSON text") from error
-    trees = _mapping(told, RESOURCE_LEVELS, "an object with the levels of each tree")
+    trees = _mapping(raw, RESOURCE_LEVELS, "an object with the levels of each tree")
     return {name: _levels(trees[name], name) for name in sorted(trees)}
 
 
 @lru_cache(maxsize=16)
 def levels_of(text: str) -> Config:
-    """Configuration of a setting ``resource_levels`` that is known to be sound; nothing for an empty one."""
+    """Configuration of a valid setting ``resource_levels``; no trees if it is empty."""
     return read_level_config(text) if text else {}
 
 
-def stands_in_tree(config: Config, labels: Mapping[str, str], levels: int) -> bool:
-    """Whether labels of a node name its group on every level of a tree that has as many levels as a job asks."""
+def is_in_tree(config: Config, labels: Mapping[str, str], levels: int) -> bool:
+    """Whether labels of a node name its group on every level of a tree that has as many levels as a job requests."""
     tree = config.get(labels.get(TOPOTREE) or TREE_DEFAULT, ())
     return len(tree) >= levels and all(labels.get(level.label) for level in tree)
 
 
-def _levels(told: object, tree: str) -> tuple[Level, ...]:
+def _levels(raw: object, tree: str) -> tuple[Level, ...]:
     at = f"{RESOURCE_LEVELS}.{tree}"
-    levels = _mapping(told, at, "an object with level1, level2 and so on")
+    levels = _mapping(raw, at, "an object with level1, level2 and so on")
     numbers = _contiguous(levels, at)
     return tuple(_level(levels[f"level{number}"], f"{at}.level{number}") for number in numbers)
 
 
-def _level(told: object, at: str) -> Level:
-    level = _mapping(told, at, "an object with label and reservedNode")
+def _level(raw: object, at: str) -> Level:
+    level = _mapping(raw, at, "an object with label and reservedNode")
     label, reserved = level.get("label"), level.get("reservedNode", 0)
     if not isinstance(label, str) or not label.strip():
         raise LevelError(f"{at}.label", label, "the name of a node label")
@@ -214,17 +216,17 @@ def _level(told: object, at: str) -> Level:
     return Level(label.strip(), reserved)
 
 
-def _mapping(told: object, at: str, expected: str) -> Mapping[str, Any]:
-    if not isinstance(told, dict):
-        raise LevelError(at, told, expected)
-    return told
+def _mapping(raw: object, at: str, expected: str) -> Mapping[str, Any]:
+    if not isinstance(raw, dict):
+        raise LevelError(at, raw, expected)
+    return raw
 
 
 def _contiguous(names: Iterable[str], at: str) -> range:
     """Numbers of levels, from 1.
 
     Raises:
-        LevelError: One of the names is none of a level, or a level is missing.
+        LevelError: A name is not that of a level, or a level is missing.
     """
     numbers = []
     for name in names:
@@ -239,22 +241,22 @@ def _contiguous(names: Iterable[str], at: str) -> range:
 
 
 def read_sizes(text: str) -> Sizes:
-    """Levels that a job asks for.
+    """Levels that a job requests.
 
     Args:
-        text: ``level1=x,level2=y,...`` in any order: pods that share a group.
+        text: ``level1=x,level2=y,...`` in any order: number of pods that share a group.
 
     Raises:
-        LevelError: It is not such a text, a level stands twice or is missing, or a level does not divide the next.
+        LevelError: The text is invalid, a level is repeated or missing, or a level does not divide the next.
     """
-    told: dict[str, int] = {}
+    raw: dict[str, int] = {}
     for part in text.split(","):
         name, sign, value = (piece.strip() for piece in part.partition("="))
         at = f"{AFFINITY_CONFIG}.{name}" if sign else AFFINITY_CONFIG
-        if not sign or name in told:
+        if not sign or name in raw:
             raise LevelError(at, part if sign else text, "level1=x,level2=y and so on, each once")
-        told[name] = _count(value, at)
-    sizes = tuple(told[f"level{number}"] for number in _contiguous(told, AFFINITY_CONFIG))
+        raw[name] = _count(value, at)
+    sizes = tuple(raw[f"level{number}"] for number in _contiguous(raw, AFFINITY_CONFIG))
     for number, (lower, upper) in enumerate(pairwise(sizes), start=2):
         if upper % lower:
             raise LevelError(f"{AFFINITY_CONFIG}.level{number}", upper, f"a multiple of level{number - 1}={lower}")
@@ -268,14 +270,14 @@ def _count(value: str, at: str) -> int:
 
 
 def check_sizes(sizes: Sizes, replicas: int) -> None:
-    """See that the levels of a job divide it.
+    """Check that the levels of a job divide its number of pods.
 
     Args:
-        sizes: As :func:`read_sizes` gives them.
-        replicas: Pods of the gang without those that stand by for a hot switch.
+        sizes: Result of :func:`read_sizes`.
+        replicas: Pods of the gang without standby pods for a hot switch.
 
     Raises:
-        LevelError: The highest level does not divide it.
+        LevelError: The highest level does not divide ``replicas``.
     """
     if replicas < 1 or replicas % sizes[-1]:
         raise LevelError(
@@ -290,8 +292,8 @@ def tree_of(name: str, reserved: int, ids: Sequence[Sequence[str]], codes: Rows,
         name: Name of the tree.
         reserved: See :attr:`Tree.reserved`.
         ids: Ids of each level, the highest first, in their order (:func:`berth.core.superpods.model.superpod_key`).
-        codes: (levels, nodes): id of each node, as its index in ``ids``.
-        rows: Nodes in order of their names.
+        codes: ``int64[levels, nodes]``: id of each node, as its index in ``ids``.
+        rows: ``int64[nodes]``, rows of the nodes, sorted by name.
     """
     order = np.lexsort(codes[::-1])
     codes = codes[:, order]
@@ -313,45 +315,49 @@ def forest_of(config: Config, nodes: Iterable[tuple[str, int, Mapping[str, str]]
         nodes: Name, row and labels of each candidate, in any order.
     """
     ordered = sorted(nodes, key=lambda node: node[:2])
-    spots = [spot_of(config, labels) for _, _, labels in ordered]
-    return forest(config, spots, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
+    node_paths = [node_path(config, labels) for _, _, labels in ordered]
+    return forest(config, node_paths, np.arange(len(ordered)), np.array([row for _, row, _ in ordered], np.int64))
 
 
-def spot_of(config: Config, labels: Mapping[str, str]) -> Spot:
-    """Where a node stands that has such labels."""
+def node_path(config: Config, labels: Mapping[str, str]) -> NodePath:
+    """Position of a node with these labels."""
     tree = labels.get(TOPOTREE) or TREE_DEFAULT
     levels = config.get(tree)
     if levels is None:
-        return Spot("", ())
+        return NodePath("", ())
     path = tuple([labels.get(level.label, "") for level in reversed(levels)])
-    return Spot(tree, () if "" in path else path)
+    return NodePath(tree, () if "" in path else path)
 
 
-def forest(config: Config, spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Forest:
-    """Trees of nodes of which it is known where they stand.
+def forest(config: Config, node_paths: Sequence[NodePath], kinds: Rows, rows: Rows) -> Forest:
+    """Trees of nodes with known positions.
 
     Args:
         config: Levels of each tree.
-        spots: Where nodes of each kind stand.
-        kinds: Kind of each node, as its index in ``spots``.
-        rows: Nodes in order of their names.
+        node_paths: Positions of nodes; nodes with equal labels share an entry.
+        kinds: ``int64[nodes]``, index of each node in ``node_paths``.
+        rows: ``int64[nodes]``, rows of the nodes, sorted by name.
     """
     trees = sorted(config)
     number = {name: index for index, name in enumerate(trees)}
-    lost = [_STRANGE if not spot.tree else number[spot.tree] if spot.path else _UNLABELLED for spot in spots]
+    lost = [_UNKNOWN_TREE if not spot.tree else number[spot.tree] if spot.path else _UNLABELLED for spot in node_paths]
     of_node = np.array(lost, np.int64)[kinds]
     members = [(name, of_node == index) for index, name in enumerate(trees)]
     return Forest(
-        tuple(_planted(name, config[name], spots, kinds[own], rows[own]) for name, own in members if own.any()),
-        int((of_node == _STRANGE).sum()),
+        tuple(
+            _tree_of_nodes(name, config[name], node_paths, kinds[own], rows[own]) for name, own in members if own.any()
+        ),
+        int((of_node == _UNKNOWN_TREE).sum()),
         int((of_node == _UNLABELLED).sum()),
     )
 
 
-def _planted(name: str, levels: tuple[Level, ...], spots: Sequence[Spot], kinds: Rows, rows: Rows) -> Tree:
+def _tree_of_nodes(
+    name: str, levels: tuple[Level, ...], node_paths: Sequence[NodePath], kinds: Rows, rows: Rows
+) -> Tree:
     used, of_node = np.unique(kinds, return_inverse=True)
     ids, codes = [], []
-    for column in zip(*(spots[kind].path for kind in used.tolist()), strict=True):
+    for column in zip(*(node_paths[kind].path for kind in used.tolist()), strict=True):
         known = sorted(set(column), key=superpod_key)
         place = {text: number for number, text in enumerate(known)}
         ids.append(known)

@@ -1,10 +1,10 @@
-"""Any number of levels: pods that belong together share a group, on every level, of a tree that labels of nodes describe.
+"""Levels: pods that belong together share a group on every level of a tree that labels of nodes describe.
 
-Bottom-up every group counts the whole parts of a gang that it can take beside its reserved nodes. Top-down the groups that
-leave the least behind are taken whole, the others in part. Where that does not reach, reserved nodes follow, one of each
-group after the other.
+Bottom-up, every group counts the whole parts of a gang that it can take without its reserved nodes. Top-down, the
+groups that leave the fewest fragments are used completely, then others in part. If that is not enough, reserved nodes
+are used, one of each group in turn.
 
-Source: specification, SuperPoD affinity, section 10.2.
+Source: docs/reference/levels.md, "Selection of groups".
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,19 +17,20 @@ from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree
 from berth.core.superpods.model import Counts, Rows
 
 _FRAGMENT_WEIGHT: Final = 10
-"""What the fragments of children weigh against those of their parent."""
+"""Weight of the fragments of child groups against those of their parent."""
 
 Block = tuple[int, int]
-"""Group of level 1, and the number of the block inside it, in the order in which its nodes go."""
+"""Group of level 1, and the number of the block inside it, in the order in which its nodes are used."""
 
 
 class Found(NamedTuple):
-    """Nodes that hold a gang, or a part of it.
+    """Nodes for a gang or for a part of it.
 
     Attributes:
-        nodes: Index of each node among the nodes that were looked at, block after block, in a block by name.
-        firsts: Index of the first node of each block's group.
-        fragments: What the tree was left with, weighed; less is better.
+        nodes: ``int64[pods]``, index of each node among the nodes that were given, block after block, sorted by name in
+            a block.
+        firsts: ``int64[blocks]``, index of the first node of each block's group.
+        fragments: Weighted fragments that remain in the tree; fewer is better.
     """
 
     nodes: Rows
@@ -37,13 +38,13 @@ class Found(NamedTuple):
     fragments: int
 
 
-class Shape:
-    """Groups of some levels and what each can take.
+class GroupShape:
+    """Groups of some levels, and what each can take.
 
     Args:
-        paths: (levels, nodes): group of each node, the highest level first; each rising.
-        nodes: How many nodes.
-        sizes: Pods of the whole, of a part on each level from the highest on, and 1 for a pod.
+        paths: ``int64[levels, nodes]``: group of each node, the highest level first; each row is rising.
+        nodes: Number of nodes.
+        sizes: Number of pods of the whole, of a part on each level from the highest on, and 1 for a pod.
         reserved: Nodes of each lowest group that are kept back.
     """
 
@@ -55,11 +56,13 @@ class Shape:
         """Index of the first node of each group, depth by depth; depth 0 is the whole."""
         ends = np.array([nodes])
         self.counts: Counts = np.diff(self.firsts[-1], append=ends)
-        """Nodes of each lowest group."""
+        """Number of nodes of each lowest group. Shape (groups,)."""
         self.kept: Counts = np.minimum(self.counts, reserved)
-        """Nodes of each lowest group that are kept back; all of them where there are fewer than ``reserved``."""
+        """Number of reserved nodes of each lowest group; all of them if there are fewer than ``reserved``. Shape
+        (groups,)."""
         self.children = [np.searchsorted(lower, np.append(upper, nodes)) for upper, lower in pairwise(self.firsts)]
-        """Group ``g`` of a depth has the groups ``children[g]`` to ``children[g + 1]`` of the next."""
+        """The children of group ``g`` of a depth are the groups ``children[g]`` to ``children[g + 1]`` of the next
+        depth."""
 
     @property
     def depth(self) -> int:
@@ -67,10 +70,13 @@ class Shape:
         return len(self.firsts) - 1
 
     def parts(self, nodes: Counts) -> tuple[list[Counts], list[Counts]]:
-        """Whole parts that each group can take, and the weighed rest of it, depth by depth.
+        """Whole parts that each group can take, and its weighted fragments, depth by depth.
 
         Args:
-            nodes: Nodes of each lowest group that count.
+            nodes: ``int64[groups]``, number of nodes of each lowest group that count.
+
+        Returns:
+            Two lists with one array per depth, each with one entry per group of that depth.
         """
         tasks, fragments = np.divmod(nodes, self.ratios[-1])
         all_tasks, all_fragments = [tasks], [fragments]
@@ -85,7 +91,7 @@ class Shape:
     def nodes_of(self, blocks: Sequence[Block]) -> tuple[Rows, Rows]:
         """Nodes of blocks, block after block, and the first node of each block's group.
 
-        A group gives what is not kept back by name, then what is kept back from its last name to its first.
+        A group gives its nodes without a reserve by name, then its reserved nodes from the last name to the first.
         """
         groups, numbers = np.array(blocks, np.int64).reshape(-1, 2).T[:, :, None]
         size = self.ratios[-1]
@@ -96,16 +102,16 @@ class Shape:
         return nodes.reshape(-1), first[:, 0]
 
 
-class Taking:
-    """The first way: groups beside their reserved nodes, those that leave the least behind first."""
+class _GroupAllocation:
+    """First strategy: groups without their reserved nodes, those with the fewest remaining fragments first."""
 
-    def __init__(self, shape: Shape, tasks: Sequence[Counts], fragments: Sequence[Counts]) -> None:
+    def __init__(self, shape: GroupShape, tasks: Sequence[Counts], fragments: Sequence[Counts]) -> None:
         self._shape = shape
         self._tasks = tasks
         self._fragments = fragments
 
     def blocks(self, depth: int = 0, group: int = 0, demand: int = 1) -> Iterator[Block]:
-        """Blocks of ``demand`` parts in a group, or as many as it has."""
+        """Blocks of ``demand`` parts in a group, or of as many as it has."""
         need = demand * self._shape.ratios[depth]
         if depth == self._shape.depth:
             yield from ((group, number) for number in range(demand))
@@ -138,21 +144,21 @@ class Taking:
                 return
 
 
-class Gathering:
-    """The second way: single nodes, reserved ones too, which make up parts as they come."""
+class _NodeAllocation:
+    """Second strategy: single nodes, including reserved ones, that are combined into parts."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: GroupShape) -> None:
         self._shape = shape
         above = [np.repeat(np.arange(len(limits) - 1), np.diff(limits)) for limits in shape.children]
         self._parents = [parents.tolist() for parents in above]
         self._open: dict[tuple[int, int], list[list[Block]]] = {}
         self.given = [0] * len(shape.counts)
-        """Nodes that each lowest group has given."""
+        """Number of nodes that each lowest group has given."""
         self.whole: list[Block] = []
-        """Blocks of the whole, once it is complete."""
+        """Blocks of the whole, when it is complete."""
 
     def give(self, group: int, nodes: int) -> bool:
-        """Nodes of a lowest group that go; true once the whole is complete."""
+        """Take nodes of a lowest group. Returns True when the whole is complete."""
         size = self._shape.ratios[-1]
         before = self.given[group]
         self.given[group] += nodes
@@ -162,7 +168,7 @@ class Gathering:
         )
 
     def _push(self, depth: int, group: int, part: list[Block]) -> bool:
-        """A whole part of a group goes to the group's parent."""
+        """Pass a whole part of a group to the parent of the group."""
         while depth:
             depth, group = depth - 1, self._parents[depth - 1][group]
             parts = self._open.setdefault((depth, group), [])
@@ -175,10 +181,10 @@ class Gathering:
         return True
 
     def run(self, first: Sequence[Block]) -> list[Block]:
-        """Blocks of the whole, after those that the first way found; the whole is known to fit.
+        """Blocks of the whole, after those of the first strategy. The caller knows that the whole fits.
 
-        Reserved nodes go in rounds: of groups that have the most left one each, then of those and the groups that have
-        one less, and so on; the other nodes of a group go with its first.
+        Reserved nodes are taken in rounds: one of each group with the most left, then one of each of these and of the
+        groups with one less, and so on. The other nodes of a group are taken with its first reserved node.
         """
         for group, _ in first:
             if self.give(group, self._shape.ratios[-1]):
@@ -198,38 +204,46 @@ class Gathering:
 def find(paths: Rows, nodes: int, sizes: Sequence[int], reserved: int) -> Found | tuple[int, int]:
     """Nodes for a gang or a part of it.
 
+        >>> paths = np.array([[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2]])
+        >>> found = find(paths, 6, [4, 4, 2, 1], reserved=0)
+        >>> found.nodes, found.firsts
+        (array([0, 1, 2, 3]), array([0, 2]))
+
+    Six nodes form three groups of level 1 (second row) in two groups of level 2 (first row). A gang of 4 pods, of which
+    4 share a group of level 2 and 2 share a group of level 1, gets the first group of level 2.
+
     Args:
-        paths: (levels, nodes): group of each node, the highest level first; each rising.
-        nodes: How many nodes, at least one.
-        sizes: Pods of the whole, of a part on each level from the highest on, and 1 for a pod.
-        reserved: Nodes of each lowest group that go last.
+        paths: ``int64[levels, nodes]``: group of each node, the highest level first; each row is rising.
+        nodes: Number of nodes, at least 1.
+        sizes: Number of pods of the whole, of a part on each level from the highest on, and 1 for a pod.
+        reserved: Nodes of each lowest group that are used last.
 
     Returns:
-        Nodes; or the parts of the highest level that are needed and those that there are.
+        The nodes; or the number of parts of the highest level that are needed, and the number that is available.
     """
-    shape = Shape(paths, nodes, sizes, reserved)
+    shape = GroupShape(paths, nodes, sizes, reserved)
     tasks, fragments = shape.parts(shape.counts - shape.kept)
     if not tasks[0][0]:
         all_tasks, _ = shape.parts(shape.counts)
         if not all_tasks[0][0]:
             highest = int(all_tasks[1].sum()) if shape.depth else nodes
             return shape.ratios[0], highest
-    blocks = list(Taking(shape, tasks, fragments).blocks())
+    blocks = list(_GroupAllocation(shape, tasks, fragments).blocks())
     if not tasks[0][0]:
-        blocks = Gathering(shape).run(blocks)
+        blocks = _NodeAllocation(shape).run(blocks)
     return Found(*shape.nodes_of(blocks), int(fragments[0][0]))
 
 
 def plan_levels(trees: Sequence[Tree], sizes: Sizes, replicas: int) -> LevelPlan | NoLevels:
     """Plan of a gang.
 
-    Where the job names level 1 only, it goes into one group of level 2 if one can take it. Of several trees that can, the one
-    that is left with the least fragments takes it, at a tie the first.
+    A gang whose job names level 1 only goes into one group of level 2 if such a group has room. Of several trees with
+    room the one with the fewest remaining fragments is used, the first one on ties.
 
     Args:
-        trees: Trees with the candidates; a node stands in one of them.
-        sizes: Pods that share a group, level 1 first; each divides the next, the last divides ``replicas``.
-        replicas: Pods of the gang, each on a node of its own.
+        trees: Trees with the candidates; a node is in one of them.
+        sizes: Number of pods that share a group, level 1 first; each divides the next, the last divides ``replicas``.
+        replicas: Number of pods of the gang, each on a different node.
     """
     nodes = sum(len(tree.rows) for tree in trees)
     if nodes < replicas:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.cluster.bitmaps import marks_of
+from berth.core.cluster.bitmaps import Fits, marks_of
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import ReportedError, brief
-from berth.core.placement.scoring import Candidates, Fits, counts_of, unscored
+from berth.core.placement.scoring import Candidates, counts_of, unscored
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError

@@ -11,19 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
 from berth.core.cluster.node_table import NodeTable
-from berth.core.placement.gang_placement import Chooser, asks_of
-from berth.core.placement.scoring import Fits, Scorer
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.round_demand import candidate_counts
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockGround, ColocationIndex
 from berth.core.switches.occupancy.leaf_states import LeafBook, LeafJob
-from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, Share
-from berth.schemas.refusal import NodeReason
 
 Rows = npt.NDArray[np.int64]
 _LEAST: Final = int(np.iinfo(np.int32).min)
@@ -196,7 +196,7 @@ class ProjectedState:
         if gang.tor_affinity:
             self._read()
         state, silent = self._state, self._silent
-        asks = asks_of([gang])
+        asks = candidate_counts([gang])
         views = {
             shape: self._scorer.candidates(
                 shape, count, leaves=state.leaves, without=silent.by_leaf if shape.tor_affinity else silent.others
@@ -206,7 +206,7 @@ class ProjectedState:
         ground = BlockGround(
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
-        chooser = Chooser(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
+        chooser = PlacementRound(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
         return chooser.choose([gang])[0].placement
 
     def _read(self) -> None:
@@ -220,15 +220,7 @@ class ProjectedState:
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether there are chips enough on nodes that a gang can use; quick, and never false where :meth:`plan` finds a plan."""
-        return all(self._may_fit(shape, pods) for shape, pods in gang.request_class)
-
-    def _may_fit(self, shape: Shape, pods: int) -> bool:
-        if shape.share is not None or not shape.chips:
-            return True
-        table = self._table
-        fits = self._scorer.evaluate(shape)[0] == NodeReason.FITS
-        room = np.bitwise_count(table.free[table.view()][fits]).astype(np.int64) // shape.chips
-        return int(room.sum()) >= pods
+        return all(self._scorer.may_fit(shape, pods) for shape, pods in gang.request_class)
 
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
         if footprint.share is None:

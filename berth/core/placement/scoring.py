@@ -16,15 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.chips.products import FORMS
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
 from berth.core.chips.soft_share_table import ShareBook, SharedNode
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
-from berth.core.levels.model import levels_of, stands_in_tree
+from berth.core.levels.model import is_in_tree, levels_of
 from berth.core.superpods.model import rack_number
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
+from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Settings
@@ -33,7 +34,6 @@ from berth.schemas.refusal import NodeReason, ReasonCount
 
 Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
-Fits = npt.NDArray[np.bool_]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
 _ERROR: Final = 255
@@ -197,6 +197,15 @@ class Scorer:
             fits=reasons == _FITS if shape.blocks is not None else None,
         )
 
+    def may_fit(self, shape: Shape, pods: int) -> bool:
+        """Whether nodes that take a pod of a shape have free chips enough for ``pods``; quick, and false only where they find no room."""
+        if shape.share is not None or not shape.chips:
+            return True
+        table = self.table
+        fits = self.evaluate(shape)[0] == NodeReason.FITS
+        room = np.bitwise_count(table.free[table.view()][fits]).astype(np.int64) // shape.chips
+        return int(room.sum()) >= pods
+
     def chips_for(self, shape: Shape) -> tuple[int, int]:
         """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
         table = self.table
@@ -345,7 +354,7 @@ class Scorer:
         if reason or shape.blocks is None or not shape.blocks.levels:
             return reason
         config = levels_of(self.settings.resource_levels)
-        found = stands_in_tree(config, dict(key.labels), len(shape.blocks.levels))
+        found = is_in_tree(config, dict(key.labels), len(shape.blocks.levels))
         return NodeReason.FITS if found else NodeReason.NO_LEVEL
 
     def _by_name(self, compiled: _Compiled, reasons: Reasons) -> None:

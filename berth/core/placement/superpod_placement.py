@@ -5,29 +5,26 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.levels.model import NoLevels
 from berth.core.levels.planner import plan_levels
-from berth.core.placement.scoring import Fits, RowState, Scorer
+from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockGround
-from berth.core.superpods.inference import AffinityPreference, mindie_grants, service_grants
-from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rows, Rules, Variant
-from berth.core.superpods.planner import candidates, drawn, not_enough_nodes, plan_blocks
+from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
+from berth.core.superpods.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows
+from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks
+from berth.products.catalogue import FORMS
 from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
 
-_ANNOTATED: Final = frozenset({"a3", "850"})
-"""Variants whose pods are told where they are. Source: specification, SuperPoD affinity, section 11."""
 _NONE: Final = -1
-
-
-_VARIANTS: Final[Mapping[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
 
 
 class BlockAnswer(NamedTuple):
@@ -51,7 +48,7 @@ class BlockRound:
         self._ground = ground.superpods
         self._levels = ground.levels
         self._company = ground.company
-        self._rules = Rules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
+        self._rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
         self._usable = TouchedMarks(scorer, int)  # a row's mark is that of its number
 
@@ -106,13 +103,16 @@ class BlockRound:
                 nodes_have=int((found.rows >= 0).sum()),
             )
         phases: dict[int, str] = {}
-        for allocation in found.grants:
+        for allocation in found.allocations:
             phases.setdefault(allocation.block_id, allocation.phase)
         names = [pool.ids[pod] for pod in found.pods.tolist()]
-        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.vids.tolist(), names, phases))
+        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.block_ids.tolist(), names, phases))
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
-        """Plan of a gang in groups of several levels. Only nodes that it fills serve. Source: section 13, D-11."""
+        """Plan of a gang in groups of several levels. Only nodes that it fills serve.
+
+        See decision D-11.
+        """
         table = self._scorer.table
         chips = max(shape.chips for shape, _ in gang.request_class)
         view = table.view()
@@ -128,9 +128,11 @@ class BlockRound:
             nodes = sum(len(tree.rows) for tree in trees)
             return BlockLack(lack, found.need, found.have, size, nodes_need=replicas, nodes_have=nodes, near=near)
         groups = trees[found.tree].groups[-1]
-        vids = found.blocks.tolist()
+        block_ids = found.blocks.tolist()
         names = [groups[group] for group in found.groups[found.blocks].tolist()]
-        return BlockAnswer(found.rows.tolist(), _part(gang, blocks, vids, names, dict.fromkeys(vids, "level")))
+        return BlockAnswer(
+            found.rows.tolist(), _part(gang, blocks, block_ids, names, dict.fromkeys(block_ids, "level"))
+        )
 
     def _idle(self, states: Mapping[int, RowState]) -> Rows:
         """Free chips of each row."""
@@ -153,11 +155,11 @@ class BlockRound:
             return not_enough_nodes(pool, demand)
         counts = pool.counts
         if blocks.service:
-            grants = service_grants(pool.ids, counts, demand, [superpod for superpod, _ in hosts])
+            allocations = service_allocations(pool.ids, counts, demand, [superpod for superpod, _ in hosts])
         else:
             preference = AffinityPreference(blocks.idlest, self._liked(blocks, pool) if blocks.near else None)
-            grants = mindie_grants(pool.ids, counts, demand, self._rules, preference)
-        return grants if isinstance(grants, NoBlocks) else drawn(pool, grants, demand.replicas)
+            allocations = mindie_allocations(pool.ids, counts, demand, self._rules, preference)
+        return allocations if isinstance(allocations, NoBlocks) else draw_nodes(pool, allocations, demand.replicas)
 
     def _unlinked(self, pool: CandidatePool) -> Rows:
         """Rows of a yard with chips that the network does not reach, or of which that is not known."""
@@ -175,11 +177,11 @@ class BlockRound:
                 nodes.update(placement.names())
         nodes.difference_update(table.names[row] for row in pool.rows.tolist())
         place = {name: index for index, name in enumerate(pool.ids)}
-        liked = np.zeros(len(pool.ids), np.int64)
+        matching = np.zeros(len(pool.ids), np.int64)
         for superpod, _ in self._ground.places_of(sorted(nodes)):
             if superpod in place:
-                liked[place[superpod]] += 1
-        return liked
+                matching[place[superpod]] += 1
+        return matching
 
     def _new(self, service: str) -> list[str]:
         """Nodes that the round has given to jobs of a service."""
@@ -206,7 +208,7 @@ def blocks_of(gang: Gang) -> Blocks:
 def want_of(gang: Gang, blocks: Blocks) -> BlockDemand:
     """What a gang with SuperPoD affinity asks of SuperPoDs."""
     return BlockDemand(
-        _VARIANTS[blocks.variant],
+        VARIANTS[blocks.variant],
         blocks.size,
         sum(pods for shape, pods in gang.request_class if shape.blocks is not None),
         soft=blocks.soft,
@@ -216,22 +218,22 @@ def want_of(gang: Gang, blocks: Blocks) -> BlockDemand:
 
 
 def _part(
-    gang: Gang, blocks: Blocks, vids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
+    gang: Gang, blocks: Blocks, block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
 ) -> BlockPart:
     """What a placement says of a plan.
 
     Args:
         gang: The gang.
         blocks: What it asked.
-        vids: Block of each pod with chips, by rank.
+        block_ids: Block of each pod with chips, by rank.
         superpods: SuperPoD, or group of the lowest level, of each.
         phases: What gave each block its nodes.
     """
-    block_order = {block_id: index for index, block_id in enumerate(sorted(set(vids)), start=1)}
+    block_order = {block_id: index for index, block_id in enumerate(sorted(set(block_ids)), start=1)}
     superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
     block_index: list[int] = []
     superpod_index: list[int] = []
-    ranks = iter(zip(vids, superpods, strict=True))
+    ranks = iter(zip(block_ids, superpods, strict=True))
     for shape, count in gang.request_class:
         for _ in range(count):
             block_id, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
@@ -245,7 +247,7 @@ def _part(
         superpods=list(superpod_order),
         block_index=pack(block_index, 2),
         superpod_index=pack(superpod_index, 2),
-        annotated=blocks.variant in _ANNOTATED,
+        annotated=FORMS[gang.form].block_annotations,
         service=blocks.service,
     )
 

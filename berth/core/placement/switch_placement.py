@@ -11,7 +11,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
-from berth.core.switches.planner import Board, Demand, NoPlan, Plan, is_annotated, plan, rules_of
+from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
 from berth.core.switches.support import unsupported
 from berth.schemas.columns import pack
 from berth.schemas.offers import Shape
@@ -38,7 +38,7 @@ class LeafRound:
 
     def __init__(self, scorer: Scorer, leaves: LeafTable, book: LeafBook) -> None:
         self.leaves = leaves
-        self.rules = rules_of(scorer.settings, is_single_layer=leaves.is_single_layer)
+        self.rules = switch_rules(scorer.settings, is_single_layer=leaves.is_single_layer)
         self._scorer = scorer
         self._before = book
         self._book: LeafBook | None = None
@@ -80,12 +80,12 @@ class LeafRound:
 
     def plan(self, gang: Gang, usable: Grid) -> Plan | NoPlan:
         """Where the pods with chips of a gang go, when these places are usable for all of them."""
-        return plan(self.board(usable), demand_of(gang), self.rules)
+        return plan(self.pool(usable), demand_of(gang), self.rules)
 
-    def board(self, usable: Grid) -> Board:
+    def pool(self, usable: Grid) -> LeafPool:
         """The leaves as a gang finds them."""
         leaves = self.leaves
-        return Board(leaves.names, usable, leaves.slices, self.book().bits(), leaves.places)
+        return LeafPool(leaves.names, usable, leaves.slices, self.book().bits(), leaves.places)
 
     def rows(self, found: Plan) -> list[int]:
         """Row of each rank of a plan."""

@@ -9,7 +9,7 @@ import msgspec
 from berth.core.errors import guarded
 from berth.core.explain.node_snapshot import Board, Standing
 from berth.core.explain.refusal_text import reason_words, sentence
-from berth.core.explain.switch_text import counted, ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import PodShare, pods_of
@@ -21,14 +21,14 @@ from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
 from berth.schemas.refusal import NodeReason
 
-_PODS_TOLD: Final = 4
-_NODES_TOLD: Final = 8
-_QUEUE_TOLD: Final = 12
+_PODS_SHOWN: Final = 4
+_NODES_SHOWN: Final = 8
+_QUEUE_SHOWN: Final = 12
 _NOTHING: Final = "nothing"
 _FITS: Final = int(NodeReason.FITS)
 
 
-class NodeTold(msgspec.Struct, frozen=True):
+class NodeDetails(msgspec.Struct, frozen=True):
     """A node that plays a part, just before the gang was decided."""
 
     node: str
@@ -59,7 +59,7 @@ class Difference(msgspec.Struct, frozen=True):
     """What they differ on first: ``gang namespace/name``, or another part of the record."""
     recorded: str
     replayed: str
-    nodes: list[NodeTold]
+    nodes: list[NodeDetails]
     queue: list[str]
     """Gangs that the round took, in order, up to the one on which they differ, the last of them at most; ``namespace/name``."""
     queue_length: int
@@ -93,14 +93,14 @@ def difference_of(moment: Moment, recorded: Round, replayed: Round | None) -> Di
     mine = replayed.verdicts if replayed is not None else []
     theirs = _first(recorded.verdicts, mine)
     if theirs is None:
-        return _told(moment, recorded, "the record", *_rest(recorded, replayed), nodes=[])
+        return _difference(moment, recorded, "the record", *_rest(recorded, replayed), nodes=[])
     uid = theirs.uid
     was = _of(recorded.verdicts, uid)
     now = _of(mine, uid)
-    told = _Compared(moment, mine, uid)
-    words = (_place_words(recorded.verdicts, uid), _place_words(mine, uid)) if was == now else told.words(was, now)
+    compared = _Compared(moment, mine, uid)
+    words = (_place_words(recorded.verdicts, uid), _place_words(mine, uid)) if was == now else compared.words(was, now)
     subject = f"gang {theirs.namespace}/{theirs.name}"
-    return _told(moment, recorded, subject, *words, nodes=told.nodes, uid=uid)
+    return _difference(moment, recorded, subject, *words, nodes=compared.nodes, uid=uid)
 
 
 def _first(recorded: Sequence[Verdict], mine: Sequence[Verdict]) -> Verdict | None:
@@ -123,8 +123,8 @@ def _of(verdicts: Iterable[Verdict], uid: str) -> Verdict | None:
     return next((verdict for verdict in verdicts if verdict.uid == uid), None)
 
 
-def _told(
-    moment: Moment, record: Round, subject: str, was: str, now: str, *, nodes: list[NodeTold], uid: str = ""
+def _difference(
+    moment: Moment, record: Round, subject: str, was: str, now: str, *, nodes: list[NodeDetails], uid: str = ""
 ) -> Difference:
     scheduler = moment.scheduler
     taken = moment.opening.gangs if moment.opening is not None else []
@@ -144,9 +144,9 @@ def _told(
         recorded=was,
         replayed=now,
         nodes=nodes,
-        queue=[name for name, _ in queue[: upto + 1]][-_QUEUE_TOLD:],
+        queue=[name for name, _ in queue[: upto + 1]][-_QUEUE_SHOWN:],
         queue_length=len(scheduler.queue),
-        asleep=[f"{gang.namespace}/{gang.name}" for gang in asleep][:_QUEUE_TOLD],
+        asleep=[f"{gang.namespace}/{gang.name}" for gang in asleep][:_QUEUE_SHOWN],
         before=moment.before,
         settings=scheduler.state.fold.settings,
         missing=list(record.missing),
@@ -178,7 +178,7 @@ def _parts(record: Round) -> str:
         (record.releases, "release"),
         (record.adoptions, "adoption"),
     )
-    return ", ".join(counted(len(parts), noun) for parts, noun in counts if parts) or _NOTHING
+    return ", ".join(pluralize(len(parts), noun) for parts, noun in counts if parts) or _NOTHING
 
 
 def _part_words(part: Part | None) -> str:
@@ -209,19 +209,19 @@ def _field_words(one: msgspec.Struct, other: msgspec.Struct, path: str = "") -> 
 
 def _where(pods: Sequence[PodShare], first: int = 0) -> str:
     """Nodes and chips of some ranks."""
-    told = [
+    parts = [
         f"rank {rank} on {pod.node}, {f'chips {ranges(pod.chips)}' if pod.chips else 'no chips'}"
-        for rank, pod in enumerate(pods[first : first + _PODS_TOLD], start=first)
+        for rank, pod in enumerate(pods[first : first + _PODS_SHOWN], start=first)
     ]
-    more = len(pods) - first - len(told)
-    return "; ".join(told) + (f"; and {counted(more, 'pod')} more" if more > 0 else "")
+    more = len(pods) - first - len(parts)
+    return "; ".join(parts) + (f"; and {pluralize(more, 'pod')} more" if more > 0 else "")
 
 
 class _Compared:
-    """Two verdicts on one gang, told on the state that the gang met."""
+    """Two verdicts on one gang, compared on the state that the gang met."""
 
     def __init__(self, moment: Moment, mine: Sequence[Verdict], uid: str) -> None:
-        self.nodes: list[NodeTold] = []
+        self.nodes: list[NodeDetails] = []
         state = moment.scheduler.state
         self._board = Board(state, state.fold.settings)
         for verdict in mine:
@@ -260,8 +260,8 @@ class _Compared:
             return "no verdict on it in this round"
         if verdict.placement is not None:
             pods = pods_of(verdict.placement)
-            told = next((node for node in self.nodes if node.node == pods[first].node), None) if pods else None
-            score = f" (score {told.score})" if told is not None and told.score is not None else ""
+            details = next((node for node in self.nodes if node.node == pods[first].node), None) if pods else None
+            score = f" (score {details.score})" if details is not None and details.score is not None else ""
             plan = "" if verdict.placement.switch is None and verdict.placement.block is None else ", by one plan"
             return f"placed{plan}: {_where(pods, first)}{score}"
         if verdict.refusal is None:
@@ -272,14 +272,14 @@ class _Compared:
         """Note the nodes that the verdicts name from rank ``first`` on, as a pod of that rank met them."""
         names: dict[str, None] = {}
         placed = [pods_of(each.placement) for each in verdicts if each is not None and each.placement is not None]
-        for rank in range(first, first + _PODS_TOLD):
+        for rank in range(first, first + _PODS_SHOWN):
             names.update(dict.fromkeys(pods[rank].node for pods in placed if rank < len(pods)))
         gang = self._board.gang(of) if of is not None else None
         standing: Standing | None = None
         if gang is not None and gang.request_class:
             tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
             standing = self._standing(gang.request_class[tasks[min(first, len(tasks) - 1)]][0])
-        self.nodes = [self._node(name, standing) for name in list(names)[:_NODES_TOLD]]
+        self.nodes = [self._node(name, standing) for name in list(names)[:_NODES_SHOWN]]
 
     def _standing(self, shape: Shape) -> Standing | None:
         """What nodes are to a shape; None for one that cannot be scored, whose gang was set aside."""
@@ -289,23 +289,23 @@ class _Compared:
 
         return guarded(standing, lambda _: None)
 
-    def _node(self, name: str, standing: Standing | None) -> NodeTold:
+    def _node(self, name: str, standing: Standing | None) -> NodeDetails:
         board = self._board
         row = board.table.row(name)
         free = board.at(row).free
-        told = NodeTold(
+        details = NodeDetails(
             node=name,
             free=[chip for chip in range(free.bit_length()) if free >> chip & 1],
             health=self._health(row),
             held_by=board.holders(name),
         )
         if standing is None or row >= len(standing.reasons):
-            return told
+            return details
         reason = int(standing.reasons[row])
         if reason == _FITS:
-            return msgspec.structs.replace(told, score=int(standing.scores[row]))
+            return msgspec.structs.replace(details, score=int(standing.scores[row]))
         words = reason_words(reason, nodes=1, chips=standing.shape.chips, form=standing.shape.form)
-        return msgspec.structs.replace(told, unfit=words)
+        return msgspec.structs.replace(details, unfit=words)
 
     def _health(self, row: int) -> str:
         table = self._board.table
@@ -314,4 +314,4 @@ class _Compared:
         level = NodeHealth(int(table.level[row]))
         ill = int(table.unhealthy_count[row])
         words = "well" if level == NodeHealth.OK else level.name.lower().replace("_", " ")
-        return f"{words}, {counted(ill, 'unhealthy chip')}" if ill else words
+        return f"{words}, {pluralize(ill, 'unhealthy chip')}" if ill else words

@@ -1,16 +1,16 @@
-"""How a job asks for blocks in SuperPoDs, or for groups of several levels, and whether it may.
+"""Requests for blocks in SuperPoDs or for groups of several levels, and their validation.
 
-Source: specification, SuperPoD affinity, sections 2, 3, 4.2 (5), 8, 10.1 and 16.
+Source: docs/reference/superpods.md, "Policies of SuperPoDs", "Validation of blocks", "Before the selection" and
+"Inference on SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
 """
 
 from typing import Final
 
 import msgspec
 
-from berth.core.chips.products import Form
 from berth.core.levels.model import AFFINITY_CONFIG, LevelError, check_sizes, read_sizes
 from berth.core.superpods.inference import IDLEST, SERVICE_LABEL, SP_FIT, inference_of
-from berth.core.superpods.model import Variant
+from berth.core.superpods.model import VARIANTS
 from berth.core.superpods.validation import (
     RA_BLOCK,
     SOFT,
@@ -22,26 +22,26 @@ from berth.core.superpods.validation import (
     Pods,
     check_blocks,
 )
+from berth.products.model import Form
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks
 from berth.schemas.refusal import Code, Refusal
 
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
-"""Annotation with which pods may be without chips: ``enabled``."""
-_VARIANTS: Final[dict[str, Variant]] = {"a3": "a3", "850": "850", "rack": "rack"}
+"""Annotation that allows pods without chips; its value is ``enabled``."""
 _LEVELS: Final = "levels"
 _TRUE: Final = "true"
 
 
-def wanted_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
-    """How the pods with chips of a job are to lie, or why it is turned away.
+def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
+    """Blocks or groups that the pods with chips of a job request, or the refusal of the job.
 
     Args:
         form: Form with a variant.
         request: The job; it has pods with chips.
-        settings: ``super_pod_size`` counts.
-        gang_pods: Pods with chips of the whole gang. A part of it is placed like a gang of its own.
+        settings: Only ``super_pod_size`` is read.
+        gang_pods: Number of pods with chips of the whole gang. A part of a gang is placed like a gang.
     """
     found = _levels(form, request) if form.variant == _LEVELS else _superpods(form, request, settings)
     replicas = sum(task.replicas for task in request.tasks if task.chips)
@@ -53,10 +53,10 @@ def wanted_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_p
 
 def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | Refusal:
     asked = BlockRequest(
-        variant=_VARIANTS[form.variant],
+        variant=VARIANTS[form.variant],
         node_chips=form.chips_max,
         sp_block=request.annotations.get(SP_BLOCK),
-        tasks=[Pods(task.replicas, task.chips, _is_pardoned(request, task.name)) for task in request.tasks],
+        tasks=[Pods(task.replicas, task.chips, _may_lack_chips(request, task.name)) for task in request.tasks],
         size=settings.super_pod_size,
         ra_block=request.annotations.get(RA_BLOCK),
         ub_memory=request.annotations.get(UB_MEMORY) == _TRUE,
@@ -80,7 +80,7 @@ def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | 
 
 
 def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
-    """Groups of several levels, of nodes that a pod fills: the pods with chips are alike. Source: section 13, D-11."""
+    """Groups of several levels. All pods with chips are alike, and each uses a whole node (decision D-11)."""
     chips = next(task.chips for task in request.tasks if task.chips)
     for index, task in enumerate(request.tasks):
         if task.chips > form.chips_max or task.chips not in {0, chips}:
@@ -101,7 +101,7 @@ def _levels(form: Form, request: JobRequest) -> Blocks | Refusal:
     return Blocks(variant=_LEVELS, size=sizes[0], count=replicas // sizes[0], levels=sizes)
 
 
-def _is_pardoned(request: JobRequest, task: str) -> bool:
+def _may_lack_chips(request: JobRequest, task: str) -> bool:
     return task == "scheduler" or request.annotations.get(SKIP_PLUGIN) == "enabled"
 
 

@@ -1,4 +1,4 @@
-"""Gangs as the queue and the round see them."""
+"""Gangs as the queue and a round use them."""
 
 from collections.abc import Mapping
 
@@ -13,17 +13,18 @@ from berth.schemas.placement import Run
 from berth.schemas.refusal import Refusal
 
 _BYTES_A_POD = 4 + 24
-"""Index and share of the name table that one pod takes in a record, at the most usual."""
+"""Index and share of the name table of one pod in a record, at most in the usual case."""
 _LEAF_BYTES_A_POD = 2 + 1
-"""Index of its leaf, and what is said of it."""
+"""Index of its leaf, and its leaf state."""
 _BLOCK_BYTES_A_POD = 2 + 2
 """Indexes of its block and of its SuperPoD."""
 _BYTES_A_GANG = 64 + 64
-"""What a gang takes beside its pods, whatever its name is: a recording without names is decided in the same rounds."""
+"""Bytes of a gang without its pods. The length of its name is ignored, so that an anonymised recording has the same
+rounds."""
 _FRAMEWORK = "framework"
 
 ClassKey = tuple[tuple[Shape, int], ...]
-"""Class of request: the shapes and how many pods of each. Equal classes are placed, or refused, alike."""
+"""Request class: the shapes and the number of pods of each. Equal classes have equal placements and refusals."""
 
 
 class Gang(msgspec.Struct, gc=False):
@@ -44,33 +45,38 @@ class Gang(msgspec.Struct, gc=False):
     form: str
     form_because: str
     tor_affinity: str = ""
-    """Label of that name; empty where switches play no part."""
+    """Label of that name; empty if switch affinity is off."""
     framework: str = ""
-    """Label of that name; empty without."""
+    """Label of that name; empty if it is missing."""
     labels: Mapping[str, str] = {}
     """Labels of the job."""
     invalid: Refusal | None = None
-    """The settings of this epoch do not allow the request."""
+    """Refusal of a request that the settings of this epoch do not allow."""
     fresh: bool = True
-    """It has had no verdict in this epoch."""
+    """It has no verdict in this epoch yet."""
     run_ms: int = 0
-    """Run time that its request declares; 0 for none."""
+    """Declared run time in milliseconds; 0 if none is declared."""
     bytes_in_record: int = 0
-    """Bytes that its placement takes in a record, about."""
+    """Approximate size of its placement in a record."""
 
     @property
     def blocks(self) -> Blocks | None:
-        """How its pods with chips are to lie in SuperPoDs or in groups of levels; None where these play no part."""
+        """Blocks in SuperPoDs, or groups of levels, that its pods with chips request; None without such a request."""
         return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
 
     @property
+    def namespaced_name(self) -> str:
+        """Name in refusals, logs and reports: ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def order(self) -> tuple[int, int, str]:
-        """Place in the queue: priority, then the sequence at which it was first accepted."""
+        """Sort key in the queue: priority, then the sequence of its first acceptance."""
         return (-self.priority, self.accepted_seq, self.uid)
 
 
 def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
-    """Chips that a pod gets. A pod of a soft-share job shares one, whatever number it asks."""
+    """Chips of a pod. A pod of a soft-share job shares one chip, whatever number it requests."""
     return min(task.chips, 1) if isinstance(valid, ValidJob) and valid.share is not None else task.chips
 
 

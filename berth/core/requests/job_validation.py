@@ -1,6 +1,6 @@
-"""Is a job request sound: everything that can be known of it without the cluster.
+"""Validation of a job request: all checks that do not need the state of the cluster.
 
-Source: specification, node and chip, sections 4, 8.9 and 13.
+Source: docs/reference/nodes-and-chips.md, "Validation of jobs" and "Soft share".
 """
 
 import re
@@ -10,10 +10,11 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
-from berth.core.chips.products import FORMS, Form
-from berth.core.requests.block_requests import wanted_blocks
+from berth.core.requests.block_requests import requested_blocks
 from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
+from berth.products.catalogue import FORMS
+from berth.products.model import Form
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape
@@ -24,7 +25,7 @@ MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
 SKIP_PLUGIN: Final = "huawei.com/skip-ascend-plugin"
 SUB_HEALTHY: Final = "subHealthyStrategy"
 GANG_PODS: Final = "berth/gang-pods"
-"""Annotation of a request for a part of a gang: how many pods with chips the whole gang has."""
+"""Annotation of a request for a part of a gang: number of pods with chips of the whole gang."""
 SHARE_AICORE: Final = "huawei.com/scheduler.softShareDev.aicoreQuota"
 SHARE_HBM: Final = "huawei.com/scheduler.softShareDev.hbmQuota"
 SHARE_POLICY: Final = "huawei.com/scheduler.softShareDev.policy"
@@ -34,8 +35,8 @@ LABEL_VALUES: Final = {
     "npu-310-strategy": ("card", "chip"),
     TOR_AFFINITY: (UNINVOLVED, NORMAL, LARGE),
 }
-"""Labels that take only certain values. The reference reads any other value as if the label were absent, except that of
-switch affinity, with which a job is invalid."""
+"""Labels with a fixed set of values. The reference treats any other value as if the label were missing, except for
+switch affinity, where it makes the job invalid."""
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
 CHIPS_MAX: Final = 64
 """Most chips of a node."""
@@ -45,19 +46,20 @@ _INT64: Final = 1 << 63
 
 
 class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from a sound request.
+    """Result of a valid request.
 
     Attributes:
         form: Name of the product form; empty for a job without chips.
-        because: What the form follows from; empty with it.
+        because: Reason for the form; empty if there is no form.
         distributed: More than one pod of the gang has chips.
-        chip_pods: Pods with chips, those of the gang that are requested apart included.
-        task_chips: Chips a pod, one entry a task.
-        share: Quota a pod, for soft share.
+        chip_pods: Number of pods with chips, including pods of the gang in other requests.
+        task_chips: Chips per pod, one entry per task.
+        share: Quota per pod, for soft share.
         sub_health: ``subHealthyStrategy``; unknown values count as ``ignore``.
-        tor_affinity: Label of that name; empty where switches play no part: without it, with ``null``, or without chips.
-        blocks: How its pods are to lie in SuperPoDs or in groups of several levels; None where they play no part. Switch
-            affinity goes before it.
+        tor_affinity: Label of that name; empty if switch affinity is off: without the label, with ``null``, or without
+            chips.
+        blocks: Blocks in SuperPoDs, or groups of several levels, that its pods request; None if there is no such
+            request. With switch affinity it is ignored.
     """
 
     form: str = ""
@@ -72,9 +74,9 @@ class ValidJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
-    """What follows from ``request``, or why it is turned away; no cluster state is looked at.
+    """Result of a valid request, or its refusal. The state of the cluster is not read.
 
-    A job whose tasks ask no chips is sound whatever its resource: its pods are plain pods.
+    A job whose tasks request no chips is valid with any resource name: its pods are plain pods.
     """
     refusal = (
         _check_tasks(request)
@@ -96,7 +98,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     refusal = _check_form(form, request, settings)
     if refusal is not None:
         return msgspec.structs.replace(refusal, form=form.name, form_because=chosen.because)
-    blocks = wanted_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
+    blocks = requested_blocks(form, request, settings, gang_pods=_gang_pods(request)) if form.variant else None
     if isinstance(blocks, Refusal):
         return msgspec.structs.replace(blocks, form=form.name, form_because=chosen.because)
     chip_pods = _gang_pods(request)
@@ -114,7 +116,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
 
 
 def requested_form(request: JobRequest) -> FormChoice | Refusal:
-    """Product form of a request whose tasks ask for chips, or why it has none."""
+    """Product form of a request whose tasks request chips, or its refusal."""
     return choose_form(
         resource=request.resource,
         labels=request.labels,
@@ -124,9 +126,9 @@ def requested_form(request: JobRequest) -> FormChoice | Refusal:
 
 
 def shapes_of(valid: ValidJob, request: JobRequest) -> list[Shape]:
-    """Shape of each task, in the order of the tasks; equal tasks give equal shapes.
+    """Shape of each task, in the order of the tasks; equal tasks have equal shapes.
 
-    A task's own node selector outranks the job's where both name a label.
+    If the node selectors of task and job have the same label, that of the task is used.
     """
     return [_shape(valid, request, task) for task in request.tasks]
 
@@ -155,7 +157,7 @@ def _chip_pods(request: JobRequest) -> int:
 
 
 def _gang_pods(request: JobRequest) -> int:
-    """Pods with chips of the whole gang, of which the request may be a part."""
+    """Number of pods with chips of the whole gang, of which the request may be a part."""
     return max(_chip_pods(request), _integer(request.annotations.get(GANG_PODS, "0")) or 0)
 
 
@@ -176,7 +178,7 @@ def _refuse(code: Code, field: str, value: object, expected: str) -> Refusal:
 
 
 def _check_tasks(request: JobRequest) -> Refusal | None:
-    """Numbers that no product allows."""
+    """Check the numbers that are invalid for every product."""
     if not request.tasks:
         return _refuse("invalid-request", "tasks", "[]", "at least one task")
     for index, task in enumerate(request.tasks):
@@ -188,7 +190,7 @@ def _check_tasks(request: JobRequest) -> Refusal | None:
 
 
 def _check_minimum(request: JobRequest) -> Refusal | None:
-    """The gang's minimum."""
+    """Check the minimum of the gang."""
     pods = sum(task.replicas for task in request.tasks)
     if request.min_available < 0:
         return _refuse("invalid-request", "min_available", request.min_available, "0 (all pods) or more")
@@ -207,7 +209,10 @@ def _check_minimum(request: JobRequest) -> Refusal | None:
 
 
 def _check_whole_gang(request: JobRequest) -> Refusal | None:
-    """A job with switch affinity is planned whole. Source: specification, switch affinity, section 11, row 20."""
+    """Check that a job with switch affinity starts all its pods together (decision switch-min-available).
+
+    Source: docs/reference/switches.md, "Jobs and policies".
+    """
     if not _tor_affinity(request):
         return None
     pods = sum(task.replicas for task in request.tasks)
@@ -221,13 +226,13 @@ def _check_whole_gang(request: JobRequest) -> Refusal | None:
 
 
 def _tor_affinity(request: JobRequest) -> str:
-    """Value of the label, where switches play a part."""
+    """Value of the label; empty if switch affinity is off."""
     value = request.labels.get(TOR_AFFINITY, UNINVOLVED)
     return value if value != UNINVOLVED and _chip_pods(request) else ""
 
 
 def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
-    """The rules of the form, in the order of the specification, then those of Berth."""
+    """First error of the rules of the form, in the order of the reference page, then of the rules of Berth."""
     checks: list[Refusal | None] = []
     match form.check:
         case "sizes":
@@ -239,7 +244,7 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
         case "share":
             checks.append(_check_share(request))
         case "blocks" | "levels":
-            pass  # what is asked for as a whole is checked where blocks are read
+            pass  # the block request is checked as a whole in `block_requests`
     checks.append(_check_one_pod(form, request))
     if form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
         checks.append(_check_shape(form, request))
@@ -247,7 +252,7 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
 
 
 def _check_sizes(form: Form, request: JobRequest) -> Refusal | None:
-    """Each task asks 1 to the maximum, and no forbidden size."""
+    """Every task requests 1 to the maximum of chips per pod, and no forbidden size."""
     for index, task in enumerate(request.tasks):
         if not 1 <= task.chips <= form.chips_max or task.chips in form.forbidden:
             besides = f" except {', '.join(map(str, form.forbidden))}" if form.forbidden else ""
@@ -256,7 +261,7 @@ def _check_sizes(form: Form, request: JobRequest) -> Refusal | None:
 
 
 def _check_pairs(form: Form, request: JobRequest) -> Refusal | None:
-    """A3: an even total and even pods; one chip only as the job's only pod with chips."""
+    """A3: an even total and an even number per pod; one chip only for the job's only pod with chips."""
     total = _total_chips(request)
     single = total == 1 and _gang_pods(request) == 1
     if not single and total % 2:
@@ -274,7 +279,7 @@ def _check_pairs(form: Form, request: JobRequest) -> Refusal | None:
 
 
 def _pods_to_pair(request: JobRequest) -> Iterator[tuple[int, Task]]:
-    """Tasks that the A3 rule looks at: all but those without chips that are pardoned."""
+    """Tasks to which the A3 rule applies: all except tasks without chips that may lack chips."""
     skip = request.annotations.get(SKIP_PLUGIN) == "enabled"
     for index, task in enumerate(request.tasks):
         if task.chips or not (skip or task.name == "scheduler"):
@@ -282,7 +287,7 @@ def _pods_to_pair(request: JobRequest) -> Iterator[tuple[int, Task]]:
 
 
 def _check_average(form: Form, request: JobRequest) -> Refusal | None:
-    """4-mesh: the average a pod is within the maximum; nothing else is checked."""
+    """4-mesh: the average per pod is at most the maximum; nothing else is checked."""
     average = _total_chips(request) // _chip_pods(request)
     if average > form.chips_max:
         return _refuse("invalid-request", "tasks", f"{average} chips a pod on average", f"at most {form.chips_max}")
@@ -300,7 +305,10 @@ def _check_one_pod(form: Form, request: JobRequest) -> Refusal | None:
 
 
 def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
-    """910A: up to a node's chips in one pod, more in whole nodes only. Section 13.1."""
+    """910A: up to a node's chips in one pod, more in whole nodes only.
+
+    Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
+    """
     total, pods, most = _total_chips(request), _chip_pods(request), form.chips_max
     off = "(setting strict_job_shape)"
     if total <= most and pods > 1:
@@ -311,7 +319,7 @@ def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
 
 
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
-    """Labels whose value is none that they can have."""
+    """Check labels with a fixed set of values."""
     is_strict = settings.strict_label_values and not settings.reference_parity
     for label, values in LABEL_VALUES.items():
         value = request.labels.get(label, values[0])
@@ -322,14 +330,17 @@ def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
 
 
 def _selector(request: JobRequest) -> dict[str, str]:
-    """Selector by which the form is chosen: the job's, and what all tasks with chips ask alike."""
+    """Node selector for the choice of the form: that of the job, and what all tasks with chips have in common."""
     tasks = [task.node_selector for task in request.tasks if task.chips]
     shared = {key: value for key, value in tasks[0].items() if all(other.get(key) == value for other in tasks)}
     return request.node_selector | shared
 
 
 def _check_share(request: JobRequest) -> Refusal | None:
-    """The three labels of soft share. Section 8.9."""
+    """Check the three labels of soft share.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
+    """
     aicore, hbm = request.labels.get(SHARE_AICORE, ""), request.labels.get(SHARE_HBM, "")
     if not 1 <= (_integer(aicore) or 0) <= _AICORE_MAX:
         return _refuse("invalid-request", f"labels.{SHARE_AICORE}", aicore, f"an integer from 1 to {_AICORE_MAX}")
@@ -342,7 +353,7 @@ def _check_share(request: JobRequest) -> Refusal | None:
 
 
 def _share_of(request: JobRequest) -> Share:
-    """Quota of a request that :func:`_check_share` found sound."""
+    """Quota of a request that passes :func:`_check_share`."""
     labels = request.labels
     return Share(aicore=int(labels[SHARE_AICORE]), hbm_mib=int(labels[SHARE_HBM]), policy=labels[SHARE_POLICY])
 

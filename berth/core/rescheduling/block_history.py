@@ -1,6 +1,6 @@
-"""Blocks as they were last placed, and what became of their pods.
+"""Previous placement of blocks, and what happened to their pods.
 
-Source: specification, SuperPoD affinity, sections 7 and 13.
+Source: docs/reference/superpods.md, "After a fault of blocks" and "Where Berth decides otherwise".
 """
 
 from collections.abc import Collection, Sequence
@@ -10,87 +10,87 @@ from typing import Final, NamedTuple
 from berth.core.superpods.model import BlockDemand, Variant
 
 WHOLE_JOB_SESSIONS: Final = 12
-"""Tries after which pods are no longer replaced one by one (850)."""
+"""Number of attempts after which pods are no longer replaced one by one (850)."""
 NOWHERE: Final = -1
-"""Row of a position whose node is not known."""
+"""Row of a position with an unknown node."""
 
 
 class PodFate(IntEnum):
-    """What becomes of a pod where it was placed."""
+    """What happens to a pod at its previous place."""
 
     RUNS = 0
     """It runs and stays."""
     RETURNS = 1
-    """It is to be placed again although its node did not fail."""
+    """It is placed again although its node did not fail."""
     LOST = 2
-    """It is to be placed again because its node or its chips failed."""
+    """It is placed again because its node or its chips failed."""
 
 
-class Held(NamedTuple):
-    """A block where it was last placed.
+class HeldBlock(NamedTuple):
+    """A block at its previous place.
 
     Attributes:
-        block_id: Its id.
+        block_id: Id of the block.
         superpod: Physical SuperPoD of its first node.
         ranks: Rank of each position.
-        rows: Node of each position; :data:`NOWHERE` where it is not known.
-        stays: What becomes of the pod of each position.
+        rows: Row of the node of each position; :data:`NOWHERE` if it is not known.
+        fates: What happens to the pod of each position.
     """
 
     block_id: int
     superpod: str
     ranks: Sequence[int]
     rows: Sequence[int]
-    stays: Sequence[PodFate]
+    fates: Sequence[PodFate]
 
     @property
     def is_damaged(self) -> bool:
-        """A node of it failed."""
-        return PodFate.LOST in self.stays
+        """Whether one of its nodes failed."""
+        return PodFate.LOST in self.fates
 
     @property
     def runs(self) -> int:
-        """Pods of it that run."""
-        return self.stays.count(PodFate.RUNS)
+        """Number of its pods that run."""
+        return self.fates.count(PodFate.RUNS)
 
 
-class FailureKind(NamedTuple):
+class DisruptedGang(NamedTuple):
     """A gang after a fault.
 
     Attributes:
-        held: Its blocks, by id.
+        held: Its blocks, sorted by id.
         is_pod_level: Pods are replaced one by one (:func:`is_pod_level`).
-        worn: Nodes that ever failed for this gang; they are taken last.
-        waited_ms: Time since its first try.
+        failed_nodes: Rows of nodes that failed for this gang at some time; they are used last.
+        waited_ms: Time since its first attempt, in milliseconds.
     """
 
-    held: Sequence[Held]
+    held: Sequence[HeldBlock]
     is_pod_level: bool
-    worn: Collection[int] = frozenset()
+    failed_nodes: Collection[int] = frozenset()
     waited_ms: int = 0
 
     @property
     def runs(self) -> int:
-        """Pods of the gang that run."""
+        """Number of pods of the gang that run."""
         return sum(held.runs for held in self.held)
 
 
-class Word(NamedTuple):
-    """What is known of one pod.
+class PodRecord(NamedTuple):
+    """Known facts of one pod.
 
     Attributes:
         rank: Its rank.
-        block_id: Block that its annotation names.
-        superpod: SuperPoD that its annotation names.
-        row: Its node.
-        stay: What becomes of it.
+        block_id: Block in its annotation.
+        superpod: SuperPoD in its annotation.
+        row: Row of its node.
+        fate: What happens to it.
     """
 
     rank: int
     block_id: int
     superpod: str
     row: int
-    stay: PodFate
+    fate: PodFate
 
 
 def is_pod_level(
@@ -98,54 +98,54 @@ def is_pod_level(
 ) -> bool:
     """Whether pods are replaced one by one.
 
-    Source: specification, SuperPoD affinity, section 7.2.
+    Source: docs/reference/superpods.md, "Places after a fault".
 
     Args:
-        variant: Which handler: A3 asks whether some pods run, 850 for what the job's labels say.
-        pending: Pods that are to be placed.
-        replicas: Pods of the whole gang.
+        variant: Handler of the product: A3 checks whether some pods run, 850 reads the labels of the job.
+        pending: Number of pods to place.
+        replicas: Number of pods of the whole gang.
         is_rescheduling: Label ``pod-rescheduling`` is ``on``.
         is_recovering: Label ``process-recover-enable`` is ``on``.
-        sessions: Tries so far.
+        sessions: Number of attempts so far.
     """
     if variant == "850":
         return is_recovering or (is_rescheduling and sessions < WHOLE_JOB_SESSIONS)
     return pending != replicas
 
 
-def restored(words: Sequence[Word], demand: BlockDemand, *, parity: bool = False) -> list[Held]:
-    """Blocks as the annotations of their pods tell of them.
+def restored(records: Sequence[PodRecord], demand: BlockDemand, *, parity: bool = False) -> list[HeldBlock]:
+    """Blocks restored from the annotations of their pods.
 
-    A rank of which nothing is known returns to block ``rank div B`` where that has fewer than B nodes; else it is open. The
-    reference keeps the order in which it found the pods, whatever their ranks (decision D-9).
+    A rank without a record returns to block ``rank div B`` if that has fewer than B nodes; otherwise it is open. The
+    reference keeps the order in which it found the pods, whatever their ranks are (decision D-9).
 
     Args:
-        words: What is known of pods, one a rank, in the order in which they were found.
-        demand: What the gang asks.
-        parity: The reference's way.
+        records: Records of pods, one per rank, in the order in which they were found.
+        demand: Request of the gang.
+        parity: Follow the reference.
     """
-    blocks: dict[int, list[Word]] = {}
-    for word in words if parity else sorted(words):
-        blocks.setdefault(word.block_id, []).append(word)
+    blocks: dict[int, list[PodRecord]] = {}
+    for record in records if parity else sorted(records):
+        blocks.setdefault(record.block_id, []).append(record)
     if not parity:
         _return_unknown(blocks, demand)
     return [
-        Held(
+        HeldBlock(
             block_id,
             block[0].superpod,
-            tuple(word.rank for word in block),
-            tuple(word.row for word in block),
-            tuple(word.stay for word in block),
+            tuple(record.rank for record in block),
+            tuple(record.row for record in block),
+            tuple(record.fate for record in block),
         )
         for block_id, block in sorted(blocks.items())
     ]
 
 
-def _return_unknown(blocks: dict[int, list[Word]], demand: BlockDemand) -> None:
-    """Give the ranks of which nothing is known to the blocks that lack them."""
-    known = {word.rank for block in blocks.values() for word in block}
+def _return_unknown(blocks: dict[int, list[PodRecord]], demand: BlockDemand) -> None:
+    """Assign ranks without a record to the blocks that lack them."""
+    known = {record.rank for block in blocks.values() for record in block}
     for rank in range(demand.replicas):
         block = blocks.get(rank // demand.block, [])
         if rank not in known and 0 < len(block) < demand.block:
-            block.append(Word(rank, block[0].block_id, block[0].superpod, NOWHERE, PodFate.LOST))
+            block.append(PodRecord(rank, block[0].block_id, block[0].superpod, NOWHERE, PodFate.LOST))
             block.sort()

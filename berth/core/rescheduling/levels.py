@@ -1,10 +1,10 @@
-"""A gang with levels that lost nodes: the smallest part of it that has to move, and where it goes.
+"""Recovery of a gang with levels: the smallest part of it that has to move, and its new place.
 
-A lost pod goes below the same group of level 1 as its neighbours; where all of a part is lost, the part goes below the same
-group as the parts beside it. Where there is no room, the part above moves as a whole, as far as the caller allows. A pod
-whose node is healthy moves only with such a part, and the answer names it, so that it can be ended first.
+A lost pod goes below the same group of level 1 as its neighbours. If a whole part is lost, it goes below the same group
+as its sibling parts. If there is no room, the part above moves as a whole, as far as the caller allows. A pod with a
+healthy node moves only with such a part, and the result names it, so that it can be ended first.
 
-Source: specification, SuperPoD affinity, section 10.3.
+Source: docs/reference/levels.md, "After a fault of levels".
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from berth.core.levels.planner import Found, find, plan_levels
 from berth.core.superpods.model import Marks, Rows
 
 SESSIONS_A_STEP: Final = 6
-"""Tries after which the next larger part of a gang is given up."""
+"""Number of attempts after which the next larger part of a gang moves."""
 SESSIONS_WHOLE: Final = 12
-"""Tries after which parts may grow to the whole gang."""
+"""Number of attempts after which parts may grow to the whole gang."""
 STEPS_MAX: Final = LEVELS_MAX + 1
-"""Steps from a pod to the whole gang, at most."""
+"""Most steps from a pod to the whole gang."""
 _NOWHERE: Final = -1
 
 
-class Mended(NamedTuple):
-    """Where each rank goes after a loss.
+class LevelRecovery(NamedTuple):
+    """Place of each rank after a loss.
 
     Attributes:
         tree: Index of the tree.
-        rows: Row of each rank.
-        moved: Ranks, ascending, that are not where they were.
-        given_up: Those of them whose node is sound: their pods have to end first.
+        rows: ``int64[replicas]``, row of each rank.
+        moved: Ranks whose node changes, ascending.
+        given_up: Those of them whose previous node is healthy: their pods have to end first.
     """
 
     tree: int
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     Attributes:
         depth: 0 for the gang, then the highest level, down to single pods.
         number: Number of the part among those of its depth.
-        steps: Steps by which it has grown.
+        steps: Number of steps by which it has grown.
     """
 
     depth: int
@@ -56,13 +56,13 @@ class Part(NamedTuple):
 
 
 def steps_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool) -> int:
-    """Steps by which a lost part may grow.
+    """Number of steps by which a lost part may grow.
 
     Args:
-        sessions: Tries since the loss.
-        only_pods: The job's ``huawei.com/recover_policy_path`` is ``pod``, or no job with a loss is behind the history.
+        sessions: Number of attempts since the loss.
+        only_pods: The job's ``huawei.com/recover_policy_path`` is ``pod``, or the history has no job with a loss.
         by_pods: Pods or processes are replaced one by one; otherwise the whole job is.
-        master_lost: Rank 0 is among the lost.
+        master_lost: Rank 0 is lost.
     """
     if only_pods:
         return 0
@@ -72,13 +72,13 @@ def steps_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool
 
 
 def ranks_given_up(sizes: Sizes, replicas: int, lost: Sequence[int], steps: int) -> list[int]:
-    """Ranks whose pods end at a stage: those that share a group ``steps`` levels above a lost pod, ascending.
+    """Ranks whose pods end: those that share a group ``steps`` levels above a lost pod, ascending.
 
     Args:
-        sizes: Pods that share a group, level 1 first.
-        replicas: Pods of the gang.
-        lost: Ranks that are lost.
-        steps: 0: only these; more than there are levels: the whole gang.
+        sizes: Number of pods that share a group, level 1 first.
+        replicas: Number of pods of the gang.
+        lost: Lost ranks.
+        steps: 0 means only the lost ranks; more than the number of levels means the whole gang.
     """
     size = (1, *sizes, replicas)[min(steps, len(sizes) + 1)]
     parts = sorted({rank // size for rank in lost})
@@ -86,7 +86,7 @@ def ranks_given_up(sizes: Sizes, replicas: int, lost: Sequence[int], steps: int)
 
 
 def neighbours(tree: Tree, row: int) -> Rows:
-    """Rows of the other nodes in the group of level 1 of a node, where a backup of its pod may go; none if it is unknown."""
+    """Rows of the other nodes in the group of level 1 of a node, for a backup of its pod; empty for an unknown node."""
     at = np.flatnonzero(tree.rows == row)
     if not len(at):
         return np.empty(0, np.int64)
@@ -94,16 +94,16 @@ def neighbours(tree: Tree, row: int) -> Rows:
     return rows
 
 
-def mend(trees: Sequence[Tree], sizes: Sizes, held: Rows, steps: int) -> Mended | NoLevels:
-    """Places for a gang that had places before.
+def recover_levels(trees: Sequence[Tree], sizes: Sizes, held: Rows, steps: int) -> LevelRecovery | NoLevels:
+    """New places for a gang that had places before.
 
-    Where the job names level 1 only and stands in one group of level 2, it stays there if it can.
+    A gang whose job names level 1 only and that is in one group of level 2 stays there if there is room.
 
     Args:
         trees: Trees with the candidates and the nodes that the gang still holds; any other node of ``held`` is lost.
-        sizes: Pods that share a group, level 1 first.
-        held: Row of the node that each rank had; -1 where nothing is known.
-        steps: Steps by which a lost part may grow, at most; see :func:`steps_of`.
+        sizes: Number of pods that share a group, level 1 first.
+        held: ``int64[replicas]``, row of the previous node of each rank; -1 if it is not known.
+        steps: Most steps by which a lost part may grow; see :func:`steps_of`.
     """
     home = next((number for number, tree in enumerate(trees) if np.isin(held, tree.rows).any()), _NOWHERE)
     if home != _NOWHERE and len(trees[home].paths) < len(sizes):
@@ -111,20 +111,20 @@ def mend(trees: Sequence[Tree], sizes: Sizes, held: Rows, steps: int) -> Mended 
     if home != _NOWHERE and len(sizes) == 1 and len(trees[home].paths) > 1:
         tree = trees[home]
         if len(np.unique(tree.paths[-2][np.isin(tree.rows, held)])) == 1:
-            found = Mending(trees, home, (*sizes, len(held)), held).run(steps)
-            if isinstance(found, Mended):
+            found = _Recovery(trees, home, (*sizes, len(held)), held).run(steps)
+            if isinstance(found, LevelRecovery):
                 return found
-    return Mending(trees, home, sizes, held).run(steps)
+    return _Recovery(trees, home, sizes, held).run(steps)
 
 
-class Mending:
+class _Recovery:
     """One search for places.
 
     Args:
         trees: Trees with the candidates and the nodes that the gang still holds.
-        home: Tree of the gang; -1 where all is lost.
-        sizes: Pods that share a group, level 1 first.
-        held: Row of the node that each rank had.
+        home: Tree of the gang; -1 if all of it is lost.
+        sizes: Number of pods that share a group, level 1 first.
+        held: ``int64[replicas]``, row of the previous node of each rank.
     """
 
     def __init__(self, trees: Sequence[Tree], home: int, sizes: Sizes, held: Rows) -> None:
@@ -134,15 +134,15 @@ class Mending:
         self._sizes = sizes
         self._held = held
         self._spans = (len(held), *reversed(sizes), 1)
-        """Pods of a part, depth by depth."""
+        """Number of pods of a part, depth by depth."""
         known = np.concatenate([tree.rows for tree in trees]) if trees else np.empty(0, np.int64)
         self._sound: Marks = np.isin(held, known)
-        self._loose: Marks = ~self._sound
-        """Ranks that have no place yet."""
+        self._unplaced: Marks = ~self._sound
+        """Ranks without a place. Shape (replicas,)."""
         self._at = self._places()
 
     def _places(self) -> Rows:
-        """Index of each rank's node in the tree; -1 where it is not there."""
+        """Index of each rank's node in the tree; -1 if the node is not in it."""
         at = np.full(len(self._held), _NOWHERE, np.int64)
         if self._tree is not None:
             order = np.argsort(self._tree.rows, kind="stable")
@@ -151,22 +151,24 @@ class Mending:
             at[here] = order[place[here]]
         return at
 
-    def run(self, steps: int) -> Mended | NoLevels:
-        """Try with the smallest parts, and with larger ones where those find no place."""
-        parts = self._grown({Part(len(self._spans) - 1, rank, 0) for rank in np.flatnonzero(self._loose).tolist()})
+    def run(self, steps: int) -> LevelRecovery | NoLevels:
+        """Try the smallest parts first, and larger ones if those find no place."""
+        parts = self._grown({Part(len(self._spans) - 1, rank, 0) for rank in np.flatnonzero(self._unplaced).tolist()})
         while True:
             rows, failed, lack = self._tried(parts)
             if failed is None:
                 moved = rows != self._held
-                return Mended(self._home_of(rows), rows, np.flatnonzero(moved), np.flatnonzero(moved & self._sound))
+                return LevelRecovery(
+                    self._home_of(rows), rows, np.flatnonzero(moved), np.flatnonzero(moved & self._sound)
+                )
             if failed.steps >= steps or not failed.depth:
                 return lack
             above = self._above(failed)
-            self._loose[self._ranks(above)] = True
+            self._unplaced[self._ranks(above)] = True
             parts = self._grown({*parts, above._replace(steps=failed.steps + 1)})
 
     def _above(self, part: Part) -> Part:
-        """The next larger part around one."""
+        """The next larger part that contains a part."""
         number = part.number * self._spans[part.depth] // self._spans[part.depth - 1]
         return Part(part.depth - 1, number, part.steps)
 
@@ -175,37 +177,37 @@ class Mending:
         return slice(part.number * span, (part.number + 1) * span)
 
     def _grown(self, parts: set[Part]) -> list[Part]:
-        """The largest parts without a place, the larger first, then by rank."""
+        """The largest parts without a place, sorted by falling size, then by rank."""
         steps: dict[tuple[int, int], int] = {}
         for part in sorted(parts):
             largest = part
-            while largest.depth and self._loose[self._ranks(self._above(largest))].all():
+            while largest.depth and self._unplaced[self._ranks(self._above(largest))].all():
                 largest = self._above(largest)
             key = largest.depth, largest.number
             steps[key] = max(steps.get(key, 0), largest.steps)
         return [Part(*key, steps[key]) for key in sorted(steps)]
 
     def _tried(self, parts: Sequence[Part]) -> tuple[Rows, Part | None, NoLevels]:
-        """Places for all parts; or the first part that finds none, and what it lacks."""
+        """Places for all parts; or the first part without a place, and what it lacks."""
         rows = self._held.copy()
-        pinned = self._held[~self._loose]
+        pinned = self._held[~self._unplaced]
         lack = NoLevels(gap="nodes", need=0, have=0)
         if parts and not parts[0].depth:
             trees = [tree.only(~np.isin(tree.rows, pinned)) for tree in self._trees]
             plan = plan_levels(trees, self._sizes, len(rows))
             if isinstance(plan, NoLevels):
                 return rows, parts[0], plan
-            return self._at_home(plan.rows, parts[0]), None, lack
+            return self._at_previous_nodes(plan.rows, parts[0]), None, lack
         free = np.ones(0, np.bool_) if self._tree is None else ~np.isin(self._tree.rows, pinned)
         for part in parts:
             found = self._found(part, free)
             if isinstance(found, NoLevels):
                 return rows, part, found
-            rows[self._ranks(part)] = self._at_home(found, part)
+            rows[self._ranks(part)] = self._at_previous_nodes(found, part)
         return rows, None, lack
 
     def _found(self, part: Part, free: Marks) -> Rows | NoLevels:
-        """Nodes for a part below the group of the part around it; they are free no more."""
+        """Nodes for a part below the group of the part above it; these are removed from ``free``."""
         start, stop = self._group(self._above(part))
         indexes = start + np.flatnonzero(free[start:stop])
         tree, span, levels = self._tree, self._spans[part.depth], len(self._sizes)
@@ -228,9 +230,9 @@ class Mending:
         return tree.rows[indexes[found.nodes]]
 
     def _group(self, part: Part) -> tuple[int, int]:
-        """Nodes of the group in which a part stands, as a range of indexes."""
+        """Range of indexes of the nodes of the group in which a part is."""
         at = self._at[self._ranks(part)]
-        at = at[(at != _NOWHERE) & ~self._loose[self._ranks(part)]]
+        at = at[(at != _NOWHERE) & ~self._unplaced[self._ranks(part)]]
         if self._tree is None or not len(at):
             return 0, 0
         if not part.depth:
@@ -239,9 +241,9 @@ class Mending:
         start, stop = np.searchsorted(path, [path[at[0]], path[at[0]] + 1]).tolist()
         return start, stop
 
-    def _at_home(self, rows: Rows, part: Part) -> Rows:
-        """The same nodes, with each part and pod where it stood before as far as it can be."""
-        return _settled(rows, self._held[self._ranks(part)], self._spans[part.depth :])
+    def _at_previous_nodes(self, rows: Rows, part: Part) -> Rows:
+        """The same nodes, with each part and pod at its previous node if possible."""
+        return _keep_positions(rows, self._held[self._ranks(part)], self._spans[part.depth :])
 
     def _home_of(self, rows: Rows) -> int:
         """Tree of the first rank."""
@@ -250,13 +252,13 @@ class Mending:
         )
 
 
-def _settled(rows: Rows, held: Rows, spans: Sequence[int]) -> Rows:
-    """Parts in the order that leaves the most nodes where they stood; a part never mixes with another.
+def _keep_positions(rows: Rows, held: Rows, spans: Sequence[int]) -> Rows:
+    """Parts in the order that keeps the most nodes at their previous positions; parts are never mixed.
 
     Args:
-        rows: New nodes of a part.
-        held: Nodes that its ranks had.
-        spans: Pods of the part, of the parts inside it, and so on down to 1.
+        rows: ``int64[pods]``, new nodes of a part.
+        held: ``int64[pods]``, previous nodes of its ranks.
+        spans: Number of pods of the part, of the parts inside it, and so on down to 1.
     """
     if len(spans) == 1:
         return rows
@@ -277,5 +279,5 @@ def _settled(rows: Rows, held: Rows, spans: Sequence[int]) -> Rows:
     target[target == _NOWHERE] = np.flatnonzero(~taken)
     settled = np.empty_like(parts)
     for new, old in enumerate(target.tolist()):
-        settled[old] = _settled(parts[new], held[old * span : (old + 1) * span], spans[1:])
+        settled[old] = _keep_positions(parts[new], held[old * span : (old + 1) * span], spans[1:])
     return settled.reshape(-1)

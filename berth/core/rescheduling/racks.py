@@ -1,10 +1,10 @@
-"""A gang with racks that lost nodes: what moves at which stage, and where it goes.
+"""Recovery of a gang with racks: what moves in which scope, and its new place.
 
-First a lost pod gets another node of its rack; later its part moves within its SuperPoD; then its block moves anywhere; in the
-end the whole gang is placed anew. A pod whose node is sound moves only with its part or block, and the answer names it, so that
-it can be ended first.
+A lost pod first gets another node of its rack. Later its part moves within its SuperPoD, then its block moves anywhere,
+and finally the whole gang is placed again. A pod with a healthy node moves only with its part or block, and the result
+names it, so that it can be ended first.
 
-Source: specification, SuperPoD affinity, sections 7.1 and 9; section 13, D-10.
+Source: docs/reference/superpods.md, "Stages of deletion" and "Racks". See decision D-10.
 """
 
 from collections.abc import Sequence
@@ -16,47 +16,56 @@ from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Marks,
     NoBlocks,
     Rows,
-    Rules,
 )
-from berth.core.superpods.racks import DOMAIN_RACKS, NO_ROWS, Ask, Racks, Take, lacking, place, plan_racks
+from berth.core.superpods.racks import (
+    DOMAIN_RACKS,
+    NO_ROWS,
+    BlockNodes,
+    OpenRackBlocks,
+    Racks,
+    place,
+    plan_racks,
+    rack_shortage,
+)
 
-Stage = Literal["pod", "part", "block", "job"]
-"""What moves: lost pods alone; parts of blocks, which stay inside a rack; blocks; the whole gang."""
+MoveScope = Literal["pod", "part", "block", "job"]
+"""What moves: lost pods only; parts of blocks, which stay inside a rack; blocks; the whole gang."""
 PART_SESSIONS: Final = 3
-"""Tries after which the part of a lost pod moves."""
+"""Number of attempts after which the part of a lost pod moves."""
 BLOCK_SESSIONS: Final = 6
-"""Tries after which its block moves."""
+"""Number of attempts after which its block moves."""
 BLOCK_SESSIONS_MAX: Final = 12
-"""Tries after which more than the block moves."""
+"""Number of attempts after which more than the block moves."""
 
 
-class Standing(NamedTuple):
-    """Where the ranks of a gang were placed.
+class PlacedRanks(NamedTuple):
+    """Previous places of the ranks of a gang. All arrays are ``int64[replicas]``.
 
     Attributes:
-        rows: Node of each rank; -1 where it is not known.
-        vids: Block of each rank.
-        pods: SuperPoD of each rank, as its index in the yard; -1 where it is not known.
-        racks: Rack of each rank; -1 where it is not known.
+        rows: Node of each rank; -1 if it is not known.
+        block_ids: Block of each rank.
+        pods: SuperPoD of each rank, as its index in the pool; -1 if it is not known.
+        racks: Rack of each rank; -1 if it is not known.
     """
 
     rows: Rows
-    vids: Rows
+    block_ids: Rows
     pods: Rows
     racks: Rows
 
 
-class RackMended(NamedTuple):
-    """Where each rank goes after a loss.
+class RackRecovery(NamedTuple):
+    """Place of each rank after a loss.
 
     Attributes:
-        plan: Places of all ranks; its grants are those of the blocks that were placed anew.
-        moved: Ranks, ascending, that are not where they were.
-        given_up: Those of them whose node is sound: their pods have to end first.
+        plan: Places of all ranks; its allocations are those of the blocks that were placed again.
+        moved: Ranks whose node changes, ascending.
+        given_up: Those of them whose previous node is healthy: their pods have to end first.
     """
 
     plan: BlockPlan
@@ -64,14 +73,14 @@ class RackMended(NamedTuple):
     given_up: Rows
 
 
-def stage_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool) -> Stage:
-    """What moves.
+def move_scope(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool) -> MoveScope:
+    """Scope of the next attempt.
 
     Args:
-        sessions: Tries since the loss.
+        sessions: Number of attempts since the loss.
         only_pods: The job's ``huawei.com/recover_policy_path`` is ``pod``.
         by_pods: The job's label ``pod-rescheduling`` is ``on``.
-        master_lost: Rank 0 is among the lost.
+        master_lost: Rank 0 is lost.
     """
     if only_pods:
         return "pod"
@@ -82,132 +91,141 @@ def stage_of(sessions: int, *, only_pods: bool, by_pods: bool, master_lost: bool
     return "part" if sessions >= PART_SESSIONS else "pod"
 
 
-def parts_of(vids: Rows, lost: Marks, demand: BlockDemand, stage: Stage) -> list[Rows]:
-    """Ranks that move together, ascending; those of the first rank first.
+def parts_of(block_ids: Rows, lost: Marks, demand: BlockDemand, scope: MoveScope) -> list[Rows]:
+    """Ranks that move together, ascending; the part of the first rank first.
 
     Args:
-        vids: Block of each rank.
-        lost: One mark a rank.
-        demand: What the gang asks.
-        stage: What moves.
+        block_ids: ``int64[replicas]``, block of each rank.
+        lost: ``bool[replicas]``, ranks that are lost.
+        demand: Request of the gang.
+        scope: What moves.
     """
-    ranks = np.arange(len(vids))
-    keys: dict[Stage, Rows] = {
+    ranks = np.arange(len(block_ids))
+    keys: dict[MoveScope, Rows] = {
         "pod": ranks,
-        "part": vids * len(vids) + _positions(vids) // demand.rack_block,
-        "block": vids,
-        "job": np.zeros(len(vids), np.int64),
+        "part": block_ids * len(block_ids) + _positions(block_ids) // demand.rack_block,
+        "block": block_ids,
+        "job": np.zeros(len(block_ids), np.int64),
     }
-    key = keys[stage]
+    key = keys[scope]
     return [ranks[key == one] for one in dict.fromkeys(key[lost].tolist())]
 
 
-def _positions(vids: Rows) -> Rows:
+def _positions(block_ids: Rows) -> Rows:
     """Position of each rank in its block."""
-    order = np.argsort(vids, kind="stable")
-    ordered = vids[order]
-    positions = np.empty(len(vids), np.int64)
-    positions[order] = np.arange(len(vids)) - np.searchsorted(ordered, ordered)
+    order = np.argsort(block_ids, kind="stable")
+    ordered = block_ids[order]
+    positions = np.empty(len(block_ids), np.int64)
+    positions[order] = np.arange(len(block_ids)) - np.searchsorted(ordered, ordered)
     return positions
 
 
-def mend_racks(
+def recover_racks(
     pool: CandidatePool,
     demand: BlockDemand,
-    rules: Rules,
-    standing: Standing,
-    stage: Stage,
+    rules: BlockRules,
+    placed: PlacedRanks,
+    scope: MoveScope,
     *,
     unlinked: Rows = NO_ROWS,
     ending: bool = False,
-) -> RackMended | NoBlocks:
-    """Places for a gang that had places before.
+) -> RackRecovery | NoBlocks:
+    """New places for a gang that had places before.
 
     Args:
         pool: SuperPoDs with the candidates and the nodes that the gang still holds; any other node of it is lost.
-        demand: What it asks.
+        demand: Request of the gang.
         rules: Size.
-        standing: Where its ranks were placed.
-        stage: What moves.
-        unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
+        placed: Previous places of its ranks.
+        scope: What moves.
+        unlinked: Rows of nodes with chips that the network does not reach; a plan on several SuperPoDs cannot use them.
         ending: Pods of the gang are being deleted and still hold their nodes.
     """
-    lost: Marks = ~np.isin(standing.rows, pool.rows)
-    parts = parts_of(standing.vids, lost, demand, stage)
-    loose = np.zeros(len(lost), np.bool_)
-    loose[np.concatenate([NO_ROWS, *parts])] = True
-    ground = pool.without(np.isin(pool.rows, standing.rows[~loose]))
+    lost: Marks = ~np.isin(placed.rows, pool.rows)
+    parts = parts_of(placed.block_ids, lost, demand, scope)
+    moving = np.zeros(len(lost), np.bool_)
+    moving[np.concatenate([NO_ROWS, *parts])] = True
+    eligible = pool.without(np.isin(pool.rows, placed.rows[~moving]))
     if ending:
-        return lacking(Racks(ground), Ask(demand, (), int(loose.sum())), "wait")
+        return rack_shortage(Racks(eligible), OpenRackBlocks(demand, (), int(moving.sum())), "wait")
     rules = rules._replace(parity=False)
     found: BlockPlan | NoBlocks
-    if stage == "job" and parts:
-        found = plan_racks(ground, demand, rules, unlinked=unlinked)
+    if scope == "job" and parts:
+        found = plan_racks(eligible, demand, rules, unlinked=unlinked)
         if isinstance(found, BlockPlan):
-            found = found._replace(rows=_settled(found, standing))
-    elif stage == "block":
-        found = _blocks_moved(ground, demand, rules, standing, parts, unlinked)
+            found = found._replace(rows=_keep_positions(found, placed))
+    elif scope == "block":
+        found = _blocks_moved(eligible, demand, rules, placed, parts, unlinked)
     else:
-        found = _parts_moved(ground, demand, standing, parts, lost, at_home=stage == "pod")
+        found = _parts_moved(eligible, demand, placed, parts, lost, same_rack=scope == "pod")
     if isinstance(found, NoBlocks):
         return found
-    moved = found.rows != standing.rows
-    return RackMended(found, np.flatnonzero(moved), np.flatnonzero(moved & ~lost))
+    moved = found.rows != placed.rows
+    return RackRecovery(found, np.flatnonzero(moved), np.flatnonzero(moved & ~lost))
 
 
-def _settled(plan: BlockPlan, standing: Standing) -> Rows:
-    """Nodes of a plan with those that its block has again where they stood."""
+def _keep_positions(plan: BlockPlan, placed: PlacedRanks) -> Rows:
+    """Nodes of a plan, where each node that its block already had keeps its position."""
     rows = plan.rows.copy()
-    for block_id in dict.fromkeys(plan.vids.tolist()):
-        ranks = np.flatnonzero(plan.vids == block_id)
-        rows[ranks] = _at_home(rows[ranks], standing.rows[ranks])
+    for block_id in dict.fromkeys(plan.block_ids.tolist()):
+        ranks = np.flatnonzero(plan.block_ids == block_id)
+        rows[ranks] = _at_previous_nodes(rows[ranks], placed.rows[ranks])
     return rows
 
 
-def _at_home(rows: Rows, held: Rows) -> Rows:
-    """The same nodes, those that were held before at their old positions."""
-    stays = np.isin(held, rows)
-    settled = np.where(stays, held, -1)
-    settled[~stays] = rows[~np.isin(rows, held)]
+def _at_previous_nodes(rows: Rows, held: Rows) -> Rows:
+    """The same nodes, where nodes that were held before keep their positions."""
+    fates = np.isin(held, rows)
+    settled = np.where(fates, held, -1)
+    settled[~fates] = rows[~np.isin(rows, held)]
     return settled
 
 
 def _parts_moved(
-    pool: CandidatePool, demand: BlockDemand, standing: Standing, parts: Sequence[Rows], lost: Marks, *, at_home: bool
+    pool: CandidatePool,
+    demand: BlockDemand,
+    placed: PlacedRanks,
+    parts: Sequence[Rows],
+    lost: Marks,
+    *,
+    same_rack: bool,
 ) -> BlockPlan | NoBlocks:
-    """Pods or parts, each in its rack if it has room; unless ``at_home``, else in the smallest rack of its SuperPoD."""
+    """Pods or parts, each in its rack if there is room; with ``same_rack`` only there, otherwise in another rack.
+
+    The other rack is the smallest one of its SuperPoD that has room.
+    """
     racks = Racks(pool)
     pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
-    wanted = np.isin(pods, standing.pods[lost]) & (pool.racks >= 0)
+    wanted = np.isin(pods, placed.pods[lost]) & (pool.racks >= 0)
     free: dict[tuple[int, int], list[int]] = {}
     for pod, rack, row in zip(
         pods[wanted].tolist(), pool.racks[wanted].tolist(), pool.rows[wanted].tolist(), strict=True
     ):
         free.setdefault((pod, rack), []).append(row)
-    others = {int(row) for part in parts for row in standing.rows[part]}
-    rows, grants = standing.rows.copy(), []
+    others = {int(row) for part in parts for row in placed.rows[part]}
+    rows, allocations = placed.rows.copy(), []
     for part in parts:
         first = part[lost[part]][0]
-        home = int(standing.pods[first]), int(standing.racks[first])
-        own = {int(row) for row in standing.rows[part]}
-        cell = _cell_for(free, home, len(part), demand, at_home=at_home)
+        home = int(placed.pods[first]), int(placed.racks[first])
+        own = {int(row) for row in placed.rows[part]}
+        cell = _cell_for(free, home, len(part), demand, same_rack=same_rack)
         if cell is None:
-            return lacking(racks, Ask(demand, (), len(part)), "rack")
+            return rack_shortage(racks, OpenRackBlocks(demand, (), len(part)), "rack")
         nodes = sorted(free[cell], key=lambda row: (row not in own, row in others))[: len(part)]
         free[cell] = [row for row in free[cell] if row not in nodes]
-        rows[part] = _at_home(np.array(nodes, np.int64), standing.rows[part])
-        grants.append(BlockAllocation(int(standing.vids[first]), cell[0], len(part), "replaced"))
-    places = standing.pods.copy()
-    return BlockPlan(rows, standing.vids, places, tuple(grants))
+        rows[part] = _at_previous_nodes(np.array(nodes, np.int64), placed.rows[part])
+        allocations.append(BlockAllocation(int(placed.block_ids[first]), cell[0], len(part), "replaced"))
+    places = placed.pods.copy()
+    return BlockPlan(rows, placed.block_ids, places, tuple(allocations))
 
 
 def _cell_for(
-    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, demand: BlockDemand, *, at_home: bool
+    free: dict[tuple[int, int], list[int]], home: tuple[int, int], nodes: int, demand: BlockDemand, *, same_rack: bool
 ) -> tuple[int, int] | None:
-    """Rack with room: the own one; else the smallest of the SuperPoD, or of the domain where memory is shared."""
+    """Rack with room: the previous one; otherwise the smallest of the SuperPoD (of the domain if memory is shared)."""
     if len(free.get(home, ())) >= nodes:
         return home
-    if at_home:
+    if same_rack:
         return None
     pod, rack = home
     fit = [
@@ -221,30 +239,42 @@ def _cell_for(
 
 
 def _blocks_moved(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, standing: Standing, parts: Sequence[Rows], unlinked: Rows
+    pool: CandidatePool,
+    demand: BlockDemand,
+    rules: BlockRules,
+    placed: PlacedRanks,
+    parts: Sequence[Rows],
+    unlinked: Rows,
 ) -> BlockPlan | NoBlocks:
-    """Blocks, placed as those of a new gang are; pieces of a soft gang may become other pieces."""
-    whole = {int(standing.vids[part[0]]): part for part in parts if len(part) == demand.block}
-    loose = sum(len(part) for part in parts) - len(whole) * demand.block
-    ask = Ask(demand, sorted(whole), loose, max(demand.blocks, int(standing.vids.max(initial=-1)) + 1))
-    takes: list[Take] | NoBlocks = [] if not parts else place(Racks(pool), ask, rules, unlinked=unlinked)
-    if isinstance(takes, NoBlocks):
-        return takes
-    rows, vids, pods = standing.rows.copy(), standing.vids.copy(), standing.pods.copy()
+    """Blocks, placed like those of a new gang; pieces of a soft gang may become other pieces."""
+    whole = {int(placed.block_ids[part[0]]): part for part in parts if len(part) == demand.block}
+    moving = sum(len(part) for part in parts) - len(whole) * demand.block
+    open_blocks = OpenRackBlocks(
+        demand, sorted(whole), moving, max(demand.blocks, int(placed.block_ids.max(initial=-1)) + 1)
+    )
+    allocated: list[BlockNodes] | NoBlocks = (
+        [] if not parts else place(Racks(pool), open_blocks, rules, unlinked=unlinked)
+    )
+    if isinstance(allocated, NoBlocks):
+        return allocated
+    rows, block_ids, pods = placed.rows.copy(), placed.block_ids.copy(), placed.pods.copy()
     open_ranks = dict.fromkeys(np.sort(np.concatenate([NO_ROWS, *parts])).tolist())
     pieces = []
-    for take in sorted(takes, key=lambda take: take.block_id):
+    for take in sorted(allocated, key=lambda take: take.block_id):
         if len(take.rows) != demand.block or take.block_id not in whole:
             pieces.append(take)
             continue
         part = whole[take.block_id]
-        rows[part], pods[part] = _at_home(take.rows, standing.rows[part]), take.pod
+        rows[part], pods[part] = _at_previous_nodes(take.rows, placed.rows[part]), take.pod
         for rank in part.tolist():
             del open_ranks[rank]
     rest = np.array(list(open_ranks), np.int64)
     for take in pieces:
         part, rest = rest[: len(take.rows)], rest[len(take.rows) :]
-        rows[part], vids[part], pods[part] = take.rows, take.block_id, take.pod
+        rows[part], block_ids[part], pods[part] = take.rows, take.block_id, take.pod
     return BlockPlan(
-        rows, vids, pods, tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
+        rows,
+        block_ids,
+        pods,
+        tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in allocated),
     )

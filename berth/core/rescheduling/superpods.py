@@ -1,10 +1,10 @@
-"""Blocks after a fault: which keep their nodes, which are mended where they are, which move.
+"""Blocks after a fault: which ones keep their nodes, which ones get other nodes in their SuperPoD, and which ones move.
 
-A pod that runs never moves. Where a block with such pods can get no node for a lost one in its SuperPoD, the plan says so:
-its pods have to be deleted before the block can move. The reference lists other nodes for them instead (decision D-10),
-which ``parity`` restores.
+A running pod never moves. If a block with running pods cannot get a node for a lost pod in its SuperPoD, the plan says
+so: its pods have to be deleted before the block can move. The reference lists other nodes for them instead (decision
+D-10), which ``parity`` restores.
 
-Source: specification, SuperPoD affinity, sections 7.2, 13 and 16.
+Source: docs/reference/superpods.md, "Places after a fault" and "Where Berth decides otherwise".
 """
 
 from collections import Counter
@@ -14,300 +14,281 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.rescheduling.block_history import NOWHERE, FailureKind, Held, PodFate
-from berth.core.superpods.block_selection import Ask, decisions_of, select
+from berth.core.rescheduling.block_history import NOWHERE, DisruptedGang, HeldBlock, PodFate
+from berth.core.rescheduling.free_nodes import FreeNodes
+from berth.core.superpods.block_selection import OpenBlocks, select, selection_decisions
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Lack,
     NoBlocks,
     Phase,
     Rows,
-    Rules,
     closest,
 )
-from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
+from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes
 
 RELEASE_WAIT_MS: Final = 10_000
-"""How long after its first try a gang waits for its own healthy nodes to be given back."""
+"""How long after its first attempt a gang waits for the release of its own healthy nodes, in milliseconds."""
 
 
-class Stuck(NamedTuple):
-    """Blocks that cannot get what they lack in their SuperPoD, while some of their pods run.
+class StuckBlocks(NamedTuple):
+    """Blocks with running pods that cannot get the missing nodes in their SuperPoD.
 
     Attributes:
-        vids: Their ids, ascending: all their pods have to be deleted before they can move.
-        lack: How many nodes are missing.
+        block_ids: Their ids, ascending: all their pods have to be deleted before they can move.
+        lack: Number of missing nodes.
     """
 
-    vids: tuple[int, ...]
+    block_ids: tuple[int, ...]
     lack: NoBlocks
 
 
-class _Settled(NamedTuple):
-    """A block whose nodes are decided, by position."""
+class _DecidedBlock(NamedTuple):
+    """A block with decided nodes, by position."""
 
-    held: Held
+    held: HeldBlock
     pod: int
     rows: list[int]
     phase: Phase
 
 
-class _Ground:
-    """Candidates as they are handed out."""
-
-    def __init__(self, pool: CandidatePool, worn: Collection[int]) -> None:
-        """All candidates of the yard are free."""
-        self.pool = pool
-        self.gone = np.zeros(len(pool.rows), np.bool_)
-        self._worn = worn
-        self._index = {name: pod for pod, name in enumerate(pool.ids)}
-        self._place = np.full(int(pool.rows.max(initial=0)) + 1, NOWHERE, np.int64)
-        self._place[pool.rows] = np.arange(len(pool.rows))
-        self._queues: dict[str, list[int]] = {}
-
-    def pod(self, superpod: str) -> int:
-        """A SuperPoD as its index; -1 where the yard does not know it."""
-        return self._index.get(superpod, NOWHERE)
-
-    def is_free(self, row: int) -> bool:
-        """A node is a candidate that nobody took."""
-        place = int(self._place[row]) if 0 <= row < len(self._place) else NOWHERE
-        return place != NOWHERE and not self.gone[place]
-
-    def free(self, superpod: str) -> int:
-        """Candidates of a SuperPoD that nobody took."""
-        places = self._places(superpod)
-        return len(places) - int(self.gone[places.start : places.stop].sum())
-
-    def take(self, row: int) -> int:
-        """Takes a free node."""
-        self.gone[self._place[row]] = True
-        return row
-
-    def take_next(self, superpod: str) -> int:
-        """Takes the next free node of a SuperPoD that has one: nodes that failed for this gang come last."""
-        if superpod not in self._queues:
-            places = self._places(superpod)
-            rows = self.pool.rows[places.start : places.stop].tolist()
-            self._queues[superpod] = sorted(rows, key=lambda row: row in self._worn)[::-1]
-        queue = self._queues[superpod]
-        while not self.is_free(queue[-1]):
-            queue.pop()
-        return self.take(queue[-1])
-
-    def fill(self, rows: list[int], superpod: str) -> list[int]:
-        """Positions without a node get free ones of a SuperPoD."""
-        return [self.take_next(superpod) if row == NOWHERE else row for row in rows]
-
-    def _places(self, superpod: str) -> range:
-        pod = self.pod(superpod)
-        return range(0) if pod == NOWHERE else range(int(self.pool.starts[pod]), int(self.pool.starts[pod + 1]))
-
-
-class _Halfway(NamedTuple):
-    """What is decided before other SuperPoDs are looked at.
+class _FirstPass(NamedTuple):
+    """What is decided before other SuperPoDs are considered.
 
     Attributes:
-        settled: Blocks whose nodes are decided, by id.
+        settled: Blocks with decided nodes, by id.
         rest: Candidates that are left.
-        ask: Blocks and nodes that are still to be found.
-        is_overdrawn: Parity only: a block with pods that run took a whole block of nodes (decision D-10).
+        open_blocks: Blocks and nodes that are still to be found.
+        is_overdrawn: Parity only: a block with running pods took the nodes of a whole block (decision D-10).
     """
 
-    settled: dict[int, _Settled]
+    settled: dict[int, _DecidedBlock]
     rest: CandidatePool
-    ask: Ask
+    open_blocks: OpenBlocks
     is_overdrawn: bool = False
 
 
 def plan_again(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, failure: FailureKind
-) -> BlockPlan | NoBlocks | Stuck:
-    """Where the pods of a gang go after a fault.
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
+) -> BlockPlan | NoBlocks | StuckBlocks:
+    """Plan of a gang after a fault.
 
-    Source: specification, SuperPoD affinity, section 7.2.
+    Source: docs/reference/superpods.md, "Places after a fault".
 
     Args:
-        pool: Candidates; the nodes of pods that run are not among them, those of pods that return may be.
-        demand: What the gang asks.
-        rules: Reserve, size, and whether decisions go the reference's way.
-        failure: Its blocks and what became of them.
+        pool: Candidates. The nodes of running pods are not among them; those of returning pods may be.
+        demand: Request of the gang.
+        rules: Reserve, size, and whether the reference is followed in documented decisions.
+        failure: Blocks of the gang, and what happened to their pods.
     """
-    found = _halfway(pool, demand, rules, failure)
-    if not isinstance(found, _Halfway):
+    found = _first_pass(pool, demand, rules, failure)
+    if not isinstance(found, _FirstPass):
         return found
-    grants: tuple[BlockAllocation, ...] | NoBlocks = ()
-    if found.ask.open_ids or found.ask.missing > 0:
-        grants = select(pool.ids, found.rest.counts, found.ask, rules)
-    if isinstance(grants, NoBlocks):
-        return grants
-    return _copied_plan(found, demand, grants) if rules.parity else _mended_plan(found, demand, grants)
+    allocations: tuple[BlockAllocation, ...] | NoBlocks = ()
+    if found.open_blocks.open_ids or found.open_blocks.missing > 0:
+        allocations = select(pool.ids, found.rest.counts, found.open_blocks, rules)
+    if isinstance(allocations, NoBlocks):
+        return allocations
+    return _reference_plan(found, demand, allocations) if rules.parity else _corrected_plan(found, demand, allocations)
 
 
-def decisions_after(pool: CandidatePool, demand: BlockDemand, rules: Rules, failure: FailureKind) -> tuple[str, ...]:
-    """Documented decisions that can change the plan.
+def decisions_after(
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
+) -> tuple[str, ...]:
+    """Names of the documented decisions that can change the plan.
 
-    D-10: pods that run are moved, or nodes are set aside for it. D-3: a block is opened that nobody needs. D-5: more nodes
-    are taken than are missing. D-8: a new piece goes by the id of one that stays. The rest: those of the selection.
+    D-10: running pods are moved, or nodes are set aside for that. D-3: a block is opened that is not needed. D-5: more
+    nodes are taken than are missing. D-8: a new piece has the id of a block that stays. The others are those of the
+    selection.
     """
-    copied = _halfway(pool, demand, rules._replace(parity=True), failure)
-    if not isinstance(copied, _Halfway):
+    reference = _first_pass(pool, demand, rules._replace(parity=True), failure)
+    if not isinstance(reference, _FirstPass):
         return ()
-    names = dict.fromkeys(decisions_of(pool.ids, copied.rest.counts, copied.ask, rules))
-    grants = select(pool.ids, copied.rest.counts, copied.ask, rules._replace(parity=True))
-    if not isinstance(grants, NoBlocks):
-        if sum(allocation.nodes for allocation in grants) > copied.ask.missing:
+    names = dict.fromkeys(selection_decisions(pool.ids, reference.rest.counts, reference.open_blocks, rules))
+    allocations = select(pool.ids, reference.rest.counts, reference.open_blocks, rules._replace(parity=True))
+    if not isinstance(allocations, NoBlocks):
+        if sum(allocation.nodes for allocation in allocations) > reference.open_blocks.missing:
             names["D-5"] = None
-        if any(allocation.block_id in copied.settled for allocation in grants):
+        if any(allocation.block_id in reference.settled for allocation in allocations):
             names["D-8"] = None
-    if _vain(demand, failure):
+    if _unneeded_ids(demand, failure):
         names["D-3"] = None
-    if copied.is_overdrawn or any(held.runs and held.block_id not in copied.settled for held in failure.held):
+    if reference.is_overdrawn or any(held.runs and held.block_id not in reference.settled for held in failure.held):
         names["D-10"] = None
     return tuple(names)
 
 
-def _halfway(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, failure: FailureKind
-) -> _Halfway | NoBlocks | Stuck:
+def _first_pass(
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, failure: DisruptedGang
+) -> _FirstPass | NoBlocks | StuckBlocks:
     pool = candidates(pool, demand)
-    ground = _Ground(pool, failure.worn)
+    free_nodes = FreeNodes(pool, failure.failed_nodes)
     pending = demand.replicas - failure.runs
     if len(pool.rows) < pending and not (failure.runs and len(pool.rows)):
         return not_enough_nodes(pool, demand._replace(replicas=pending))
     if not failure.is_pod_level and failure.waited_ms < RELEASE_WAIT_MS:
-        late = [row for row in _healthy(failure.held, with_running=rules.parity) if not ground.is_free(row)]
+        late = [row for row in _healthy(failure.held, with_running=rules.parity) if not free_nodes.is_free(row)]
         if late:
             return _none("wait", pool, demand, failure.held, nodes=(len(late), 0))
-    return _copied(ground, demand, failure, pending) if rules.parity else _mended(ground, demand, failure, pending)
+    return (
+        _reference_pass(free_nodes, demand, failure, pending)
+        if rules.parity
+        else _corrected_pass(free_nodes, demand, failure, pending)
+    )
 
 
-def _healthy(held: Iterable[Held], *, with_running: bool) -> Iterable[int]:
-    """Nodes that did not fail and that the gang gives back."""
+def _healthy(held: Iterable[HeldBlock], *, with_running: bool) -> Iterable[int]:
+    """Rows of nodes that did not fail and that the gang releases."""
     for block in held:
-        for row, stay in zip(block.rows, block.stays, strict=True):
-            if stay is PodFate.RETURNS or (with_running and stay is PodFate.RUNS):
+        for row, fate in zip(block.rows, block.fates, strict=True):
+            if fate is PodFate.RETURNS or (with_running and fate is PodFate.RUNS):
                 yield row
 
 
-def _own(ground: _Ground, held: Held) -> list[int]:
-    """Takes the nodes of pods that return and whose node is free; :data:`NOWHERE` for all other pods but those that run."""
+def _take_own_nodes(free_nodes: FreeNodes, held: HeldBlock) -> list[int]:
+    """Take the free nodes of returning pods. Returns the rows of the block.
+
+    Nodes of running pods stay in it; any other position is :data:`NOWHERE`.
+    """
     return [
         row
-        if stay is PodFate.RUNS
-        else ground.take(row)
-        if stay is PodFate.RETURNS and ground.is_free(row)
+        if fate is PodFate.RUNS
+        else free_nodes.take(row)
+        if fate is PodFate.RETURNS and free_nodes.is_free(row)
         else NOWHERE
-        for row, stay in zip(held.rows, held.stays, strict=True)
+        for row, fate in zip(held.rows, held.fates, strict=True)
     ]
 
 
-def _mended(ground: _Ground, demand: BlockDemand, failure: FailureKind, pending: int) -> _Halfway | Stuck:
-    """Blocks that stay: those with pods that run come first, since they have nowhere else to go."""
-    settled: dict[int, _Settled] = {}
-    damaged: list[Held] = []
+def _corrected_pass(
+    free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
+) -> _FirstPass | StuckBlocks:
+    """Blocks that stay. Blocks with running pods come first, because they cannot move."""
+    settled: dict[int, _DecidedBlock] = {}
+    damaged: list[HeldBlock] = []
     for held in failure.held:
-        returning = [row for row, stay in zip(held.rows, held.stays, strict=True) if stay is PodFate.RETURNS]
-        if held.is_damaged or not all(map(ground.is_free, returning)):
+        returning = [row for row, fate in zip(held.rows, held.fates, strict=True) if fate is PodFate.RETURNS]
+        if held.is_damaged or not all(map(free_nodes.is_free, returning)):
             damaged.append(held)
         else:
-            settled[held.block_id] = _Settled(held, ground.pod(held.superpod), _own(ground, held), "kept")
-    torn = [_Settled(held, ground.pod(held.superpod), _own(ground, held), "replaced") for held in damaged if held.runs]
+            settled[held.block_id] = _DecidedBlock(
+                held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "kept"
+            )
+    partial = [
+        _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "replaced")
+        for held in damaged
+        if held.runs
+    ]
     owed: Counter[str] = Counter()
-    stuck: list[_Settled] = []
-    for block in torn:
+    stuck: list[_DecidedBlock] = []
+    for block in partial:
         lacking = block.rows.count(NOWHERE)
-        if owed[block.held.superpod] + lacking > ground.free(block.held.superpod):
+        if owed[block.held.superpod] + lacking > free_nodes.free(block.held.superpod):
             stuck.append(block)
         else:
             owed[block.held.superpod] += lacking
     if stuck:
-        return _stuck(ground, demand, stuck, owed)
+        return _stuck(free_nodes, demand, stuck, owed)
     owed_counts = Counter(owed)
     for held in damaged:
-        left = ground.free(held.superpod) - owed[held.superpod]
+        left = free_nodes.free(held.superpod) - owed[held.superpod]
         if not held.runs and left + owed_counts[held.superpod] >= demand.block and left >= len(held.rows):
-            block = _Settled(held, ground.pod(held.superpod), _own(ground, held), "rebuilt")
+            block = _DecidedBlock(held, free_nodes.pod(held.superpod), _take_own_nodes(free_nodes, held), "rebuilt")
             owed[held.superpod] += block.rows.count(NOWHERE)
-            torn.append(block)
-    for block in torn:
-        settled[block.held.block_id] = block._replace(rows=ground.fill(block.rows, block.held.superpod))
-    return _Halfway(settled, ground.pool.without(ground.gone), _ask(demand, settled, pending, _vain(demand, failure)))
-
-
-def _stuck(ground: _Ground, demand: BlockDemand, stuck: Sequence[_Settled], owed: Counter[str]) -> Stuck:
-    """Blocks that lack more than their SuperPoD has."""
-    homes = dict.fromkeys(block.held.superpod for block in stuck)
-    lacking = sum(block.rows.count(NOWHERE) for block in stuck)
-    have = sum(ground.free(home) - owed[home] for home in homes)
-    held = [block.held for block in stuck]
-    return Stuck(
-        tuple(block.block_id for block in held),
-        _none("home", ground.pool.without(ground.gone), demand, held, nodes=(lacking, have)),
+            partial.append(block)
+    for block in partial:
+        settled[block.held.block_id] = block._replace(rows=free_nodes.fill(block.rows, block.held.superpod))
+    return _FirstPass(
+        settled,
+        free_nodes.pool.without(free_nodes.gone),
+        _still_open(demand, settled, pending, _unneeded_ids(demand, failure)),
     )
 
 
-def _copied(ground: _Ground, demand: BlockDemand, failure: FailureKind, pending: int) -> _Halfway | NoBlocks:
-    """Blocks that stay, the reference's way."""
-    lack = _copied_lack(ground, demand, failure)
+def _stuck(
+    free_nodes: FreeNodes, demand: BlockDemand, stuck: Sequence[_DecidedBlock], owed: Counter[str]
+) -> StuckBlocks:
+    """Blocks that lack more nodes than their SuperPoD has."""
+    homes = dict.fromkeys(block.held.superpod for block in stuck)
+    lacking = sum(block.rows.count(NOWHERE) for block in stuck)
+    have = sum(free_nodes.free(home) - owed[home] for home in homes)
+    held = [block.held for block in stuck]
+    return StuckBlocks(
+        tuple(block.block_id for block in held),
+        _none("home", free_nodes.pool.without(free_nodes.gone), demand, held, nodes=(lacking, have)),
+    )
+
+
+def _reference_pass(
+    free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang, pending: int
+) -> _FirstPass | NoBlocks:
+    """Blocks that stay, as the reference decides."""
+    lack = _reference_shortage(free_nodes, demand, failure)
     if lack is not None:
         return lack
-    settled: dict[int, _Settled] = {}
-    damaged: list[Held] = []
+    settled: dict[int, _DecidedBlock] = {}
+    damaged: list[HeldBlock] = []
     for held in failure.held:
-        if held.is_damaged or not (failure.is_pod_level or all(map(ground.is_free, held.rows))):
+        if held.is_damaged or not (failure.is_pod_level or all(map(free_nodes.is_free, held.rows))):
             damaged.append(held)
             continue
-        settled[held.block_id] = _Settled(held, ground.pod(held.superpod), list(held.rows), "kept")
-        for row in filter(ground.is_free, held.rows):
-            ground.take(row)
+        settled[held.block_id] = _DecidedBlock(held, free_nodes.pod(held.superpod), list(held.rows), "kept")
+        for row in filter(free_nodes.is_free, held.rows):
+            free_nodes.take(row)
     is_overdrawn = False
     for held in damaged:
-        if ground.free(held.superpod) >= demand.block:
+        if free_nodes.free(held.superpod) >= demand.block:
             rows = [
-                ground.take(row) if stay is not PodFate.LOST and ground.is_free(row) else NOWHERE
-                for row, stay in zip(held.rows, held.stays, strict=True)
+                free_nodes.take(row) if fate is not PodFate.LOST and free_nodes.is_free(row) else NOWHERE
+                for row, fate in zip(held.rows, held.fates, strict=True)
             ]
-            settled[held.block_id] = _Settled(
-                held, ground.pod(held.superpod), ground.fill(rows, held.superpod), "rebuilt"
+            settled[held.block_id] = _DecidedBlock(
+                held, free_nodes.pod(held.superpod), free_nodes.fill(rows, held.superpod), "rebuilt"
             )
             is_overdrawn |= held.runs > 0
     for held in damaged if failure.is_pod_level else ():
-        lost = held.stays.count(PodFate.LOST)
+        lost = held.fates.count(PodFate.LOST)
         if lost == 0:
-            settled[held.block_id] = _Settled(held, ground.pod(held.superpod), list(held.rows), "kept")
-        elif lost <= ground.free(held.superpod) and pending < len(held.rows):
-            rows = [NOWHERE if stay is PodFate.LOST else row for row, stay in zip(held.rows, held.stays, strict=True)]
-            settled[held.block_id] = _Settled(
-                held, ground.pod(held.superpod), ground.fill(rows, held.superpod), "replaced"
+            settled[held.block_id] = _DecidedBlock(held, free_nodes.pod(held.superpod), list(held.rows), "kept")
+        elif lost <= free_nodes.free(held.superpod) and pending < len(held.rows):
+            rows = [NOWHERE if fate is PodFate.LOST else row for row, fate in zip(held.rows, held.fates, strict=True)]
+            settled[held.block_id] = _DecidedBlock(
+                held, free_nodes.pod(held.superpod), free_nodes.fill(rows, held.superpod), "replaced"
             )
-    return _Halfway(settled, ground.pool.without(ground.gone), _ask(demand, settled, pending), is_overdrawn)
+    return _FirstPass(
+        settled, free_nodes.pool.without(free_nodes.gone), _still_open(demand, settled, pending), is_overdrawn
+    )
 
 
-def _copied_lack(ground: _Ground, demand: BlockDemand, failure: FailureKind) -> NoBlocks | None:
-    """The reference's look at whether pods can return at all, which passes as soon as one block returns as a whole."""
+def _reference_shortage(free_nodes: FreeNodes, demand: BlockDemand, failure: DisruptedGang) -> NoBlocks | None:
+    """Check of the reference whether pods can return at all; it passes as soon as one block returns as a whole."""
     homes: Counter[str] = Counter()
     for held in failure.held:
         running = held.runs if failure.is_pod_level else 0
         if not running:
             return None
         homes[held.superpod] += len(held.rows) - running
-    short = {home: number for home, number in homes.items() if ground.free(home) < number}
+    short = {home: number for home, number in homes.items() if free_nodes.free(home) < number}
     if not short:
         return None
-    torn = [held for held in failure.held if held.superpod in short]
-    return _none("home", ground.pool, demand, torn, nodes=(sum(short.values()), sum(map(ground.free, short))))
+    partial = [held for held in failure.held if held.superpod in short]
+    return _none(
+        "home", free_nodes.pool, demand, partial, nodes=(sum(short.values()), sum(map(free_nodes.free, short)))
+    )
 
 
-def _ask(demand: BlockDemand, settled: Mapping[int, _Settled], pending: int, vain: Collection[int] = ()) -> Ask:
-    """What is still to be found; ``vain`` ids stay closed."""
-    return Ask(
+def _still_open(
+    demand: BlockDemand, settled: Mapping[int, _DecidedBlock], pending: int, unneeded: Collection[int] = ()
+) -> OpenBlocks:
+    """Blocks and nodes that are still to be found; ``unneeded`` ids stay closed."""
+    return OpenBlocks(
         demand.variant,
         demand.block,
-        [block_id for block_id in range(demand.blocks) if block_id not in settled and block_id not in vain],
+        [block_id for block_id in range(demand.blocks) if block_id not in settled and block_id not in unneeded],
         demand.replicas - sum(len(block.rows) for block in settled.values()),
         demand.blocks + sum(block_id >= demand.blocks for block_id in settled),
         demand.soft,
@@ -315,81 +296,81 @@ def _ask(demand: BlockDemand, settled: Mapping[int, _Settled], pending: int, vai
     )
 
 
-def _vain(demand: BlockDemand, failure: FailureKind) -> list[int]:
-    """Ids that had no nodes and need none, since others had all that the gang needs (decision D-3)."""
+def _unneeded_ids(demand: BlockDemand, failure: DisruptedGang) -> list[int]:
+    """Ids without nodes that need none, because other blocks had all nodes that the gang needs (decision D-3)."""
     known = {held.block_id for held in failure.held}
     unknown = max(0, demand.replicas - sum(len(held.rows) for held in failure.held))
     return [block_id for block_id in range(demand.blocks) if block_id not in known][-(-unknown // demand.block) :]
 
 
-def _copied_plan(found: _Halfway, demand: BlockDemand, grants: Sequence[BlockAllocation]) -> BlockPlan:
-    """Ranks by a walk over all blocks, as the reference has them."""
-    rows, vids, pods = _nodes_of(found, grants)
-    walk = np.argsort(vids, kind="stable")[: demand.replicas]
-    plan = _nowhere(demand)
-    for field, values in ((plan.rows, rows), (plan.vids, vids), (plan.pods, pods)):
+def _reference_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> BlockPlan:
+    """Plan with ranks numbered by a walk over all blocks, as in the reference."""
+    rows, block_ids, pods = _nodes_of(found, allocations)
+    walk = np.argsort(block_ids, kind="stable")[: demand.replicas]
+    plan = _empty_plan(demand)
+    for field, values in ((plan.rows, rows), (plan.block_ids, block_ids), (plan.pods, pods)):
         field[: len(walk)] = values[walk]
-    return plan._replace(grants=(*_kept_grants(found), *grants))
+    return plan._replace(allocations=(*_kept_allocations(found), *allocations))
 
 
-def _mended_plan(found: _Halfway, demand: BlockDemand, grants: Sequence[BlockAllocation]) -> BlockPlan:
-    """Blocks that stay keep their ranks; the others go by id to the ranks that are open."""
-    grants = _fitted(found, demand, grants)
-    rows, vids, pods = _nodes_of(found, grants)
+def _corrected_plan(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> BlockPlan:
+    """Plan in which blocks that stay keep their ranks; other blocks get the open ranks by id."""
+    allocations = _trimmed(found, demand, allocations)
+    rows, block_ids, pods = _nodes_of(found, allocations)
     settled = [rank for block in found.settled.values() for rank in block.held.ranks]
     is_open = np.ones(demand.replicas, np.bool_)
     is_open[settled] = False
-    walk = np.argsort(vids[len(settled) :], kind="stable") + len(settled)
+    walk = np.argsort(block_ids[len(settled) :], kind="stable") + len(settled)
     ranks = np.concatenate([np.array(settled, np.int64), np.flatnonzero(is_open)])
     order = np.concatenate([np.arange(len(settled)), walk])
-    plan = _nowhere(demand)
-    for field, values in ((plan.rows, rows), (plan.vids, vids), (plan.pods, pods)):
+    plan = _empty_plan(demand)
+    for field, values in ((plan.rows, rows), (plan.block_ids, block_ids), (plan.pods, pods)):
         field[ranks] = values[order]
-    return plan._replace(grants=(*_kept_grants(found), *grants))
+    return plan._replace(allocations=(*_kept_allocations(found), *allocations))
 
 
-def _fitted(found: _Halfway, demand: BlockDemand, grants: Sequence[BlockAllocation]) -> list[BlockAllocation]:
-    """No more nodes than are missing (decision D-5), and no new piece by the id of one that stays (D-8)."""
-    free_ids = (block_id for block_id in count(found.ask.next_id) if block_id not in found.settled)
-    missing = found.ask.missing
-    fitted = []
-    for allocation in grants:
+def _trimmed(found: _FirstPass, demand: BlockDemand, allocations: Sequence[BlockAllocation]) -> list[BlockAllocation]:
+    """Allocations with at most the missing nodes (decision D-5), and no new piece with the id of a block (D-8)."""
+    free_ids = (block_id for block_id in count(found.open_blocks.next_id) if block_id not in found.settled)
+    missing = found.open_blocks.missing
+    trimmed = []
+    for allocation in allocations:
         nodes = min(allocation.nodes, missing)
         if nodes:
             block_id = allocation.block_id if allocation.block_id < demand.blocks else next(free_ids)
-            fitted.append(allocation._replace(block_id=block_id, nodes=nodes))
+            trimmed.append(allocation._replace(block_id=block_id, nodes=nodes))
         missing -= nodes
-    return fitted
+    return trimmed
 
 
-def _nodes_of(found: _Halfway, grants: Sequence[BlockAllocation]) -> tuple[Rows, Rows, Rows]:
-    """Node, block and SuperPoD: first of the blocks that stay, by position, then of what was selected."""
+def _nodes_of(found: _FirstPass, allocations: Sequence[BlockAllocation]) -> tuple[Rows, Rows, Rows]:
+    """Node, block and SuperPoD of each position: first of the blocks that stay, then of the selected blocks."""
     settled = found.settled.items()
-    new = drawn(found.rest, grants, sum(allocation.nodes for allocation in grants))
+    new = draw_nodes(found.rest, allocations, sum(allocation.nodes for allocation in allocations))
     return (
         np.array([row for _, block in settled for row in block.rows] + new.rows.tolist(), np.int64),
-        np.array([block_id for block_id, block in settled for _ in block.rows] + new.vids.tolist(), np.int64),
+        np.array([block_id for block_id, block in settled for _ in block.rows] + new.block_ids.tolist(), np.int64),
         np.array([block.pod for _, block in settled for _ in block.rows] + new.pods.tolist(), np.int64),
     )
 
 
-def _kept_grants(found: _Halfway) -> tuple[BlockAllocation, ...]:
+def _kept_allocations(found: _FirstPass) -> tuple[BlockAllocation, ...]:
     return tuple(
         BlockAllocation(block_id, block.pod, len(block.rows), block.phase)
         for block_id, block in sorted(found.settled.items())
     )
 
 
-def _nowhere(demand: BlockDemand) -> BlockPlan:
+def _empty_plan(demand: BlockDemand) -> BlockPlan:
     """A plan without a node for any rank."""
-    rows, vids, pods = np.full((3, demand.replicas), NOWHERE, np.int64)
-    return BlockPlan(rows, vids, pods, ())
+    rows, block_ids, pods = np.full((3, demand.replicas), NOWHERE, np.int64)
+    return BlockPlan(rows, block_ids, pods, ())
 
 
 def _none(
-    lack: Lack, pool: CandidatePool, demand: BlockDemand, held: Sequence[Held], *, nodes: tuple[int, int]
+    lack: Lack, pool: CandidatePool, demand: BlockDemand, held: Sequence[HeldBlock], *, nodes: tuple[int, int]
 ) -> NoBlocks:
-    """Why there is no plan; ``nodes`` needed and found."""
+    """Refusal; ``nodes`` are the numbers of needed and found nodes."""
     counts = pool.counts
     return NoBlocks(
         lack=lack,

@@ -1,10 +1,11 @@
-"""Replacing lost pods of a gang below leaf switches, while its other pods stay where they are.
+"""Replacement of lost pods of a gang below leaf switches (ToR), while its other pods stay where they are.
 
-Policy 1.0 looks for nodes at a position of the leaf that the gang lacks; 2.0 stays below the gang's own leaves as long as
-they have room, and then goes on as for a fresh gang; without a spine the gang stays below its leaf. Ties end in the name of
-the node.
+Policy 1.0 uses nodes at a position of the leaf that the gang lacks. Policy 2.0 stays below the gang's own leaves while
+they have room, then continues as for a new gang. On a single layer the gang stays below its leaf. The name of the node
+decides ties.
 
-Source: specification, switch affinity, sections 7, 8.1 to 8.3 and 14.
+Source: docs/reference/switches.md, "Ranks, scores and annotations", "Replacement in 1.0", "Replacement in 2.0"
+and "Replacement on a single layer". See decisions slice-of-lost-pod, deterministic-scores and survivors-leaf.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,20 +25,20 @@ from berth.core.switches.groups import (
     leaf_by_leaf,
     rising,
 )
-from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rules
+from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, SwitchRules
 from berth.core.switches.nslb_v2 import best_shared, drained, on_shared
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, STATE, UNHEALTHY, Bits
 from berth.core.switches.occupancy.leaf_table import Grid
 from berth.core.switches.single_layer import plan_single
 
 
-class Torn(NamedTuple):
+class PartialGang(NamedTuple):
     """A placed gang that lost pods.
 
     Attributes:
-        cells: Cell of each pod that lives; -1 for one whose node is below no leaf.
-        ranks: Ranks of the pods to be placed, ascending.
-        is_single: Some pod that lives says that its leaf is free: the gang is below one leaf.
+        cells: Cell of each running pod; -1 if its node is not below a known leaf.
+        ranks: Ranks to place, ascending.
+        is_single: Some running pod reports that its leaf is free: the gang is below one leaf.
     """
 
     cells: Sequence[int]
@@ -45,12 +46,12 @@ class Torn(NamedTuple):
     is_single: bool = False
 
 
-class Opened(NamedTuple):
-    """Places that a torn gang may take.
+class OpenPlaces(NamedTuple):
+    """Places that a partial gang may use.
 
     Attributes:
-        places: (leaves, width).
-        rule: What closes the other usable places: whole-gang, lacking-position, leaf-state or own-leaf.
+        places: ``bool[leaves, width]``.
+        rule: Rule that closes the other usable places: whole-gang, lacking-position, leaf-state or own-leaf.
     """
 
     places: Grid
@@ -58,13 +59,13 @@ class Opened(NamedTuple):
 
 
 class _Leaves(NamedTuple):
-    """Leaves of a torn gang under policy 2.0.
+    """Leaves of a partial gang under policy 2.0.
 
     Attributes:
-        used: Leaves above pods that live, ascending.
-        pods: Such pods below each leaf.
-        state: State byte of each leaf.
-        left: Shared leaves that the gang may still add; below 0 when it has too many.
+        used: ``int64[n]``, leaves above running pods, ascending.
+        pods: ``int64[leaves]``, number of running pods below each leaf.
+        state: ``uint8[leaves]``, state byte of each leaf.
+        left: Number of shared leaves that the gang may still add; negative if it has too many.
     """
 
     used: Indexes
@@ -74,151 +75,167 @@ class _Leaves(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Nodes for a torn gang under policy 2.0.
+    """Nodes for a partial gang under policy 2.0.
 
     Attributes:
-        numbered: Cells as the reference numbers them, group after group and inside a group by position.
-        tier: Of each cell that may be taken: 0 own exclusive leaves, 1 own shared ones, 2 and 3 the same for new leaves.
+        numbered: Cells in the numbering of the reference: group after group, and by position inside a group.
+        tier: Of each cell that may be used: 0 for own exclusive leaves, 1 for own shared leaves, 2 and 3 for new
+            leaves.
     """
 
     numbered: list[int]
     tier: dict[int, int]
 
 
-def open_places(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
-    """Usable places that a torn gang may take.
+def open_places(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
+    """Usable places that a partial gang may use.
 
     Args:
-        board: Leaves as the gang finds them; ``bits`` are without the gang.
-        demand: ``replicas`` are the pods to be placed, ``pods`` the whole gang.
-        rules: What must be heeded.
-        torn: What is left of the gang.
+        pool: Leaves with the candidates of the gang; ``bits`` exclude the gang itself.
+        demand: ``replicas`` is the number of pods to place, ``pods`` that of the whole gang.
+        rules: Rules that the plan must meet.
+        partial_gang: Running pods and lost ranks of the gang.
     """
-    opened = _FILTERS[rules.policy](board, demand, rules, torn)
-    return opened._replace(places=board.usable & opened.places)
+    opened = _FILTERS[rules.policy](pool, demand, rules, partial_gang)
+    return opened._replace(places=pool.usable & opened.places)
 
 
-def plan_partial(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
-    """Where the lost pods of a gang go, in the order of ``torn.ranks``, or what is missing.
+def plan_partial(
+    pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
+) -> Plan | NoPlan:
+    """Places of the lost pods of a gang, in the order of ``partial_gang.ranks``, or what is missing.
 
     Args:
-        board: Leaves as the gang finds them; ``bits`` are without the gang itself.
-        demand: ``replicas`` are the pods to be placed, ``pods`` the whole gang.
-        rules: What must be heeded.
-        torn: What is left of the gang.
-        node_names: Node at each cell; empty where none is known.
+        pool: Leaves with the candidates of the gang; ``bits`` exclude the gang itself.
+        demand: ``replicas`` is the number of pods to place, ``pods`` that of the whole gang.
+        rules: Rules that the plan must meet.
+        partial_gang: Running pods and lost ranks of the gang.
+        node_names: Node at each cell; empty if there is none.
 
     Raises:
-        ValueError: Nothing is to be placed, or ``replicas`` is not the number of ranks.
+        ValueError: There is nothing to place, or ``replicas`` is not the number of ranks.
     """
-    if not torn.ranks or len(torn.ranks) != demand.replicas:
+    if not partial_gang.ranks or len(partial_gang.ranks) != demand.replicas:
         raise ValueError(
-            f"replicas is {demand.replicas}: expected {len(torn.ranks)}, the ranks to be placed, 1 or more"
+            f"replicas is {demand.replicas}: expected {len(partial_gang.ranks)}, the ranks to be placed, 1 or more"
         )
-    board = board._replace(usable=open_places(board, demand, rules, torn).places)
-    if not board.usable.any():
-        return _no_plan(board, demand, rules.policy, "open-places")
-    return _PLANS[rules.policy](board, demand, rules, torn, node_names)
+    pool = pool._replace(usable=open_places(pool, demand, rules, partial_gang).places)
+    if not pool.usable.any():
+        return _no_plan(pool, demand, rules.policy, "open-places")
+    return _PLANS[rules.policy](pool, demand, rules, partial_gang, node_names)
 
 
-def decisions_of(demand: Demand, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that may make the answer differ from the reference's. Source: section 14.
+def replacement_decisions(demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
+    """Names of the documented decisions that may make the result differ from the reference.
 
-    1.0 places a padding job only as a whole, whatever was decided on positions.
+    Policy 1.0 places a padding job only as a whole, so that the decision on positions does not apply to it.
     """
     is_whole = rules.policy == "1.0" and demand.kind == "padding"
     return () if is_whole else (_DECISIONS[rules.policy],)
 
 
-def _no_plan(board: Board, demand: Demand, policy: Policy, rule: str) -> NoPlan:
-    return NoPlan(lack_of(board, demand, policy, rule, have=int(np.count_nonzero(board.usable))), rule)
+def _no_plan(pool: LeafPool, demand: Demand, policy: Policy, rule: str) -> NoPlan:
+    return NoPlan(lack_of(pool, demand, policy, rule, have=int(np.count_nonzero(pool.usable))), rule)
 
 
-def _slices_used(board: Board, torn: Torn) -> Counts:
-    """Pods that live at each position; positions of a topology that states no ``places`` may go beyond the longest list."""
-    positions = max(board.places, int(board.slices.max(initial=-1)) + 1)
-    slices = board.slices.reshape(-1)[[cell for cell in torn.cells if cell >= 0]]
+def _slices_used(pool: LeafPool, partial_gang: PartialGang) -> Counts:
+    """Number of running pods at each position.
+
+    Positions may exceed the longest list if the topology has no ``places``.
+    """
+    positions = max(pool.places, int(pool.slices.max(initial=-1)) + 1)
+    slices = pool.slices.reshape(-1)[[cell for cell in partial_gang.cells if cell >= 0]]
     return np.bincount(slices, minlength=positions)
 
 
-def _most_at_one(board: Board, demand: Demand) -> int:
-    """Most pods that the whole gang would have at one position; lists may all be empty, and then a leaf has no places."""
-    return -(-demand.pods // max(board.places, 1))
+def _most_at_one(pool: LeafPool, demand: Demand) -> int:
+    """Most pods of the whole gang at one position. All lists may be empty; then a leaf has no places."""
+    return -(-demand.pods // max(pool.places, 1))
 
 
-def _open_one(board: Board, demand: Demand, rules: Rules, torn: Torn) -> Opened:
-    """1.0: leaves that no other job crosses, at positions that the gang lacks; a padding job is placed only as a whole.
+def _open_v1(pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
+    """1.0: leaves that no other job on several leaves uses, at positions that the gang lacks.
 
-    A position is lacking where fewer pods live than the whole gang would have at most at one position. The reference takes
-    the highest position that is in use. Source: section 8.1, and section 14, row 12.
+    A padding job is placed only as a whole. A position is lacking if fewer pods run there than the whole gang would
+    have at most at one position. The reference takes the highest position in use (decision slice-of-lost-pod).
+
+    Source: docs/reference/switches.md, "Replacement in 1.0".
     """
     if demand.kind == "padding":
-        return Opened(np.zeros_like(board.usable), "whole-gang")
-    used = _slices_used(board, torn)
+        return OpenPlaces(np.zeros_like(pool.usable), "whole-gang")
+    used = _slices_used(pool, partial_gang)
     if rules.parity:
         is_open = np.arange(len(used)) == (np.flatnonzero(used)[-1] if used.any() else 0)
     else:
-        is_open = used < _most_at_one(board, demand)
-    return Opened(is_open[board.slices] & (board.bits & CROSS == 0)[:, None], "lacking-position")
+        is_open = used < _most_at_one(pool, demand)
+    return OpenPlaces(is_open[pool.slices] & (pool.bits & CROSS == 0)[:, None], "lacking-position")
 
 
-def _open_two(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened:
-    """2.0: the gang's own leaves, and others if it is not below one leaf. Source: section 8.2."""
-    leaves = _leaves_of(board, rules, torn)
+def _open_v2(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
+    """2.0: the gang's own leaves, and other leaves if the gang is on more than one leaf.
+
+    Source: docs/reference/switches.md, "Replacement in 2.0".
+    """
+    leaves = _leaves_of(pool, rules, partial_gang)
     state = leaves.state & STATE
-    shut = (state == EXCLUSIVE) | torn.is_single
+    excluded = (state == EXCLUSIVE) | partial_gang.is_single
     if leaves.left <= 0:
-        shut |= state == SHARED
-    shut[leaves.used] = False
-    return Opened(np.broadcast_to(~shut[:, None], board.usable.shape), "leaf-state")
+        excluded |= state == SHARED
+    excluded[leaves.used] = False
+    return OpenPlaces(np.broadcast_to(~excluded[:, None], pool.usable.shape), "leaf-state")
 
 
-def _open_single(board: Board, _demand: Demand, rules: Rules, torn: Torn) -> Opened:
-    """Single layer: the leaf of the pods that live; the reference lets all go. Source: section 14, row 13."""
-    used = np.bincount(_leaves_above(board, torn), minlength=len(board.names)) > 0
+def _open_single(pool: LeafPool, _demand: Demand, rules: SwitchRules, partial_gang: PartialGang) -> OpenPlaces:
+    """Single layer: the leaf of the running pods; the reference opens all leaves (decision survivors-leaf).
+
+    Source: docs/reference/switches.md, "Replacement on a single layer".
+    """
+    used = np.bincount(_leaves_above(pool, partial_gang), minlength=len(pool.names)) > 0
     is_open = used[:, None] | (rules.parity or not used.any())
-    return Opened(np.broadcast_to(is_open, board.usable.shape), "own-leaf")
+    return OpenPlaces(np.broadcast_to(is_open, pool.usable.shape), "own-leaf")
 
 
-def _leaves_above(board: Board, torn: Torn) -> Indexes:
-    found: Indexes = np.array([cell for cell in torn.cells if cell >= 0], np.int64) // board.usable.shape[1]
+def _leaves_above(pool: LeafPool, partial_gang: PartialGang) -> Indexes:
+    found: Indexes = np.array([cell for cell in partial_gang.cells if cell >= 0], np.int64) // pool.usable.shape[1]
     return found
 
 
-def _leaves_of(board: Board, rules: Rules, torn: Torn) -> _Leaves:
-    pods = np.bincount(_leaves_above(board, torn), minlength=len(board.names))
+def _leaves_of(pool: LeafPool, rules: SwitchRules, partial_gang: PartialGang) -> _Leaves:
+    pods = np.bincount(_leaves_above(pool, partial_gang), minlength=len(pool.names))
     used = np.flatnonzero(pods)
-    state: Bits = board.bits & np.uint8(STATE | UNHEALTHY)
+    state: Bits = pool.bits & np.uint8(STATE | UNHEALTHY)
     return _Leaves(used, pods, state, rules.shared_max - int(np.count_nonzero(state[used] & STATE == SHARED)))
 
 
-def _plan_one(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
-    """1.0: one pod after the other at the position with the fewest, below the gang's own leaves if it can be."""
-    cells = np.flatnonzero(board.usable).tolist()
+def _plan_v1(
+    pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
+) -> Plan | NoPlan:
+    """1.0: one pod after the other, at the position with the fewest pods, below the gang's own leaves if possible."""
+    cells = np.flatnonzero(pool.usable).tolist()
     if len(cells) < demand.replicas:
-        return _no_plan(board, demand, rules.policy, "open-places")
+        return _no_plan(pool, demand, rules.policy, "open-places")
     if rules.parity:
         chosen = sorted(cells, key=node_names.__getitem__)[: demand.replicas]
         return Plan(cells=chosen, rule="replacement", states=bytes(len(chosen)))
-    found = _by_position(board, demand, torn, sorted(cells, key=node_names.__getitem__))
+    found = _by_position(pool, demand, partial_gang, sorted(cells, key=node_names.__getitem__))
     if found is None:
-        return _no_plan(board, demand, rules.policy, "open-places")
+        return _no_plan(pool, demand, rules.policy, "open-places")
     return Plan(cells=found, rule="replacement", states=bytes(len(found)))
 
 
-def _by_position(board: Board, demand: Demand, torn: Torn, cells: list[int]) -> list[int] | None:
-    own = set(_leaves_above(board, torn).tolist())
-    width = board.usable.shape[1]
-    slices = board.slices.reshape(-1)
-    used = _slices_used(board, torn).tolist()
-    most = _most_at_one(board, demand)
+def _by_position(pool: LeafPool, demand: Demand, partial_gang: PartialGang, cells: list[int]) -> list[int] | None:
+    own = set(_leaves_above(pool, partial_gang).tolist())
+    width = pool.usable.shape[1]
+    slices = pool.slices.reshape(-1)
+    used = _slices_used(pool, partial_gang).tolist()
+    most = _most_at_one(pool, demand)
     queues: dict[int, list[int]] = {}
     for cell in sorted(cells, key=lambda cell: cell // width not in own):
         queues.setdefault(int(slices[cell]), []).append(cell)
     for queue in queues.values():
         queue.reverse()
     chosen: list[int] = []
-    for _ in torn.ranks:
+    for _ in partial_gang.ranks:
         lacking = [at for at, queue in queues.items() if queue and used[at] < most]
         if not lacking:
             return None
@@ -228,35 +245,39 @@ def _by_position(board: Board, demand: Demand, torn: Torn, cells: list[int]) -> 
     return chosen
 
 
-def _plan_two(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
-    leaves = _leaves_of(board, rules, torn)
+def _plan_v2(
+    pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
+) -> Plan | NoPlan:
+    leaves = _leaves_of(pool, rules, partial_gang)
     if leaves.left < 0:
-        return _no_plan(board, demand, rules.policy, "shared-limit")
-    counts = counts_of(board.usable)
+        return _no_plan(pool, demand, rules.policy, "shared-limit")
+    counts = counts_of(pool.usable)
     need = demand.replicas - int(counts[leaves.used].sum())
     if need <= 0:
         after, new = _kept_states(leaves, counts), Groups(NO_LEAVES, NO_LEAVES)
     elif demand.kind == "padding":
-        return _no_plan(board, demand, rules.policy, "own-leaves")
+        return _no_plan(pool, demand, rules.policy, "own-leaves")
     else:
-        found = _added(board, leaves, counts, need)
+        found = _added(pool, leaves, counts, need)
         if isinstance(found, int):
-            refused = _no_plan(board, demand, rules.policy, "idle-and-shared")
+            refused = _no_plan(pool, demand, rules.policy, "idle-and-shared")
             return msgspec.structs.replace(refused, lack=msgspec.structs.replace(refused.lack, have=found))
         after, new = found
-    choice = _choice(board, leaves, after, new, node_names)
+    choice = _choice(pool, leaves, after, new, node_names)
     numbered = choice.numbered if rules.parity else []
-    # The reference scores exclusive leaves alike, whether they are new or not, and shared ones below them.
+    # The reference gives new and own exclusive leaves the same score, and shared leaves a lower one.
     tier = {cell: tier & 1 for cell, tier in choice.tier.items()} if rules.parity else choice.tier
-    cells = _picked(torn.ranks, numbered, tier, node_names)
-    return Plan(cells=cells, rule="replacement", states=_said(board, leaves, torn, after, cells), after=after)
+    cells = _assign_ranks(partial_gang.ranks, numbered, tier, node_names)
+    return Plan(
+        cells=cells, rule="replacement", states=_state_bytes(pool, leaves, partial_gang, after, cells), after=after
+    )
 
 
 def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
-    """States of the gang's own leaves when they have room for all.
+    """States of the gang's own leaves if they have room for all pods.
 
-    One that was free becomes shared if more than the pods of the gang find room below it and the gang may have one more
-    shared leaf, else exclusive.
+    A free leaf becomes shared if more pods than those of the gang fit below it and the gang may have one more shared
+    leaf; otherwise it becomes exclusive.
     """
     left = leaves.left
     after: dict[int, int] = {}
@@ -264,21 +285,21 @@ def _kept_states(leaves: _Leaves, counts: Counts) -> dict[int, int]:
         if leaves.state[leaf] & STATE:
             continue
         is_shared = counts[leaf] > leaves.pods[leaf] + 1 and left != 0
-        after[leaf] = _set(leaves, leaf, SHARED if is_shared else EXCLUSIVE)
+        after[leaf] = _own_state(leaves, leaf, SHARED if is_shared else EXCLUSIVE)
         left -= is_shared
     return after
 
 
-def _set(leaves: _Leaves, leaf: int, state: int) -> int:
-    """State byte of an own leaf that a plan makes shared or exclusive: an unhealthy one stays unhealthy.
+def _own_state(leaves: _Leaves, leaf: int, state: int) -> int:
+    """State byte of an own leaf that a plan makes shared or exclusive; an unhealthy leaf stays unhealthy.
 
-    Only under ``reference_parity`` can a free leaf be unhealthy.
+    A free leaf can be unhealthy only under ``reference_parity``.
     """
     return state | int(leaves.state[leaf]) & UNHEALTHY
 
 
-def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[dict[int, int], Groups] | int:
-    """Leaves beside the gang's own for ``need`` more pods: states that are set and nodes; else the room that there is."""
+def _added(pool: LeafPool, leaves: _Leaves, counts: Counts, need: int) -> tuple[dict[int, int], Groups] | int:
+    """New leaves for ``need`` more pods, as states to set and nodes; or the available room if it is too small."""
     is_new = leaves.pods == 0
     free = np.flatnonzero(is_new & (leaves.state == 0))
     shared = np.flatnonzero(is_new & (leaves.state == SHARED))
@@ -286,29 +307,33 @@ def _added(board: Board, leaves: _Leaves, counts: Counts, need: int) -> tuple[di
     have = int(counts[free].sum()) + most
     if have < need:
         return int(counts[leaves.used].sum()) + have
-    after = {leaf: _set(leaves, leaf, EXCLUSIVE) for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE}
+    after = {
+        leaf: _own_state(leaves, leaf, EXCLUSIVE) for leaf in leaves.used.tolist() if not leaves.state[leaf] & STATE
+    }
     taken = drained(counts, rising(counts, free), need)
     after |= dict.fromkeys(taken.leaves.tolist(), EXCLUSIVE)
-    new = leaf_by_leaf(board.usable, taken.leaves, need)
+    new = leaf_by_leaf(pool.usable, taken.leaves, need)
     if not taken.rest:
         return after, new
     if taken.stop < 0 or taken.rest <= most:
-        rest = on_shared(board, counts, rising(counts, shared), taken.rest, leaves.left)
+        rest = on_shared(pool, counts, rising(counts, shared), taken.rest, leaves.left)
     else:
-        rest = leaf_by_leaf(board.usable, np.array([taken.stop]), taken.rest)
+        rest = leaf_by_leaf(pool.usable, np.array([taken.stop]), taken.rest)
         after[taken.stop] = SHARED if leaves.left > 0 else EXCLUSIVE
     return after, joined(new, rest)
 
 
-def _choice(board: Board, leaves: _Leaves, after: Mapping[int, int], new: Groups, node_names: Sequence[str]) -> _Choice:
-    """Nodes of the gang's own leaves, exclusive ones first, and then of new ones."""
-    width = board.usable.shape[1]
+def _choice(
+    pool: LeafPool, leaves: _Leaves, after: Mapping[int, int], new: Groups, node_names: Sequence[str]
+) -> _Choice:
+    """Nodes of the gang's own leaves, exclusive ones first, then of new leaves."""
+    width = pool.usable.shape[1]
     own = [
         cell for leaf in leaves.used.tolist() for cell in range(leaf * width, (leaf + 1) * width) if node_names[cell]
     ]
     groups = joined(Groups(np.array(own, np.int64), np.array(own, np.int64) // width), new)
-    numbered = groups.ranked(board.slices, len(groups.cells)).tolist()
-    usable = board.usable.reshape(-1)
+    numbered = groups.ranked(pool.slices, len(groups.cells)).tolist()
+    usable = pool.usable.reshape(-1)
     tier: dict[int, int] = {}
     for cell in numbered:
         if usable[cell]:
@@ -318,10 +343,10 @@ def _choice(board: Board, leaves: _Leaves, after: Mapping[int, int], new: Groups
     return _Choice(numbered, tier)
 
 
-def _picked(
+def _assign_ranks(
     ranks: Iterable[int], numbered: Sequence[int], tier: Mapping[int, int], node_names: Sequence[str]
 ) -> list[int]:
-    """Cell of each rank: the one that is numbered like it, else the first by tier and name that is left."""
+    """Cell of each rank: the one with its number, otherwise the first remaining one by tier and name."""
     order = sorted(tier, key=lambda cell: (tier[cell], node_names[cell]), reverse=True)
     left = set(order)
     chosen: list[int] = []
@@ -334,31 +359,35 @@ def _picked(
     return chosen
 
 
-def _said(board: Board, leaves: _Leaves, torn: Torn, after: Mapping[int, int], cells: Sequence[int]) -> bytes:
-    """State byte that each new pod says."""
-    if torn.is_single:
+def _state_bytes(
+    pool: LeafPool, leaves: _Leaves, partial_gang: PartialGang, after: Mapping[int, int], cells: Sequence[int]
+) -> bytes:
+    """State byte that each new pod reports."""
+    if partial_gang.is_single:
         return bytes(len(cells))
-    width = board.usable.shape[1]
+    width = pool.usable.shape[1]
     return bytes(after.get(cell // width, int(leaves.state[cell // width])) for cell in cells)
 
 
-def _plan_single(board: Board, demand: Demand, rules: Rules, torn: Torn, node_names: Sequence[str]) -> Plan | NoPlan:
-    """Single layer: as a fresh gang of the lost pods, below the leaves that are open."""
-    found = plan_single(board, demand, rules)
+def _plan_single(
+    pool: LeafPool, demand: Demand, rules: SwitchRules, partial_gang: PartialGang, node_names: Sequence[str]
+) -> Plan | NoPlan:
+    """Single layer: a plan as for a new gang of the lost pods, below the open leaves."""
+    found = plan_single(pool, demand, rules)
     if isinstance(found, NoPlan):
         return found
-    cells = _picked(torn.ranks, found.cells, dict.fromkeys(found.cells, 0), node_names)
+    cells = _assign_ranks(partial_gang.ranks, found.cells, dict.fromkeys(found.cells, 0), node_names)
     return Plan(cells=cells, rule="replacement", states=bytes(len(cells)))
 
 
-_FILTERS: Final[Mapping[Policy, Callable[[Board, Demand, Rules, Torn], Opened]]] = {
-    "1.0": _open_one,
-    "2.0": _open_two,
+_FILTERS: Final[Mapping[Policy, Callable[[LeafPool, Demand, SwitchRules, PartialGang], OpenPlaces]]] = {
+    "1.0": _open_v1,
+    "2.0": _open_v2,
     "single-layer": _open_single,
 }
-_PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules, Torn, Sequence[str]], Plan | NoPlan]]] = {
-    "1.0": _plan_one,
-    "2.0": _plan_two,
+_PLANS: Final[Mapping[Policy, Callable[[LeafPool, Demand, SwitchRules, PartialGang, Sequence[str]], Plan | NoPlan]]] = {
+    "1.0": _plan_v1,
+    "2.0": _plan_v2,
     "single-layer": _plan_single,
 }
 _DECISIONS: Final[Mapping[Policy, str]] = {

@@ -16,7 +16,7 @@ from berth.core.errors import guarded
 from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, Silent
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
-from berth.core.scheduling.queue_policies import NEVER, name_of
+from berth.core.scheduling.queue_policies import NEVER
 from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, LotKey, Reservation
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -133,7 +133,7 @@ class Backfill:
             if len(self.setbacks) > failed:
                 continue  # a reservation that cannot be planned bars nobody
             if again is None:
-                refusal = Refusal(code="reserved", ahead=name_of(one.gang), start_ms=one.start_ms)
+                refusal = Refusal(code="reserved", ahead=one.gang.namespaced_name, start_ms=one.start_ms)
                 self._refused[gang.request_class] = (run_ms, refusal)
                 self._reserve_deep(gang)
                 return refusal
@@ -180,14 +180,14 @@ class Backfill:
 
     def _reserve_next(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang of this round, behind those before it."""
-        if _chips_of(gang) < self._terms.chips_min:
+        if chips_of(gang.request_class) < self._terms.chips_min:
             return None
         self._pass(gang)
         return self._reserve(gang)
 
     def _reserve(self, gang: Gang) -> Reservation | None:
         """The reservation of a gang, if it is large and gets one."""
-        if not self._is_open or _chips_of(gang) < self._terms.chips_min:
+        if not self._is_open or chips_of(gang.request_class) < self._terms.chips_min:
             return None
         times = self._now()
         self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
@@ -211,7 +211,7 @@ class Backfill:
         """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
 
         def left_out(error: Exception) -> Reservation | None:
-            self.setbacks.append(SetAside(name_of(gang), error))
+            self.setbacks.append(SetAside(gang.namespaced_name, error))
             return None
 
         return guarded(plan, left_out)
@@ -235,9 +235,9 @@ class Backfill:
         return self._times
 
 
-def _chips_of(gang: Gang) -> int:
-    """Chips of a gang that are its own alone."""
-    return sum(shape.chips * pods for shape, pods in gang.request_class if shape.share is None)
+def chips_of(request_class: ClassKey) -> int:
+    """Chips of a gang of a class that are its own alone."""
+    return sum(shape.chips * pods for shape, pods in request_class if shape.share is None)
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:

@@ -199,13 +199,14 @@ class Queue:
         """Whether gangs are held."""
         return bool(self._held)
 
-    def is_before_held(self, uid: str) -> bool:
-        """Whether a gang stands before one that is held."""
+    def class_of(self, uid: str) -> ClassKey | None:
+        """Class of a gang; None when it does not wait."""
+        return self._class_of.get(uid)
+
+    def is_fresh(self, uid: str) -> bool:
+        """Whether a gang waits and had no verdict."""
         key = self._class_of.get(uid)
-        if key is None or not self._held:
-            return False
-        order = self._classes[key].gangs[uid].order
-        return any(self._classes[other].gangs[held].order > order for held, other in self._held.items())
+        return key is not None and uid in self._classes[key].fresh
 
     def is_due(self, time_ms: int) -> bool:
         """Whether the moment has come for which a held gang waits."""
@@ -229,22 +230,19 @@ class Queue:
         for _, gang in heapq.merge(*lines, key=ORDER):
             yield gang
 
-    def wake(
-        self, helps: Callable[[ClassKey], bool], *, time_ms: int, has_changed: bool = False
-    ) -> list[tuple[ClassKey, Sleep]]:
+    def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
         """Wake sleeping classes; say which, and how they slept.
 
         Args:
             helps: Whether an event can help a class.
             time_ms: The moment: whose wait is over is woken.
-            has_changed: Some node changed: whom any change may help is woken.
         """
         woken: list[tuple[ClassKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
             sleep = members.sleep
             is_due = bool(sleep.retry_at_ms and time_ms >= sleep.retry_at_ms)
-            if is_due or (has_changed and sleep.by_any_change) or helps(key):
+            if is_due or helps(key):
                 woken.append((key, sleep))
                 self._wake(members)
         self.woken += len(woken)

@@ -3,10 +3,13 @@
 from typing import Final
 
 from berth.core.changes import Changes, JobKey
+from berth.core.placement.queue_policy import RESERVED
+from berth.core.scheduling.backfill import chips_of
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import NEVER, RESERVED
+from berth.core.scheduling.queue_policies import NEVER
 from berth.core.scheduling.reservations import next_end_ms
 from berth.core.scheduling.turn import Opening
+from berth.core.scheduling.wake_rules import is_helped_by_any_change
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL, RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
@@ -14,9 +17,6 @@ from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 
 _BACKFILLS: Final = frozenset({"easy", "conservative"})
-_TOO_MANY_NODES: Final = "size"
-"""Rule of a plan that gave up because a SuperPoD has more free nodes than the setting says it has nodes: that some are taken, or
-go, may help."""
 
 
 def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> Changes:
@@ -36,33 +36,43 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     again: dict[JobKey, None] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
-            if settings.corrected and gang.phase == "placed" and queue.is_before_held(gang.uid):
-                unblocked = True  # the reservations behind it may be others now
             unblocked |= queue.remove(gang.uid)
             again.update(_freed_uid(state, gang))
         elif gang.refusal is None:
             again[gang.namespace, gang.name] = None  # it goes back to the queue
         elif gang.refusal.code == "behind":
             queue.seen(gang.uid)
-        elif gang.refusal.code != RESERVED:
+        else:
             unblocked |= _refused(queue, gang, gang.refusal, settings)
     _hold_reserved(state, queue, folded, opening)
-    if folded.given_back or folded.freed:
+    has_left = folded.given_back or folded.freed
+    # Reservations follow from which jobs run, and until when.
+    if has_left or (settings.corrected and (folded.taken or folded.ending)):
         unblocked |= queue.is_holding
     return Changes(queue_unblocked=unblocked, jobs_changed=again)
 
 
 def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
-    """Put the class of a refused gang to sleep; returns whether that may help gangs that are held."""
-    lack = refusal.blocks
-    queue.refused(
-        gang.uid,
-        retry_at_ms=_retry_at_ms(gang, refusal, settings),
-        never=refusal.code in NEVER,
-        by_any_change=settings.corrected and lack is not None and lack.rule == _TOO_MANY_NODES,
-    )
-    # Its reservation may be in the place of the one because of which others are held.
-    return bool(refusal.start_ms) and settings.corrected and queue.is_holding
+    """Put the class of a refused gang to sleep, unless the gang found room that is reserved for another one.
+
+    Returns:
+        Whether that may help gangs that are held: its reservation may take the place of the one because of which they are.
+    """
+    request_class = queue.class_of(gang.uid)
+    if request_class is None:
+        return False
+    if refusal.code == RESERVED:
+        may_reserve = settings.queue_policy == "conservative" and chips_of(request_class) >= settings.reserve_chips
+        has_reserved = may_reserve and queue.is_fresh(gang.uid)
+    else:
+        has_reserved = refusal.start_ms > 0
+        queue.refused(
+            gang.uid,
+            retry_at_ms=_retry_at_ms(gang, refusal, settings),
+            never=refusal.code in NEVER,
+            by_any_change=settings.corrected and is_helped_by_any_change(request_class, refusal),
+        )
+    return has_reserved and settings.corrected and queue.is_holding
 
 
 def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
@@ -91,10 +101,10 @@ def _hold_reserved(state: State, queue: Queue, folded: Folded, opening: Opening 
         silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
         kept |= {gang.uid: gang for gang in silent if gang is not None}
     held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
-    late_ms = next_end_ms(state, fold.at_ms) if held else 0
+    late_ms = next_end_ms(state, fold.at_ms) if held else 0  # a job that is late by then makes reservations move
     heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
     for gang in held:
         if gang.phase == "waiting" and gang.refusal is not None:
-            start_ms = gang.refusal.start_ms
-            moments = (start_ms if start_ms > fold.at_ms else late_ms, heard_ms)
+            start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
+            moments = (start_ms, late_ms if fold.settings.corrected or not start_ms else 0, heard_ms)
             queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))

@@ -6,7 +6,7 @@ state at its sequences, the moment, and the shards that did not answer; nothing 
 turn that was opened and is not stored is taken back.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ import numpy as np
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
-from berth.core.placement.gang_placement import askable, asks_of
+from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.queue import Queue
@@ -23,7 +23,7 @@ from berth.core.scheduling.turn import Choice, MissingShards, Opening, Recorded,
 from berth.core.scheduling.verdicts import Decisions, round_of
 from berth.core.scheduling.wakeups import Wakeups, Woken
 from berth.core.state.cell import JobKey, State
-from berth.core.state.internal_errors import unreadable
+from berth.core.state.internal_errors import SetAside, unreadable
 from berth.core.state.ledger import Folded, WaitingDump
 from berth.core.state.lifecycle import examine
 from berth.schemas.facts import JobSeen
@@ -50,6 +50,8 @@ class Scheduler:
         self._pending: list[Changes] = []
         self._applied = 0
         """Facts and records whose changes were handed over."""
+        self.setbacks: Sequence[SetAside] = ()
+        """Errors in what is due, found when a turn was last opened, each with the gang that was set aside for it."""
         self.to_examine: dict[str, None] = {}
         """Gangs (uid) that may have to be evicted, released or adopted."""
         self._turn: Turn | None = None
@@ -158,8 +160,9 @@ class Scheduler:
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
-        gangs = askable(taken, nodes=len(state.table))
+        gangs = gangs_of_one_offer(taken, nodes=len(state.table))
         must, settled = examine(state, self.to_examine)
+        self.setbacks = must.setbacks
         for uid in settled:
             del self.to_examine[uid]
         if must.adoptions:
@@ -168,7 +171,7 @@ class Scheduler:
             if self._consumed[0].classes:
                 self._restore()  # in strict order, classes behind the head that were woken: no record will say so
             return None
-        asks = asks_of([gang for gang in gangs if gang.invalid is None])
+        asks = candidate_counts([gang for gang in gangs if gang.invalid is None])
         opening = Opening(number, at_ms, gangs, must, asks)
         self._turn = opening
         return opening
@@ -224,8 +227,7 @@ class Scheduler:
         return self._chosen(opening, self.decisions.on_offers(opening, views, asks, missing_shards), missing_shards)
 
     def _chosen(self, opening: Opening, found: Verdicts, missing_shards: MissingShards) -> Choice:
-        setbacks = (*opening.must.setbacks, *found.setbacks)
-        choice = Choice(opening, found.verdicts, missing_shards, setbacks)
+        choice = Choice(opening, found.verdicts, missing_shards, found.setbacks)
         self._turn = choice
         return choice
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from berth.core.cluster.node_classes import ClassKey, class_reason
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.placement.gang_placement import asks_of
+from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.queue import Queue
@@ -128,7 +128,7 @@ class Trial:
         return found
 
     def _plan(self, missing_shards: MissingShards) -> bool:
-        asks = asks_of(self._gangs)
+        asks = candidate_counts(self._gangs)
         opening = Opening(0, self.state.fold.at_ms, self._gangs, Due(), asks)
         state = self.state
         scorer = Scorer(state.table, state.shares, state.fold.settings)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from berth.core.errors import CoreError
-from berth.core.placement.gang_placement import NeedMoreError
+from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
     verdicts: list[Verdict]
     missing_shards: MissingShards
     setbacks: Sequence[SetAside]
-    """Errors of the turn, each with the gang that was set aside for it."""
+    """Errors of the choice, each with the gang that was set aside for it."""
 
 
 class Recorded(NamedTuple):

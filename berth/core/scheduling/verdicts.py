@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError
-from berth.core.placement.gang_placement import Chooser
+from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import Silent
-from berth.core.placement.scoring import Candidates, Fits, Scorer
+from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.queue_policies import StrictOrder, name_of
+from berth.core.scheduling.queue_policies import StrictOrder
 from berth.core.scheduling.turn import Asking, MissingShards, Opening, Verdicts
 from berth.core.state.cell import State, shard_of
 from berth.core.state.internal_errors import INTERNAL, SetAside
@@ -57,13 +58,13 @@ class Decisions:
             return Verdicts([], ())
         state = self._state
         policy = self._policy(opening, missing_shards)
-        chooser = Chooser(
-            self._scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, gate=policy
+        chooser = PlacementRound(
+            self._scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, policy=policy
         )
         verdicts = chooser.choose(opening.gangs, missing=missing_shards.missing)
         setbacks = [
             *(
-                SetAside(name_of(gang), ReportedError(gang.invalid.value))
+                SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
                 for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),

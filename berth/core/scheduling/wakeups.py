@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
-from berth.core.chips.products import FORMS
 from berth.core.errors import guarded
-from berth.core.placement.gang_placement import is_larger_than_cluster
+from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.wake_rules import may_fit
 from berth.core.state.cell import State
 from berth.core.state.ledger import SleeperDump
+from berth.products.catalogue import FORMS
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
@@ -49,26 +50,20 @@ class Wakeups:
         """Wake the classes that the changes can help, and those whose time has come; release held gangs likewise."""
         queue, time_ms = self._queue, self._state.time_ms
         is_corrected = self._state.fold.settings.corrected
-        returned = list(changes.chips_returned) if is_corrected else []
         has_changed = is_corrected and changes.nodes_changed
         classes: list[tuple[ClassKey, Sleep]] = []
-        if (
-            changes.capacity_gained
-            or changes.chips_taken
-            or changes.leaf_opened
-            or returned
-            or has_changed
-            or queue.waits_for_time
-        ):
-            helps = _Help(self._scorer, queue, changes, returned)
-            classes = queue.wake(helps, time_ms=time_ms, has_changed=has_changed)
+        may_help = changes.capacity_gained or changes.chips_taken or changes.leaf_opened or has_changed
+        if may_help or (is_corrected and changes.chips_returned) or queue.waits_for_time:
+            helps = _Help(self._scorer, queue, changes, corrected=is_corrected)
+            classes = queue.wake(helps, time_ms=time_ms)
         if changes.capacity_gained or changes.capacity_lost or is_corrected:  # the head may change by time alone
             classes += self._wake_heads()
         is_news = (
-            bool(classes or changes.capacity_gained or returned)
+            bool(classes or changes.capacity_gained)
             or changes.leaf_opened
             or changes.queue_unblocked
             or changes.capacity_lost
+            or has_changed
         )
         released: Sequence[SleeperDump] = ()
         if queue.is_holding and (is_news or queue.is_due(time_ms)):
@@ -109,26 +104,29 @@ class _Help:
         scorer: Scoring.
         queue: The queue.
         changes: The changes.
-        returned: Rows on which chips returned that others may hold: they help pods that share chips.
+        corrected: Whether the corrections of 0.5 are in force.
     """
 
-    def __init__(self, scorer: Scorer, queue: Queue, changes: Changes, returned: list[int]) -> None:
+    def __init__(self, scorer: Scorer, queue: Queue, changes: Changes, *, corrected: bool) -> None:
         self._scorer = scorer
         self._queue = queue
         self._gained = list(changes.capacity_gained)
-        self._returned = returned
         self._taken = changes.chips_taken
+        self._for_shares = [*self._gained, *changes.chips_returned, *self._taken] if corrected else self._gained
+        """Rows that may help pods that share chips."""
         self._most = functools.reduce(operator.or_, changes.chips_taken.values(), 0)
         """Chips that were free on any row where now fewer are."""
-        self._leaf_opened = changes.leaf_opened
+        self._leaf_opened, self._nodes_changed = changes.leaf_opened, changes.nodes_changed
 
     def __call__(self, key: ClassKey) -> bool:
         if self._leaf_opened and any(shape.tor_affinity for shape, _ in key):
             return True
         sleep = self._queue.sleep_of(key)
+        if sleep.by_any_change and self._nodes_changed and may_fit(self._scorer, key):
+            return True
         is_aside = sleep.never and sleep.retry_at_ms > 0
         for shape, _ in key:
-            rows = self._gained if shape.share is None else self._gained + self._returned
+            rows = self._gained if shape.share is None else self._for_shares
             if shape.form and FORMS[shape.form].is_beyond(self._most):
                 taken = self._taken.items()
                 rows = rows + [row for row, before in taken if FORMS[shape.form].is_beyond(before)]

@@ -9,7 +9,8 @@ from typing import Final, Literal, get_args
 import msgspec
 import numpy as np
 
-from berth.core.placement.scoring import Fits, Reasons, RowState, Scorer, Scores
+from berth.core.cluster.bitmaps import Fits
+from berth.core.placement.scoring import Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State

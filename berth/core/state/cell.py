@@ -24,7 +24,7 @@ from berth.core.state.pod_facts import PodFacts
 from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
-from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -37,6 +37,7 @@ from berth.schemas.facts import (
 )
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.versions import encode_record
 
 _FOLDED: Final = "folded"
 _VOID: Final = "void"
@@ -163,6 +164,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
+            NewerVersionError: Only a newer release reads it.
             DecodeError: It does not decode.
             InvariantError: It breaks a rule of the ledger.
         """
@@ -211,7 +213,7 @@ class State:
         is_new = settings.corrected and not before.corrected
         if is_new or settings.reference_parity != self.leaf_book.parity:
             found.add(self._count_leaves(self.leaves))
-        self.table.forgets = settings.corrected
+        self.table.corrected = settings.corrected
         if is_new:
             found.add(self.table.forget_gone())
         if is_new and self._owns is None:
@@ -302,14 +304,13 @@ class State:
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
         dump.waiting = waiting
         kept = self._kept or {}
-        return encode(
-            SnapshotBody(
-                ledger_seq=self.fold.head,
-                facts_seq=self.facts_seq,
-                facts=[KeptFact(subject, kept[subject][0], kept[subject][1]) for subject in sorted(kept)],
-                ledger=msgspec.msgpack.encode(dump),
-            )
+        body = SnapshotBody(
+            ledger_seq=self.fold.head,
+            facts_seq=self.facts_seq,
+            facts=[KeptFact(subject, kept[subject][0], kept[subject][1]) for subject in sorted(kept)],
+            ledger=msgspec.msgpack.encode(dump),
         )
+        return encode_record(body, self.fold.settings)
 
     def load(self, body: SnapshotBody) -> Changes:
         """Become what a snapshot holds; only for a state that has applied nothing yet.
@@ -326,7 +327,7 @@ class State:
         for fact in sorted(body.facts, key=lambda kept: kept.sequence):
             found.add(self.apply_fact(fact.subject, fact.sequence, fact.data, latest=True).changes)
         self.fold.load(dump)
-        self.table.forgets = self.fold.settings.corrected
+        self.table.corrected = self.fold.settings.corrected
         found.add(self._count_leaves(self.leaves))
         for key in sorted(self.fold.holdings):
             found.add(self._occupancy.take(self.fold.holdings[key]))

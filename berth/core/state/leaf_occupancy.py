@@ -1,12 +1,12 @@
 """Attempts as leaf switches see them.
 
-Source: specification, switch affinity, sections 2, 9 and 14.
+Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states".
 """
 
 from collections.abc import Iterable, Sequence
 
 from berth.core.state.ledger import Holding, PodShare, pods_of
-from berth.core.switches.occupancy.leaf_states import LeafJob, Stage
+from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Placement
 
@@ -22,18 +22,18 @@ def leaf_job(holding: Holding, pods: Sequence[PodShare], *, parity: bool, seen: 
     """
     gone = set(holding.gone) if parity else set()
     ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (parity and rank not in gone)]
-    stage = _stage(holding, seen) if parity else Stage.DECIDED
-    return _job(holding.placement, pods, ranks, stage=stage, is_part=holding.foreign)
+    phase = _stage(holding, seen) if parity else JobPhase.DECIDED
+    return _job(holding.placement, pods, ranks, phase=phase, is_part=holding.foreign)
 
 
 def placed_job(placement: Placement) -> LeafJob:
     """A job as a decision just placed it."""
     pods = pods_of(placement)
-    return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], stage=Stage.DECIDED)
+    return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], phase=JobPhase.DECIDED)
 
 
 def _job(
-    placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, stage: Stage, is_part: bool = False
+    placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, phase: JobPhase, is_part: bool = False
 ) -> LeafJob:
     part = placement.switch
     states = part.states if part is not None else b""
@@ -45,14 +45,14 @@ def _job(
         nodes=[pods[rank].node for rank in chosen],
         states=bytes(states[rank] for rank in chosen) if any(states) else b"",
         has_chips=with_chips > 0,
-        stage=stage,
+        phase=phase,
         is_part=is_part,
     )
 
 
-def _stage(holding: Holding, seen: PodsSeen | None) -> Stage:
+def _stage(holding: Holding, seen: PodsSeen | None) -> JobPhase:
     """How far the pods of an attempt are, as the cluster shows them."""
     running = seen.phase.count(PodPhase.RUNNING) if seen is not None else 0
     if not running:
-        return Stage.DECIDED
-    return Stage.RUNNING if running >= holding.placement.pods() - len(holding.gone) else Stage.PARTLY
+        return JobPhase.DECIDED
+    return JobPhase.RUNNING if running >= holding.placement.pods() - len(holding.gone) else JobPhase.PARTLY

@@ -1,13 +1,13 @@
 """Trees of several levels as a table of nodes has them, by the labels of its nodes.
 
-Source: specification, SuperPoD affinity, section 10.1.
+Source: docs/reference/levels.md, "Configuration of levels".
 """
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
-from berth.core.levels.model import Spot, Tree, forest, levels_of, spot_of
-from berth.core.placement.scoring import Fits
+from berth.core.levels.model import NodePath, Tree, forest, levels_of, node_path
 
 
 class LevelMap:
@@ -22,7 +22,7 @@ class LevelMap:
         self._made_for = (-1, "")
         self._trees: tuple[Tree, ...] = ()
         self._text = ""
-        self._spots: list[Spot] = []
+        self._spots: list[NodePath] = []
         """Where the nodes of each class stand."""
 
     def trees(self, fits: Fits, text: str) -> list[Tree]:
@@ -46,7 +46,7 @@ class LevelMap:
             self._text = text
             self._spots.clear()
         news = table.classes[len(self._spots) :]  # a class stays what it is
-        self._spots.extend(spot_of(config, dict(key.labels)) for key in news)
+        self._spots.extend(node_path(config, dict(key.labels)) for key in news)
         rows = np.flatnonzero(table.present[table.view()])
         rows = rows[np.argsort(table.ranks()[rows])]
         return forest(config, self._spots, table.node_class[rows].astype(np.int64), rows).trees

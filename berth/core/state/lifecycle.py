@@ -3,8 +3,10 @@
 A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
 
 Pods that are adopted keep what their annotations say of leaf switches and of blocks, and their inference service: so the
-states of leaves, and who is whose sibling, are known again where the ledger does not tell them. Source: specification,
-switch affinity, section 9; SuperPoD affinity, sections 7 and 8.2.
+states of leaves, and who is whose sibling, are known again where the ledger does not tell them.
+
+Source: docs/reference/switches.md, "Rebuilding leaf states"; docs/reference/superpods.md, "After a fault of blocks" and
+"Inference services".
 """
 
 from collections.abc import Iterable, Sequence

@@ -158,9 +158,11 @@ class Occupancy:
         """
         self.leaves = leaves
         self.leaf_book = LeafBook(leaves, parity=parity)
+        found = ChangesBuilder()
         for key in sorted(self._owned):
-            self.note_leaves(key)
-        return _LEAF_OPENED
+            found.add(self.note_leaves(key))
+        found.leaf_opened = True
+        return found.build()
 
     def note_leaves(self, key: AttemptKey) -> Changes:
         """Note on which leaves an attempt is."""
@@ -169,4 +171,7 @@ class Occupancy:
             return NO_CHANGES
         parity = self.leaf_book.parity
         job = leaf_job(holding, self._owned[key], parity=parity, seen=self.pods_seen(holding) if parity else None)
-        return _LEAF_OPENED if self.leaf_book.put(key, job) else NO_CHANGES
+        has_opened = self.leaf_book.put(key, job)
+        if parity and self._fold.settings.corrected:  # there, what pods do changes their leaves, and no row
+            return Changes(leaf_opened=has_opened, nodes_changed=True)
+        return _LEAF_OPENED if has_opened else NO_CHANGES

@@ -3,7 +3,7 @@
 The order inside a SuperPoD keeps neighbours together: by rack, leaf, position and name. Sub-healthy nodes go behind the
 healthy ones when a yard is made.
 
-Source: specification, SuperPoD affinity, section 14; section 13, D-18.
+Source: docs/reference/superpods.md, "Order of nodes in a SuperPoD". See decision D-18.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_table import NodeTable
-from berth.core.placement.scoring import Fits
 from berth.core.state.level_index import LevelMap
-from berth.core.superpods.model import CandidatePool, Rows, rack_number, running, superpod_key, yard_of
+from berth.core.superpods.model import CandidatePool, Rows, pool_of, rack_number, running, superpod_key
 from berth.schemas.facts import NodeHealth
 
 _NO_RACK: Final = -1
@@ -57,11 +57,13 @@ class SuperpodMap:
         self._settle()
         kept = fits[self._rows]
         rows, pods, racks = self._rows[kept], self._pods[kept], self._racks[kept]
-        ill = self._table.level[rows] == NodeHealth.SUB_HEALTHY
+        sub_healthy = self._table.level[rows] == NodeHealth.SUB_HEALTHY
         chips = None if idle is None else idle[rows]
-        if ill.any():
-            return yard_of(self._ids, pods, rows, racks=racks, ill=ill, idle=chips)
-        return CandidatePool(self._ids, running(np.bincount(pods, minlength=len(self._ids))), rows, racks, ill, chips)
+        if sub_healthy.any():
+            return pool_of(self._ids, pods, rows, racks=racks, sub_healthy=sub_healthy, idle=chips)
+        return CandidatePool(
+            self._ids, running(np.bincount(pods, minlength=len(self._ids))), rows, racks, sub_healthy, chips
+        )
 
     def places_of(self, nodes: Iterable[str]) -> list[tuple[str, int]]:
         """SuperPoD and rack (-1 where it is unknown) of each node that is in one."""

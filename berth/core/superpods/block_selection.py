@@ -1,9 +1,10 @@
-"""Which SuperPoDs give blocks, decided on counts alone: three queues, and pieces where a block may be split.
+"""Number of nodes that each SuperPoD gives to each block, decided on counts alone.
 
-A table sorts the SuperPoDs by what they have beside their reserve: ``(free - R) div B`` is the column, the rest the
-remainder. Small remainders and few columns come first, so that as little as possible is broken up; reserves come last.
+The selection fills the blocks in three queues, and then in pieces if a block may be split. A table orders the SuperPoDs
+by what they have above their reserve R: ``(free - R) div B`` is the column, the remainder of the division the second
+key. Small remainders and small columns come first, so that few SuperPoDs are fragmented; reserves are used last.
 
-Source: specification, SuperPoD affinity, sections 5.1, 5.2, 6 and 13.
+Source: docs/reference/superpods.md, "Queues", "Phases", "Soft and hard" and "Where Berth decides otherwise".
 """
 
 from collections import deque
@@ -12,26 +13,38 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.superpods.model import BlockAllocation, Counts, Lack, NoBlocks, Phase, Rows, Rules, Variant, closest
+from berth.core.superpods.model import (
+    BlockAllocation,
+    BlockRules,
+    Counts,
+    Lack,
+    NoBlocks,
+    Phase,
+    Rows,
+    Variant,
+    closest,
+)
 
-MENDS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
-"""Documented decisions that differ from the reference. D-1: a SuperPoD may be larger than ``super-pod-size``. D-3: reserves
-are given up until nothing changes, a hard gang is never split, and a plan without a node for some pod is none. D-4: pieces
-are taken until none is missing. D-5: no piece is larger than what is missing. D-6: pieces come from the SuperPoD with the
-most left first."""
+CORRECTIONS: Final = ("D-1", "D-3", "D-4", "D-5", "D-6")
+"""Documented decisions that differ from the reference.
+
+D-1: a SuperPoD may be larger than ``super-pod-size``. D-3: reserves are used until no block changes, the blocks of a
+hard gang are never split, and a plan without a node for every pod is no plan. D-4: pieces are taken until no node is
+missing. D-5: no piece is larger than the number of missing nodes. D-6: pieces come first from the SuperPoD with the
+most nodes left."""
 
 
-class Ask(NamedTuple):
-    """Blocks that are to be placed.
+class OpenBlocks(NamedTuple):
+    """Blocks to place.
 
     Attributes:
-        variant: Which handler.
-        block: B, nodes of a block.
-        open_ids: Blocks that have no nodes yet, ascending.
-        missing: Nodes that are to be found: those of the open blocks, and of lost pieces.
-        next_id: First id for a piece: V, or after a fault the number of blocks and pieces that are known.
+        variant: Handler of the product.
+        block: B, number of nodes of a block.
+        open_ids: Ids of the blocks without nodes, ascending.
+        missing: Number of nodes to find: those of the open blocks and of lost pieces.
+        next_id: First id for a piece: V, or after a fault the number of known blocks and pieces.
         soft: Blocks may be split.
-        is_partial: Some pods of the gang run, and more than one is to be placed.
+        is_partial: Some pods of the gang run, and more than one pod is to be placed.
     """
 
     variant: Variant
@@ -44,7 +57,7 @@ class Ask(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """SuperPoDs that are looked at, with their cell."""
+    """SuperPoDs that are considered, with their column and remainder. All arrays have shape (SuperPoDs,)."""
 
     pods: Rows
     column: Rows
@@ -52,42 +65,42 @@ class _Table(NamedTuple):
 
 
 class _Decision:
-    """One decision as it goes: what SuperPoDs have left, which blocks are still open, what was given."""
+    """State of one selection: nodes left in each SuperPoD, open blocks, and allocations so far."""
 
-    def __init__(self, counts: Counts, ask: Ask, reserve: int, mends: frozenset[str]) -> None:
-        """Begin with nothing given."""
-        self.ask = ask
+    def __init__(self, counts: Counts, open_blocks: OpenBlocks, reserve: int, corrections: frozenset[str]) -> None:
+        """Start without allocations."""
+        self.open_blocks = open_blocks
         self.reserve = reserve
-        self.mends = mends
+        self.corrections = corrections
         self.left: list[int] = counts.tolist()
-        self.need = deque(ask.open_ids)
-        self.next_id = ask.next_id
-        self.missing = ask.missing
-        self.grants: list[BlockAllocation] = []
+        self.need = deque(open_blocks.open_ids)
+        self.next_id = open_blocks.next_id
+        self.missing = open_blocks.missing
+        self.allocations: list[BlockAllocation] = []
 
     def next_open(self) -> int:
-        """Id of the next block, or of a new piece when no block is open."""
+        """Id of the next open block, or of a new piece if no block is open."""
         if self.need:
             return self.need.popleft()
         self.next_id += 1
         return self.next_id - 1
 
     def give(self, pod: int, nodes: int, phase: Phase) -> None:
-        """Nodes of a SuperPoD for the next block or piece."""
-        self.grants.append(BlockAllocation(self.next_open(), pod, nodes, phase))
+        """Allocate nodes of a SuperPoD to the next block or piece."""
+        self.allocations.append(BlockAllocation(self.next_open(), pod, nodes, phase))
         self.left[pod] -= nodes
         self.missing -= nodes
 
     def drain(self, pod: int, phase: Phase) -> None:
-        """Blocks of a SuperPoD, as long as it keeps its reserve."""
-        block = self.ask.block
+        """Allocate whole blocks of a SuperPoD while it keeps its reserve."""
+        block = self.open_blocks.block
         for _ in range(min((self.left[pod] - self.reserve) // block, len(self.need))):
             self.give(pod, block, phase)
 
     def fits(self, table: _Table) -> None:
-        """Phase A: SuperPoDs that the open blocks use up, remainder by remainder.
+        """Phase A: SuperPoDs that the open blocks use up completely, ordered by remainder.
 
-        How many blocks are open is looked up whenever another cell begins.
+        The number of open blocks is read again for each new pair of column and remainder.
         """
         most, cell = 0, (-1, -1)
         order = np.lexsort((table.column, table.remainder))
@@ -108,118 +121,137 @@ class _Decision:
                 return
             self.drain(pod, "larger")
 
-    def eat_reserves(self, table: _Table) -> None:
-        """Phase C: a block of each SuperPoD that has one; again until nothing changes, unless the reference's way."""
-        while self._give_reserves(table) and "D-3" in self.mends:
+    def take_reserves(self, table: _Table) -> None:
+        """Phase C: one block from the reserve of each SuperPoD that has one, repeated until no block changes.
+
+        The reference does not repeat it (decision D-3).
+        """
+        while self._give_reserves(table) and "D-3" in self.corrections:
             pass
 
     def _give_reserves(self, table: _Table) -> bool:
-        """One round of phase C; whether it gave anything."""
-        block, before = self.ask.block, len(self.grants)
+        """One pass of phase C. Returns whether it allocated anything."""
+        block, before = self.open_blocks.block, len(self.allocations)
         left = self._left_of(table)
         order = np.lexsort((-left, table.column, -table.remainder))
         for pod in table.pods[order[left[order] >= block]].tolist():
             if not self.need:
                 break
             self.give(pod, block, "reserve")
-        return len(self.grants) > before
+        return len(self.allocations) > before
 
     def take_pieces(self, table: _Table) -> None:
-        """Phase D: what is left, in pieces of at most a block; again until nothing is missing, unless the reference's way."""
-        while self._give_pieces(table) and "D-4" in self.mends:
+        """Phase D: the remaining nodes in pieces of at most one block, repeated until no node is missing.
+
+        The reference does not repeat it (decision D-4).
+        """
+        while self._give_pieces(table) and "D-4" in self.corrections:
             pass
 
     def _give_pieces(self, table: _Table) -> bool:
-        """One round of phase D; whether it gave anything."""
-        block, before = self.ask.block, len(self.grants)
+        """One pass of phase D. Returns whether it allocated anything."""
+        block, before = self.open_blocks.block, len(self.allocations)
         left = self._left_of(table)
         for pod in table.pods[self._order_of_pieces(table, left)].tolist():
             if self.missing <= 0:
                 break
             nodes = min(block, self.left[pod])
-            if nodes < block and self.ask.variant == "850" and not self.ask.soft:
-                self.next_open()  # the reference uses the id up and takes nothing
+            if nodes < block and self.open_blocks.variant == "850" and not self.open_blocks.soft:
+                self.next_open()  # the reference consumes the id and takes nothing
             else:
-                self.give(pod, min(nodes, self.missing) if "D-5" in self.mends else nodes, "pieces")
-        return len(self.grants) > before
+                self.give(pod, min(nodes, self.missing) if "D-5" in self.corrections else nodes, "pieces")
+        return len(self.allocations) > before
 
     def _left_of(self, table: _Table) -> Counts:
         return np.asarray(self.left, np.int64)[table.pods]
 
     def _order_of_pieces(self, table: _Table, left: Counts) -> Rows:
-        """Those with the most left first, or the reference's order: by remainder, those below the reserve at the end."""
-        if "D-6" in self.mends:
+        """SuperPoDs by nodes left, the most first; the reference sorts by remainder, those below the reserve last."""
+        if "D-6" in self.corrections:
             order = np.argsort(-left, kind="stable")
         else:
-            low = table.remainder < min(self.ask.block, self.reserve)
+            low = table.remainder < min(self.open_blocks.block, self.reserve)
             rank = np.where(low, table.remainder, -table.remainder)
             order = np.lexsort((-left, table.column, rank, low))
         return order[left[order] > 0]
 
 
-def select(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> tuple[BlockAllocation, ...] | NoBlocks:
-    """Which SuperPoD gives how many nodes to which block.
+def select(
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules
+) -> tuple[BlockAllocation, ...] | NoBlocks:
+    """Number of nodes that each SuperPoD gives to each block.
 
     Args:
         ids: SuperPoDs in their order, for a refusal.
-        counts: Candidates of each.
-        ask: Blocks that are to be placed.
+        counts: ``int64[SuperPoDs]``, candidate nodes of each.
+        open_blocks: Blocks to place.
         rules: Reserve and size.
+
+    Returns:
+        Allocations in the order of the decision, or what is missing.
     """
-    return _select(ids, counts, ask, rules, frozenset() if rules.parity else frozenset(MENDS))
+    return _select(ids, counts, open_blocks, rules, frozenset() if rules.parity else frozenset(CORRECTIONS))
 
 
-def decisions_of(ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that change what is selected: alone, or taken back alone while the others stand."""
-    everything = frozenset(MENDS)
-    mended = _select(ids, counts, ask, rules, everything)
-    copied = _select(ids, counts, ask, rules, frozenset())
+def selection_decisions(
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules
+) -> tuple[str, ...]:
+    """Names of the documented decisions that change the selection.
+
+    A decision counts if the selection changes when it alone is applied, or when it alone is left out.
+    """
+    everything = frozenset(CORRECTIONS)
+    mended = _select(ids, counts, open_blocks, rules, everything)
+    copied = _select(ids, counts, open_blocks, rules, frozenset())
     return tuple(
         name
-        for name in MENDS
-        if _select(ids, counts, ask, rules, everything - {name}) != mended
-        or _select(ids, counts, ask, rules, frozenset({name})) != copied
+        for name in CORRECTIONS
+        if _select(ids, counts, open_blocks, rules, everything - {name}) != mended
+        or _select(ids, counts, open_blocks, rules, frozenset({name})) != copied
     )
 
 
 def _select(
-    ids: Sequence[str], counts: Counts, ask: Ask, rules: Rules, mends: frozenset[str]
+    ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, rules: BlockRules, corrections: frozenset[str]
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
-    if "D-1" not in mends and _overflows(counts, ask, rules):
-        return _none("size", ids, counts, ask, limit=rules.size)
-    capacity = int((counts // ask.block).sum())
-    if capacity < len(ask.open_ids) and (not ask.soft or ask.is_partial):
-        return _none("blocks", ids, counts, ask)
-    decision = _Decision(counts, ask, rules.reserve, mends)
-    table = _table(counts, ask, rules.reserve)
+    if "D-1" not in corrections and _overflows(counts, open_blocks, rules):
+        return _none("size", ids, counts, open_blocks, limit=rules.size)
+    capacity = int((counts // open_blocks.block).sum())
+    if capacity < len(open_blocks.open_ids) and (not open_blocks.soft or open_blocks.is_partial):
+        return _none("blocks", ids, counts, open_blocks)
+    decision = _Decision(counts, open_blocks, rules.reserve, corrections)
+    table = _table(counts, open_blocks, rules.reserve)
     decision.fits(table)
     decision.larger(table)
-    decision.eat_reserves(table)
-    if ask.soft or "D-3" not in mends:
+    decision.take_reserves(table)
+    if open_blocks.soft or "D-3" not in corrections:
         decision.take_pieces(table)
-    if decision.missing > 0 and "D-3" in mends:
-        return _none("incomplete", ids, counts, ask, found=ask.missing - decision.missing)
-    return tuple(decision.grants)
+    if decision.missing > 0 and "D-3" in corrections:
+        return _none("incomplete", ids, counts, open_blocks, found=open_blocks.missing - decision.missing)
+    return tuple(decision.allocations)
 
 
-def _table(counts: Counts, ask: Ask, reserve: int) -> _Table:
-    """Cells of all SuperPoDs that are looked at. Source: section 5.1."""
-    pods = np.flatnonzero(counts > 0 if ask.soft else counts >= ask.block)
-    beside = counts[pods] - reserve
-    has_more = beside >= 0
+def _table(counts: Counts, open_blocks: OpenBlocks, reserve: int) -> _Table:
+    """Columns and remainders of all SuperPoDs that are considered.
+
+    Source: docs/reference/superpods.md, "Queues".
+    """
+    pods = np.flatnonzero(counts > 0 if open_blocks.soft else counts >= open_blocks.block)
+    above_reserve = counts[pods] - reserve
+    has_more = above_reserve >= 0
     return _Table(
         pods,
-        np.where(has_more, beside // ask.block, 0),
-        np.where(has_more, beside, counts[pods]) % ask.block,
+        np.where(has_more, above_reserve // open_blocks.block, 0),
+        np.where(has_more, above_reserve, counts[pods]) % open_blocks.block,
     )
 
 
-def _overflows(counts: Counts, ask: Ask, rules: Rules) -> bool:
-    """The reference's table has no column for some SuperPoD; 850 asks for the size itself. Source: section 13, D-1."""
+def _overflows(counts: Counts, open_blocks: OpenBlocks, rules: BlockRules) -> bool:
+    """Whether the reference has no column for some SuperPoD; 850 compares the size itself (decision D-1)."""
     most = int(counts.max(initial=0))
-    if ask.variant == "850":
+    if open_blocks.variant == "850":
         return most > rules.size
-    return (most - rules.reserve) // ask.block > rules.size // ask.block
+    return (most - rules.reserve) // open_blocks.block > rules.size // open_blocks.block
 
 
 def _walk(table: _Table, order: Rows) -> Iterator[tuple[int, int, int]]:
@@ -227,15 +259,15 @@ def _walk(table: _Table, order: Rows) -> Iterator[tuple[int, int, int]]:
 
 
 def _none(
-    lack: Lack, ids: Sequence[str], counts: Counts, ask: Ask, *, found: int | None = None, limit: int = 0
+    lack: Lack, ids: Sequence[str], counts: Counts, open_blocks: OpenBlocks, *, found: int | None = None, limit: int = 0
 ) -> NoBlocks:
     return NoBlocks(
         lack=lack,
-        block=ask.block,
-        blocks_need=len(ask.open_ids),
-        blocks_have=int((counts // ask.block).sum()),
-        nodes_need=ask.missing,
+        block=open_blocks.block,
+        blocks_need=len(open_blocks.open_ids),
+        blocks_have=int((counts // open_blocks.block).sum()),
+        nodes_need=open_blocks.missing,
         nodes_have=int(counts.sum()) if found is None else found,
-        closest=closest(ids, counts, ask.block),
+        closest=closest(ids, counts, open_blocks.block),
         limit=limit,
     )

@@ -1,9 +1,9 @@
-"""Blocks of inference: beside the siblings of a service, or beside the pods that a MindIE gang prefers.
+"""Blocks of inference jobs: close to the other jobs of a service, or close to the pods that a MindIE gang prefers.
 
-Both give whole blocks one after the other, each to the best SuperPoD at that moment, and never split one; soft or hard
-plays no part. Every tie goes to the SuperPoD that comes first.
+Both allocate whole blocks one after the other, each to the best SuperPoD at that moment, and never split a block;
+whether the gang is soft or hard is ignored. The first SuperPoD wins a tie.
 
-Source: specification, SuperPoD affinity, section 8.
+Source: docs/reference/superpods.md, "Inference on SuperPoDs".
 """
 
 import heapq
@@ -14,51 +14,51 @@ from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Counts,
     Lack,
     NoBlocks,
     Phase,
-    Rules,
     Variant,
     closest,
 )
-from berth.core.superpods.planner import candidates, drawn, not_enough_nodes
+from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes
 
 SERVICE_LABEL: Final = "inferserviceid"
-"""Label of a job of an inference service: its value is the service's id."""
+"""Label of a job of an inference service; its value is the id of the service."""
 MINDIE_LABELS: Final = ("app", "jobID")
-"""Labels that a MindIE job carries, both of them."""
+"""Labels of a MindIE job; it has both."""
 SP_FIT: Final = "sp-fit"
-"""Annotation of a MindIE job: which SuperPoDs it fits into."""
+"""Annotation of a MindIE job: the preferred SuperPoDs."""
 IDLEST: Final = "idlest"
-"""Value of :data:`SP_FIT` with which SuperPoDs with more free nodes come first; with any other, those with fewer."""
+"""With this value of :data:`SP_FIT`, SuperPoDs with more free nodes come first; otherwise those with fewer."""
 
 Inference = Literal["service", "mindie"]
-"""Which of the two ways."""
+"""Kind of inference job."""
 
 
 class AffinityPreference(NamedTuple):
-    """What a MindIE gang prefers.
+    """Preferences of a MindIE gang.
 
     Attributes:
         idlest: SuperPoDs with more free nodes come first.
-        liked: Of each SuperPoD, its nodes that are no candidates and carry pods that the first term of the gang's preferred
-            pod affinity matches; None where the gang has no such term.
+        matching: ``int64[SuperPoDs]``: number of nodes that are not candidates and have pods that match the first term
+            of the gang's preferred pod affinity; None if the gang has no such term.
     """
 
     idlest: bool = False
-    liked: Counts | None = None
+    matching: Counts | None = None
 
 
 def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | None:
-    """Which of the two ways a job goes; None for neither.
+    """Kind of inference job; None for any other job.
 
-    Source: specification, SuperPoD affinity, section 4.2, step 5.
+    Source: docs/reference/superpods.md, "Before the selection".
 
     Args:
         labels: Labels of the job.
-        variant: Which handler; only A3 knows MindIE.
+        variant: Handler of the product; only A3 supports MindIE.
     """
     if labels.get(SERVICE_LABEL):
         return "service"
@@ -66,44 +66,44 @@ def inference_of(labels: Mapping[str, str], variant: Variant) -> Inference | Non
 
 
 def plan_service(pool: CandidatePool, demand: BlockDemand, hosts: Collection[str]) -> BlockPlan | NoBlocks:
-    """Where each rank of a job of an inference service goes.
+    """Plan of a job of an inference service.
 
     Args:
         pool: SuperPoDs with the candidates of the gang.
-        demand: What it asks.
-        hosts: SuperPoDs that another job of the service has pods in.
+        demand: Request of the gang.
+        hosts: SuperPoDs with pods of other jobs of the service.
     """
-    return _planned(pool, demand, lambda ids, counts: service_grants(ids, counts, demand, hosts))
+    return _planned(pool, demand, lambda ids, counts: service_allocations(ids, counts, demand, hosts))
 
 
 def plan_mindie(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, preference: AffinityPreference
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, preference: AffinityPreference
 ) -> BlockPlan | NoBlocks:
-    """Where each rank of a MindIE gang goes.
+    """Plan of a MindIE gang.
 
     Args:
         pool: SuperPoDs with the candidates of the gang.
-        demand: What it asks.
-        rules: How many nodes a SuperPoD keeps.
-        preference: What the gang prefers.
+        demand: Request of the gang.
+        rules: Reserve of each SuperPoD.
+        preference: Preferences of the gang.
     """
-    return _planned(pool, demand, lambda ids, counts: mindie_grants(ids, counts, demand, rules, preference))
+    return _planned(pool, demand, lambda ids, counts: mindie_allocations(ids, counts, demand, rules, preference))
 
 
-def service_grants(
+def service_allocations(
     ids: Sequence[str], counts: Counts, demand: BlockDemand, hosts: Collection[str]
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
-    """Blocks of an inference service: beside its siblings first, then where most nodes are free.
+    """Blocks of a job of an inference service: SuperPoDs that host the service first, then those with most free nodes.
 
-    A SuperPoD that was given a block counts as one with siblings from then on. The reserve plays no part.
+    A SuperPoD with a new block counts as a host for the next block. The reserve is ignored.
 
-    Source: specification, SuperPoD affinity, section 8.2.
+    Source: docs/reference/superpods.md, "Inference services".
 
     Args:
         ids: SuperPoDs in their order.
-        counts: Candidates of each.
-        demand: What the gang asks.
-        hosts: SuperPoDs that another job of the service has pods in.
+        counts: ``int64[SuperPoDs]``, candidate nodes of each.
+        demand: Request of the gang.
+        hosts: SuperPoDs with pods of other jobs of the service.
     """
     left: list[int] = counts.tolist()
     is_host = [name in hosts for name in ids]
@@ -115,79 +115,79 @@ def service_grants(
         is_host[pod] = True
 
     lack: Lack = "service"
-    return _too_few(ids, counts, demand, lack) or _dealt(left, demand, "service", key, taken)
+    return _too_few(ids, counts, demand, lack) or _allocate_blocks(left, demand, "service", key, taken)
 
 
-def mindie_grants(
-    ids: Sequence[str], counts: Counts, demand: BlockDemand, rules: Rules, preference: AffinityPreference
+def mindie_allocations(
+    ids: Sequence[str], counts: Counts, demand: BlockDemand, rules: BlockRules, preference: AffinityPreference
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
-    """Blocks of a MindIE gang: where the reserve can be kept first, then beside the pods it prefers, then by what is free.
+    """Blocks of a MindIE gang: SuperPoDs that can keep their reserve first, then by matching pods, then by free nodes.
 
-    Source: specification, SuperPoD affinity, section 8.1.
+    Source: docs/reference/superpods.md, "MindIE".
 
     Args:
         ids: SuperPoDs in their order.
-        counts: Candidates of each.
-        demand: What the gang asks.
-        rules: How many nodes a SuperPoD keeps.
-        preference: What the gang prefers.
+        counts: ``int64[SuperPoDs]``, candidate nodes of each.
+        demand: Request of the gang.
+        rules: Reserve of each SuperPoD.
+        preference: Preferences of the gang.
     """
     left: list[int] = counts.tolist()
-    liked: list[int] = [0] * len(left) if preference.liked is None else preference.liked.tolist()
+    matching: list[int] = [0] * len(left) if preference.matching is None else preference.matching.tolist()
     least = demand.block + rules.reserve
     sign = -1 if preference.idlest else 1
 
     def key(pod: int) -> tuple[int, ...]:
-        return (left[pod] < least, -liked[pod], sign * left[pod])
+        return (left[pod] < least, -matching[pod], sign * left[pod])
 
     def taken(pod: int) -> None:
-        if preference.liked is not None:
-            liked[pod] += demand.block
+        if preference.matching is not None:
+            matching[pod] += demand.block
 
     lack: Lack = "blocks"
-    return _too_few(ids, counts, demand, lack) or _dealt(left, demand, "affinity", key, taken)
+    return _too_few(ids, counts, demand, lack) or _allocate_blocks(left, demand, "affinity", key, taken)
 
 
 def _planned(
     pool: CandidatePool,
     demand: BlockDemand,
-    grants_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
+    allocations_of: Callable[[Sequence[str], Counts], tuple[BlockAllocation, ...] | NoBlocks],
 ) -> BlockPlan | NoBlocks:
-    ground = candidates(pool, demand)
-    if len(ground.rows) < demand.replicas:
-        return not_enough_nodes(ground, demand)
-    grants = grants_of(ground.ids, ground.counts)
-    return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, demand.replicas)
+    eligible = candidates(pool, demand)
+    if len(eligible.rows) < demand.replicas:
+        return not_enough_nodes(eligible, demand)
+    allocations = allocations_of(eligible.ids, eligible.counts)
+    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
 
 
-def _dealt(
+def _allocate_blocks(
     left: list[int],
     demand: BlockDemand,
     phase: Phase,
     key: Callable[[int], tuple[int, ...]],
     taken: Callable[[int], None],
 ) -> tuple[BlockAllocation, ...]:
-    """Blocks one after the other, each from the SuperPoD whose key is the least at that moment.
+    """Blocks one after the other, each from the SuperPoD with the smallest key at that moment.
 
-    A key depends on its own SuperPoD alone, so that only the one that gave has to be looked at anew.
+    A key depends only on its own SuperPoD, so that only the key of the last SuperPoD is computed again.
     """
     heap = [(key(pod), pod) for pod, nodes in enumerate(left) if nodes >= demand.block]
     heapq.heapify(heap)
-    grants: list[BlockAllocation] = []
+    allocations: list[BlockAllocation] = []
     for block_id in range(demand.blocks):
         _, pod = heap[0]
-        grants.append(BlockAllocation(block_id, pod, demand.block, phase))
+        allocations.append(BlockAllocation(block_id, pod, demand.block, phase))
         left[pod] -= demand.block
         taken(pod)
         if left[pod] >= demand.block:
             heapq.heapreplace(heap, (key(pod), pod))
         else:
             heapq.heappop(heap)
-    return tuple(grants)
+    return tuple(allocations)
 
 
 def _too_few(ids: Sequence[str], counts: Counts, demand: BlockDemand, lack: Lack) -> NoBlocks | None:
-    """Why the gang cannot be placed: too few whole blocks."""
+    """Refusal if there are too few whole blocks for the gang; otherwise None."""
     blocks = int((counts // demand.block).sum())
     if blocks >= demand.blocks:
         return None

@@ -1,39 +1,41 @@
-"""Words of SuperPoD affinity: yard, want and rules; plan of blocks and why there is none.
+"""Types of SuperPoD affinity: candidates, demand and rules; plan of blocks, or the reason why there is none.
 
-A block is a logical SuperPoD: so many nodes of one physical SuperPoD.
+A block is a logical SuperPoD: a number of nodes of one physical SuperPoD.
 
-Source: specification, SuperPoD affinity, sections 1, 4.2 and 5.
+Source: docs/reference/superpods.md, "Terms of SuperPoDs", "Before the selection" and "Selection of blocks".
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.int64]
-"""Nodes, by their row in the table of whoever asks."""
+"""Nodes by their row in the caller's node table."""
 Counts = npt.NDArray[np.int64]
-"""Nodes of each SuperPoD."""
+"""Number of nodes of each SuperPoD."""
 Marks = npt.NDArray[np.bool_]
-"""One mark a node."""
+"""One bool per node."""
 
 SIZE_DEFAULT: Final = 48
-"""Nodes of a physical SuperPoD where nothing is configured."""
+"""Nodes of a physical SuperPoD if no size is configured."""
 RESERVE_DEFAULT: Final = 2
-"""Nodes that a SuperPoD keeps while another can keep them, where nothing is configured."""
+"""Nodes that a SuperPoD keeps while another can give nodes, if no reserve is configured."""
 CLOSEST_MAX: Final = 3
-"""SuperPoDs that a refusal names."""
+"""Most SuperPoDs that a refusal names."""
 RACK_MAX: Final = (1 << 31) - 1
 """Highest number of a rack."""
 _NO_RACK: Final = -1
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
-"""A name that is a number; one with more digits is a text like any other."""
+"""A name that is a number. A name with more digits is compared as text."""
 
 Variant = Literal["a3", "850", "rack"]
-"""Handler: Atlas A3 of 16 or 8 chips a node, Atlas 850, Atlas 950 with racks."""
+"""Handler of the product: Atlas A3 with 16 or 8 chips per node, Atlas 850, Atlas 950 with racks."""
+VARIANTS: Final[Mapping[str, Variant]] = {variant: variant for variant in get_args(Variant)}
+"""Handlers by the text that stands for them in messages."""
 Phase = Literal[
     "fits",
     "larger",
@@ -51,49 +53,54 @@ Phase = Literal[
     "multi-superpod-pieces",
     "level",
 ]
-"""What gave a block its nodes: a SuperPoD that the request fits and that keeps its reserve (fits); one with room for more
-than is asked (larger); one that gives up its reserve (reserve); what is left, in pieces (pieces). After a fault: the same
-nodes again (kept), the same SuperPoD (rebuilt), or other nodes for the faulty positions alone (replaced). Inference: beside
-the siblings of the service (service), by preferred affinity (affinity). Racks: one rack (rack), a domain of racks
-(ub-memory), one SuperPoD (superpod), several (multi-superpod), and what is left of them (multi-superpod-pieces). Levels:
-a group of the tree (level)."""
+"""Step that gave a block its nodes.
+
+Selection: a SuperPoD that the request uses up while it keeps its reserve (fits); one with room for more than the
+request (larger); one that gives its reserve (reserve); remaining nodes, in pieces (pieces). After a fault: the same
+nodes again (kept), the same SuperPoD (rebuilt), or other nodes for the faulty positions only (replaced). Inference:
+SuperPoDs that host the service (service), preferred affinity (affinity). Racks: one rack (rack), a domain of racks
+(ub-memory), one SuperPoD (superpod), several (multi-superpod), and their remaining nodes (multi-superpod-pieces).
+Levels: a group of the tree (level)."""
 Lack = Literal["nodes", "blocks", "incomplete", "size", "service", "affinity", "rack", "wait", "home", "level"]
-"""What is missing: candidates for all pods (nodes); room for whole blocks (blocks); nodes for the rest of a plan that had
-begun well (incomplete); a SuperPoD has more free nodes than ``super-pod-size`` (size); blocks for an inference service
-(service) or beside preferred siblings (affinity); a rack (rack); nodes that the gang has not yet given back (wait); nodes
-in the SuperPoD where a damaged block has to stay (home); a group of some level (level)."""
+"""What is missing: candidates for all pods (nodes); room for whole blocks (blocks); nodes for the last pods of a plan
+(incomplete); the size, since a SuperPoD has more free nodes than ``super-pod-size`` (size); blocks for an inference
+service (service) or near preferred pods (affinity); a rack (rack); nodes that the gang has not released yet (wait);
+nodes in the SuperPoD in which a damaged block must stay (home); a group of some level (level)."""
 
 
 class CandidatePool(NamedTuple):
-    """SuperPoDs as one gang finds them.
+    """SuperPoDs with the candidate nodes of one gang.
+
+    The nodes of SuperPoD ``p`` are the slice ``starts[p]:starts[p + 1]`` of every array with shape (nodes,).
 
     Attributes:
-        ids: Physical SuperPoDs in their order (:func:`superpod_key`); every tie goes to the first of them.
-        starts: One more than there are SuperPoDs: nodes ``starts[p]`` to ``starts[p + 1]`` are those of SuperPoD ``p``.
-        rows: Candidates, SuperPoD after SuperPoD, in the order in which they are taken: healthy before sub-healthy, then by
-            rack, leaf, position and name.
-        racks: Rack of each node, -1 where it is unknown.
-        ill: Nodes that are sub-healthy.
-        idle: Idle chips of each node; None where all are wholly idle, as those of a gang of several pods are.
+        ids: Physical SuperPoDs in their order (:func:`superpod_key`); the first one wins a tie.
+        starts: ``int64[SuperPoDs + 1]``, index of the first node of each SuperPoD, and the number of nodes at the end.
+        rows: ``int64[nodes]``, row of each candidate, SuperPoD after SuperPoD, in the order of use: healthy before
+            sub-healthy, then by rack, leaf, position and name.
+        racks: ``int64[nodes]``, rack of each node, -1 if it is unknown.
+        sub_healthy: ``bool[nodes]``, nodes that are sub-healthy.
+        idle: ``int64[nodes]``, idle chips of each node; None if all chips of all nodes are idle, as for a gang with
+            several pods.
     """
 
     ids: Sequence[str]
     starts: Rows
     rows: Rows
     racks: Rows
-    ill: Marks
+    sub_healthy: Marks
     idle: Rows | None = None
 
     @property
     def counts(self) -> Counts:
-        """Candidates of each SuperPoD."""
+        """Number of candidates of each SuperPoD: ``int64[SuperPoDs]``."""
         return np.diff(self.starts)
 
     def without(self, gone: Marks) -> "CandidatePool":
-        """The same SuperPoDs without some of the nodes.
+        """The same SuperPoDs without some of their nodes.
 
         Args:
-            gone: One mark for each of :attr:`rows`.
+            gone: ``bool[nodes]``, nodes to remove.
         """
         kept = ~gone
         return CandidatePool(
@@ -101,21 +108,21 @@ class CandidatePool(NamedTuple):
             running(kept)[self.starts],
             self.rows[kept],
             self.racks[kept],
-            self.ill[kept],
+            self.sub_healthy[kept],
             None if self.idle is None else self.idle[kept],
         )
 
 
 class BlockDemand(NamedTuple):
-    """What a gang asks.
+    """Request of a gang.
 
     Attributes:
-        variant: Which handler.
-        block: B, nodes of a block.
-        replicas: N, pods of the whole gang, each on a node of its own.
-        soft: Blocks may be split where whole ones find no room.
-        pending: Pods that are to be placed; None for all.
-        rack_block: T, nodes of a block inside a rack; 0 without racks.
+        variant: Handler of the product.
+        block: B, number of nodes of a block.
+        replicas: N, number of pods of the whole gang, each on a different node.
+        soft: Blocks may be split if there is no room for whole ones.
+        pending: Number of pods to place; None for all.
+        rack_block: T, number of nodes of a block inside one rack; 0 without racks.
         ub_memory: The gang shares memory over the unified bus (racks only).
     """
 
@@ -129,22 +136,25 @@ class BlockDemand(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """V, blocks of the gang: their ids are 0 to V - 1, those of pieces follow."""
+        """V, number of blocks of the gang. Their ids are 0 to V - 1; ids of pieces follow."""
         return self.replicas // self.block
 
     @property
     def is_partial(self) -> bool:
-        """Some pods run, and more than one is to be placed. Source: section 5.2, ``partial_reschedule``."""
+        """Whether some pods run and more than one is to be placed (``partial_reschedule`` of the reference).
+
+        Source: docs/reference/superpods.md, "Phases".
+        """
         return self.pending is not None and 1 < self.pending < self.replicas
 
 
-class Rules(NamedTuple):
-    """What a plan must heed.
+class BlockRules(NamedTuple):
+    """Rules that a plan must meet.
 
     Attributes:
-        reserve: R, nodes that a SuperPoD keeps while another can keep them; 0 or more.
-        size: S, nodes of a physical SuperPoD.
-        parity: Documented decisions go the reference's way.
+        reserve: R, number of nodes that a SuperPoD keeps while another can give nodes; 0 or more.
+        size: S, number of nodes of a physical SuperPoD.
+        parity: Follow the reference in documented decisions.
     """
 
     reserve: int = RESERVE_DEFAULT
@@ -153,13 +163,13 @@ class Rules(NamedTuple):
 
 
 class BlockAllocation(NamedTuple):
-    """Nodes that a SuperPoD gives to a block.
+    """Nodes of a SuperPoD for a block.
 
     Attributes:
         block_id: Id of the block.
-        pod: SuperPoD, as its index in :attr:`Yard.ids`.
-        nodes: How many.
-        phase: What gave them.
+        pod: Index of the SuperPoD in :attr:`CandidatePool.ids`.
+        nodes: Number of nodes.
+        phase: Step that allocated them.
     """
 
     block_id: int
@@ -169,12 +179,12 @@ class BlockAllocation(NamedTuple):
 
 
 class Near(msgspec.Struct, frozen=True):
-    """A SuperPoD that comes closest to what is asked.
+    """A SuperPoD that comes closest to the request.
 
     Attributes:
         superpod: Its id.
-        free: Nodes of it that can take a pod of the gang.
-        blocks: Whole blocks that they make.
+        free: Number of its nodes that can take a pod of the gang.
+        blocks: Number of whole blocks on them.
     """
 
     superpod: str
@@ -183,17 +193,17 @@ class Near(msgspec.Struct, frozen=True):
 
 
 class NoBlocks(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no plan.
+    """Reason why there is no plan.
 
     Attributes:
         lack: What is missing.
-        block: B, nodes of a block.
-        blocks_need: Blocks that are to be placed.
-        blocks_have: Blocks that are possible at best.
-        nodes_need: Nodes that are to be found.
-        nodes_have: Nodes that count towards it: candidates, or those that the plan had found when it came to its end.
-        closest: Up to three SuperPoDs with the most to give, the best first.
-        limit: The bound that was overstepped, for ``size``.
+        block: B, number of nodes of a block.
+        blocks_need: Number of blocks to place.
+        blocks_have: Most blocks that are possible.
+        nodes_need: Number of nodes to find.
+        nodes_have: Number of nodes that count for it: candidates, or those that the plan had found.
+        closest: Up to three SuperPoDs with the most candidates, the best first.
+        limit: The bound that is exceeded, for ``size``.
     """
 
     lack: Lack
@@ -207,84 +217,104 @@ class NoBlocks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockPlan(NamedTuple):
-    """Where each rank goes.
+    """Place of each rank. The arrays have shape (replicas,).
 
     Attributes:
-        rows: Row of each rank; -1 where the plan has none for it, which only parity allows.
-        vids: Block of each rank; -1 likewise.
-        pods: SuperPoD of each rank, as its index in :attr:`Yard.ids`; -1 likewise.
-        grants: What each block got, in the order of the decision.
+        rows: Row of each rank; -1 if the plan has no node for it, which only parity allows.
+        block_ids: Block of each rank, or -1.
+        pods: Index of the SuperPoD of each rank in :attr:`CandidatePool.ids`, or -1.
+        allocations: Nodes of each block, in the order of the decision.
     """
 
     rows: Rows
-    vids: Rows
+    block_ids: Rows
     pods: Rows
-    grants: tuple[BlockAllocation, ...]
+    allocations: tuple[BlockAllocation, ...]
 
     @property
     def is_whole(self) -> bool:
-        """Every rank has a node."""
+        """Whether every rank has a node."""
         return bool((self.rows >= 0).all())
 
 
 def running(counts: npt.NDArray[Any]) -> Rows:
-    """What is before each: sums of all that come earlier, and the sum of all at the end."""
+    """Sums of all earlier counts, and the total at the end.
+
+        >>> running(np.array([3, 0, 2]))
+        array([0, 3, 3, 5])
+
+    Args:
+        counts: Integer array of shape (n,).
+
+    Returns:
+        ``int64[n + 1]``.
+    """
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
 
 
 def superpod_key(name: str) -> tuple[int, int, str]:
-    """Order of SuperPoDs: those whose id is a number by it, then the others by their text."""
+    """Sort key of SuperPoDs: ids that are numbers first, by value, then the others as text."""
     return (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name)
 
 
 def rack_number(name: str) -> int:
-    """Number of a rack, up to :data:`RACK_MAX`; -1 for a name that is none. Source: section 1."""
+    """Number of a rack, at most :data:`RACK_MAX`; -1 if the name is not a number.
+
+    Source: docs/reference/superpods.md, "Terms of SuperPoDs".
+    """
     number = int(name) if _NUMBER.fullmatch(name) else _NO_RACK
     return number if number <= RACK_MAX else _NO_RACK
 
 
 def closest(ids: Sequence[str], counts: Counts, block: int) -> tuple[Near, ...]:
-    """SuperPoDs with the most candidates, at most :data:`CLOSEST_MAX` of them; those with none are left out.
+    """SuperPoDs with the most candidates, at most :data:`CLOSEST_MAX`; SuperPoDs without candidates are omitted.
 
     Args:
         ids: SuperPoDs in their order.
-        counts: Candidates of each.
-        block: B, nodes of a block.
+        counts: ``int64[SuperPoDs]``, candidates of each.
+        block: B, number of nodes of a block.
     """
     first = np.argsort(-counts, kind="stable")[:CLOSEST_MAX].tolist()
     free = {pod: int(counts[pod]) for pod in first}
     return tuple(Near(ids[pod], free[pod], free[pod] // block) for pod in first if free[pod])
 
 
-def yard_of(
+def pool_of(
     ids: Sequence[str],
     pods: Rows,
     rows: Rows,
     *,
     racks: Rows | None = None,
-    ill: Marks | None = None,
+    sub_healthy: Marks | None = None,
     idle: Rows | None = None,
 ) -> CandidatePool:
-    """Candidates sorted into their SuperPoDs.
+    """Candidates sorted by SuperPoD.
+
+        >>> pool = pool_of(["s0", "s1"], np.array([0, 1, 0, 1]), np.array([10, 11, 12, 13]),
+        ...                sub_healthy=np.array([True, False, False, False]))
+        >>> pool.starts, pool.rows
+        (array([0, 2, 4]), array([12, 10, 11, 13]))
+
+    SuperPoD ``s0`` has the nodes 12 and 10, the healthy one first; ``s1`` has the nodes 11 and 13.
 
     Args:
         ids: SuperPoDs in their order (:func:`superpod_key`).
-        pods: SuperPoD of each candidate, as its index in ``ids``.
-        rows: Candidates in the order of rack, leaf, position and name, in which they stay.
-        racks: Rack of each; without, all unknown.
-        ill: Candidates that are sub-healthy, which go behind the healthy ones of their SuperPoD; without, none.
-        idle: Idle chips of each; see :attr:`Yard.idle`.
+        pods: ``int64[nodes]``, index of the SuperPoD of each candidate in ``ids``.
+        rows: ``int64[nodes]``, rows of the candidates in the order of rack, leaf, position and name, which is kept.
+        racks: ``int64[nodes]``, rack of each candidate; None if all are unknown.
+        sub_healthy: ``bool[nodes]``, candidates that come after the healthy ones of their SuperPoD; None for none.
+        idle: ``int64[nodes]``, idle chips of each; see :attr:`CandidatePool.idle`.
     """
     racks = np.full(len(rows), -1, np.int64) if racks is None else racks
-    ill = np.zeros(len(rows), np.bool_) if ill is None else ill
-    order = np.argsort(pods * 2 + ill, kind="stable")
+    sub_healthy = np.zeros(len(rows), np.bool_) if sub_healthy is None else sub_healthy
+    order = np.argsort(pods * 2 + sub_healthy, kind="stable")
     return CandidatePool(
         ids,
         running(np.bincount(pods, minlength=len(ids))),
         rows[order],
         racks[order],
-        ill[order],
+        sub_healthy[order],
         None if idle is None else idle[order],
     )

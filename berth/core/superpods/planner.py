@@ -1,6 +1,7 @@
-"""Where the pods of a gang with SuperPoD affinity go: blocks are selected on counts, then their nodes are drawn.
+"""Plans of gangs with SuperPoD affinity: blocks are selected on counts, then nodes are assigned to ranks.
 
-Source: specification, SuperPoD affinity, sections 4.2, 5 and 5.4.
+Source: docs/reference/superpods.md, "Before the selection", "Selection of blocks" and
+"Ranks and annotations of blocks".
 """
 
 from collections.abc import Sequence
@@ -9,51 +10,51 @@ import numpy as np
 
 from berth.core.errors import InvariantError
 from berth.core.superpods import block_selection
-from berth.core.superpods.block_selection import Ask
+from berth.core.superpods.block_selection import OpenBlocks
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     NoBlocks,
     Rows,
-    Rules,
     closest,
 )
 
 
-def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> BlockPlan | NoBlocks:
-    """Where each rank of a gang without racks goes of which no pod has a node yet.
+def plan_blocks(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> BlockPlan | NoBlocks:
+    """Plan of a new gang without racks.
 
     Args:
         pool: SuperPoDs with the candidates of the gang.
-        demand: What it asks; ``replicas`` is a multiple of ``block``.
+        demand: Request of the gang; ``replicas`` is a multiple of ``block``.
         rules: Reserve, size and parity.
 
     Raises:
-        InvariantError: The gang asks for racks, which :mod:`berth.core.superpods.racks` plans.
+        InvariantError: The gang requests racks, which :mod:`berth.core.superpods.racks` plans.
     """
     if demand.variant == "rack":
         raise InvariantError("racks are no matter of the three queues", subject=f"a gang of {demand.replicas}")
-    ground = candidates(pool, demand)
-    counts = ground.counts
-    if len(ground.rows) < demand.replicas:
-        return not_enough_nodes(ground, demand)
-    grants = block_selection.select(ground.ids, counts, ask_of(demand), rules)
-    return grants if isinstance(grants, NoBlocks) else drawn(ground, grants, demand.replicas)
+    eligible = candidates(pool, demand)
+    counts = eligible.counts
+    if len(eligible.rows) < demand.replicas:
+        return not_enough_nodes(eligible, demand)
+    allocations = block_selection.select(eligible.ids, counts, open_blocks_of(demand), rules)
+    return allocations if isinstance(allocations, NoBlocks) else draw_nodes(eligible, allocations, demand.replicas)
 
 
-def decisions_of(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that change the plan of a gang."""
-    ground = candidates(pool, demand)
-    if len(ground.rows) < demand.replicas:
+def block_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
+    """Names of the documented decisions that change the plan of a gang."""
+    eligible = candidates(pool, demand)
+    if len(eligible.rows) < demand.replicas:
         return ()
-    return block_selection.decisions_of(ground.ids, ground.counts, ask_of(demand), rules)
+    return block_selection.selection_decisions(eligible.ids, eligible.counts, open_blocks_of(demand), rules)
 
 
-def ask_of(demand: BlockDemand) -> Ask:
+def open_blocks_of(demand: BlockDemand) -> OpenBlocks:
     """All blocks of a gang, for the selection."""
-    return Ask(
+    return OpenBlocks(
         demand.variant,
         demand.block,
         range(demand.blocks),
@@ -65,19 +66,25 @@ def ask_of(demand: BlockDemand) -> Ask:
 
 
 def candidates(pool: CandidatePool, demand: BlockDemand) -> CandidatePool:
-    """Nodes that a gang looks at: a gang of one pod goes where the fewest chips are idle, and to a healthy node if any.
+    """Nodes that a gang considers.
 
-    With racks health plays no part. Source: section 4.2, step 3.
+    A gang with one pod goes to the nodes with the fewest idle chips, and to a healthy node if there is one. With racks
+    health is ignored.
+
+    Source: docs/reference/superpods.md, "Before the selection".
     """
     if demand.replicas != 1 or not len(pool.rows):
         return pool
     if pool.idle is not None:
         pool = pool.without(pool.idle > pool.idle.min())
-    return pool if demand.variant == "rack" or pool.ill.all() else pool.without(pool.ill)
+    return pool if demand.variant == "rack" or pool.sub_healthy.all() else pool.without(pool.sub_healthy)
 
 
 def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
-    """There are fewer candidates than pods. Source: section 4.2, step 4."""
+    """Refusal: there are fewer candidates than pods.
+
+    Source: docs/reference/superpods.md, "Before the selection".
+    """
     return NoBlocks(
         lack="nodes",
         block=demand.block,
@@ -89,33 +96,42 @@ def not_enough_nodes(pool: CandidatePool, demand: BlockDemand) -> NoBlocks:
     )
 
 
-def drawn(pool: CandidatePool, grants: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
-    """Nodes of each rank, taken from each SuperPoD in its order, grant after grant.
+def draw_nodes(pool: CandidatePool, allocations: Sequence[BlockAllocation], replicas: int) -> BlockPlan:
+    """Nodes of each rank, taken from each SuperPoD in its order, allocation after allocation.
 
-    Ranks walk the blocks by their number, each as long as it is. Source: section 5.4.
+        >>> from berth.core.superpods.model import pool_of
+    >>> pool = pool_of(["s0", "s1"], np.array([0, 0, 1, 1]), np.array([12, 10, 11, 13]))
+        >>> plan = draw_nodes(pool, [BlockAllocation(1, 1, 2, "fits"), BlockAllocation(0, 0, 2, "fits")], 4)
+        >>> plan.rows, plan.block_ids, plan.pods
+        (array([12, 10, 11, 13]), array([0, 0, 1, 1]), array([0, 0, 1, 1]))
+
+    Ranks are numbered block after block by block id. Block 0 has two nodes of SuperPoD ``s0``, block 1 two of ``s1``.
+
+    Source: docs/reference/superpods.md, "Ranks and annotations of blocks".
 
     Args:
-        pool: SuperPoDs whose nodes are free to be taken.
-        grants: How many each block gets from where; a SuperPoD has all that it gives.
-        replicas: Ranks; nodes beyond them serve nobody, ranks beyond the nodes get none.
+        pool: SuperPoDs with the free nodes.
+        allocations: Number of nodes of each block from each SuperPoD, at most those that it has.
+        replicas: Number of ranks. Further nodes are not used; ranks beyond the nodes get -1.
     """
-    vids, pods, nodes = (
-        np.fromiter((allocation[field] for allocation in grants), np.int64, len(grants)) for field in (0, 1, 2)
+    block_ids, pods, nodes = (
+        np.fromiter((allocation[field] for allocation in allocations), np.int64, len(allocations))
+        for field in (0, 1, 2)
     )
-    walk = np.argsort(vids, kind="stable")
+    walk = np.argsort(block_ids, kind="stable")
     lengths = nodes[walk]
     ends = np.cumsum(lengths)
     places = np.repeat(_begins(pool, pods, nodes)[walk] - ends + lengths, lengths) + np.arange(lengths.sum())
     return BlockPlan(
         _ranks(pool.rows[places], replicas),
-        _ranks(np.repeat(vids[walk], lengths), replicas),
+        _ranks(np.repeat(block_ids[walk], lengths), replicas),
         _ranks(np.repeat(pods[walk], lengths), replicas),
-        tuple(grants),
+        tuple(allocations),
     )
 
 
 def _begins(pool: CandidatePool, pods: Rows, nodes: Rows) -> Rows:
-    """Place in the yard of the first node of each grant: behind what the SuperPoD gave before."""
+    """Index in the pool of the first node of each allocation; earlier allocations of its SuperPoD come before it."""
     order = np.argsort(pods, kind="stable")
     by_pod, before = pods[order], np.cumsum(nodes[order]) - nodes[order]
     is_first = np.ones(len(pods), np.bool_)

@@ -1,6 +1,6 @@
-"""Blocks of an inference service where SuperPoDs have racks: every block inside one rack, beside its siblings.
+"""Blocks of an inference service with racks: every block is inside one rack, close to other jobs of the service.
 
-Source: specification, SuperPoD affinity, section 8.3.
+Source: docs/reference/superpods.md, "Inference services on Atlas 950".
 """
 
 import heapq
@@ -10,18 +10,18 @@ import numpy as np
 
 from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
-from berth.core.superpods.racks import RACK_NODES, Racks, Take, all_of, lacking, ranked
+from berth.core.superpods.racks import RACK_NODES, BlockNodes, Racks, all_of, rack_shortage, ranked
 
 Key = tuple[int, int, int, int]
 
 
-class Siblings:
-    """Racks of a service and what is free around them, as blocks are given.
+class _SiblingRacks:
+    """Racks that host a service, and the free nodes around them, updated while blocks are allocated.
 
     Args:
         racks: Racks with the candidates.
-        block: B, nodes of a block.
-        hosts: SuperPoD and rack of each pod of the service's other jobs.
+        block: B, number of nodes of a block.
+        hosts: SuperPoD and rack of each pod of other jobs of the service.
     """
 
     def __init__(self, racks: Racks, block: int, hosts: Collection[tuple[str, int]]) -> None:
@@ -39,7 +39,7 @@ class Siblings:
         )
 
     def best(self, pod: int) -> tuple[Key, int, int] | None:
-        """The best rack of a SuperPoD, with its key before it; None without any."""
+        """The best rack of a SuperPoD with its key; None if it has no rack for a block."""
         cells = range(*self._racks.limits[pod : pod + 2])
         return min(
             ((self._key(pod, cell), pod, cell) for cell in cells if self._left[cell] >= self._block), default=None
@@ -52,7 +52,7 @@ class Siblings:
         return (1 if pod in self._hosts else 2, -self._idle[pod], -left, -self._free[pod])
 
     def give(self, pod: int, cell: int) -> None:
-        """A block of a rack goes; the rack is one with siblings from then on."""
+        """Allocate a block of a rack; the rack hosts the service from then on."""
         self._idle[pod] -= self._left[cell] >= RACK_NODES
         self._left[cell] -= self._block
         self._idle[pod] += self._left[cell] >= RACK_NODES
@@ -64,41 +64,42 @@ class Siblings:
 def plan_rack_service(
     pool: CandidatePool, demand: BlockDemand, hosts: Collection[tuple[str, int]]
 ) -> BlockPlan | NoBlocks:
-    """Where each rank of a job of an inference service goes.
+    """Plan of a job of an inference service.
 
-    A rack with pods of the service comes first, the one with the most nodes left; then other racks of its SuperPoD; then any.
-    Of those the SuperPoD with the most idle racks, the rack with the most nodes left, and the SuperPoD with the most nodes left
-    come first. The reserve, and soft or hard, play no part.
+    Racks are used in this order: racks with pods of the service, the one with the most nodes left first; other racks of
+    a SuperPoD that hosts the service; all other racks. Inside these classes the order is: SuperPoD with the most idle
+    racks, rack with the most nodes left, SuperPoD with the most nodes left. The reserve, and whether the gang is soft
+    or hard, are ignored.
 
     Args:
         pool: SuperPoDs with the candidates of the gang, and their racks.
-        demand: What it asks.
-        hosts: SuperPoD and rack of each pod of the service's other jobs.
+        demand: Request of the gang.
+        hosts: SuperPoD and rack of each pod of other jobs of the service.
     """
-    takes = place_service(pool, demand, hosts)
-    return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=False)
+    allocated = place_service(pool, demand, hosts)
+    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=False)
 
 
 def place_service(
     pool: CandidatePool, demand: BlockDemand, hosts: Collection[tuple[str, int]]
-) -> list[Take] | NoBlocks:
+) -> list[BlockNodes] | NoBlocks:
     """Nodes of each block; see :func:`plan_rack_service`."""
     racks = Racks(candidates(pool, demand))
-    ask = all_of(demand)
+    open_blocks = all_of(demand)
     have = int((racks.left // demand.block).sum())
     if have < demand.blocks:
-        return lacking(racks, ask, "service", have=have)
-    siblings = Siblings(racks, demand.block, hosts)
+        return rack_shortage(racks, open_blocks, "service", have=have)
+    siblings = _SiblingRacks(racks, demand.block, hosts)
     heap = [best for best in map(siblings.best, range(len(racks.free))) if best is not None]
     heapq.heapify(heap)
-    takes: list[Take] = []
+    allocated: list[BlockNodes] = []
     for block_id in range(demand.blocks):
         _, pod, cell = heap[0]
-        takes.append(Take(block_id, pod, racks.take(cell, demand.block), "service"))
+        allocated.append(BlockNodes(block_id, pod, racks.take(cell, demand.block), "service"))
         siblings.give(pod, cell)
         best = siblings.best(pod)
         if best is None:
             heapq.heappop(heap)
         else:
             heapq.heapreplace(heap, best)
-    return takes
+    return allocated

@@ -1,8 +1,8 @@
-"""Blocks where SuperPoDs have racks: one rack for all, a domain of racks, one SuperPoD, or several.
+"""Blocks in SuperPoDs with racks: one rack for all blocks, a domain of racks, one SuperPoD, or several.
 
-A block is made of parts that never cross racks; small racks go first, so that large ones stay whole.
+A block consists of parts, each inside one rack. Small racks are used first, so that large racks stay whole.
 
-Source: specification, SuperPoD affinity, section 9; section 13, D-1, D-8 and D-19.
+Source: docs/reference/superpods.md, "Racks". See decisions D-1, D-8 and D-19.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,60 +15,60 @@ from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Counts,
     Lack,
     NoBlocks,
     Phase,
     Rows,
-    Rules,
     closest,
 )
 from berth.core.superpods.planner import candidates
 
 RACK_NODES: Final = 8
-"""Nodes of a rack; a gang of no more tries one rack first."""
+"""Nodes of a rack. A gang with at most this number tries one rack first."""
 DOMAIN_RACKS: Final = 16
-"""Racks that share memory over the unified bus: those whose numbers agree when divided by this."""
+"""Racks that share memory over the unified bus: those whose numbers have the same quotient by this value."""
 
 Strategy = Literal["rack", "ub-memory", "superpod", "multi-superpod"]
 NO_ROWS: Final[Rows] = np.empty(0, np.int64)
 
 
-class Ask(NamedTuple):
-    """Blocks that are to be placed.
+class OpenRackBlocks(NamedTuple):
+    """Blocks to place.
 
     Attributes:
-        demand: What the whole gang asks.
-        open_ids: Whole blocks, ascending.
-        loose: Nodes beside them, which were pieces before and can be pieces again.
+        demand: Request of the whole gang.
+        open_ids: Ids of the whole blocks, ascending.
+        piece_nodes: Number of further nodes that were pieces before and may be pieces again.
         next_id: Id of the first new piece.
     """
 
     demand: BlockDemand
     open_ids: Sequence[int]
-    loose: int = 0
+    piece_nodes: int = 0
     next_id: int = 0
 
     @property
     def nodes(self) -> int:
-        """Nodes that are to be found."""
-        return len(self.open_ids) * self.demand.block + self.loose
+        """Number of nodes to find."""
+        return len(self.open_ids) * self.demand.block + self.piece_nodes
 
     @property
     def parts(self) -> int:
-        """Parts of whole blocks that are to be found, each inside a rack."""
+        """Number of parts of whole blocks to find, each inside one rack."""
         return len(self.open_ids) * self.demand.block // self.demand.rack_block
 
 
-class Take(NamedTuple):
-    """Nodes that a block gets.
+class BlockNodes(NamedTuple):
+    """Nodes of a block.
 
     Attributes:
         block_id: Id of the block.
-        pod: SuperPoD, as its index in the yard.
-        rows: Its nodes, in the order of the block.
-        phase: What gave them.
+        pod: Index of the SuperPoD in the pool.
+        rows: Rows of its nodes, in the order of the block.
+        phase: Step that allocated them.
     """
 
     block_id: int
@@ -78,7 +78,7 @@ class Take(NamedTuple):
 
 
 class Racks:
-    """Racks of a yard and what is left in each; nodes whose rack is unknown are left out.
+    """Racks of a pool and the nodes left in each. Nodes with an unknown rack are omitted.
 
     Args:
         pool: SuperPoDs with the candidates of a gang.
@@ -96,19 +96,19 @@ class Racks:
         first[1:] = (pods[1:] != pods[:-1]) | (racks[1:] != racks[:-1])
         starts = np.flatnonzero(first)
         self.pods: Rows = pods[starts]
-        """SuperPoD of each rack; rising."""
+        """SuperPoD of each rack, rising. Shape (racks,)."""
         self.racks: Rows = racks[starts]
-        """Number of each rack; rising inside a SuperPoD."""
+        """Number of each rack, rising inside a SuperPoD. Shape (racks,)."""
         self.left: Counts = np.diff(starts, append=len(pods))
-        """Nodes left in each rack."""
+        """Number of nodes left in each rack. Shape (racks,)."""
         self.free: Counts = np.bincount(pods, minlength=len(pool.ids))
-        """Nodes of each SuperPoD before any was taken."""
+        """Number of nodes of each SuperPoD before any was taken. Shape (SuperPoDs,)."""
         self._starts = starts
         self.limits: list[int] = np.searchsorted(self.pods, np.arange(len(pool.ids) + 1)).tolist()
-        """Racks of SuperPoD ``p`` are ``limits[p]`` to ``limits[p + 1]``."""
+        """The racks of SuperPoD ``p`` are ``limits[p]`` to ``limits[p + 1]``."""
 
     def drop(self, gone: Rows) -> None:
-        """Leave out some nodes, by their row."""
+        """Remove nodes, given by their rows."""
         if not len(gone):
             return
         cells = np.repeat(np.arange(len(self.left)), self.left)
@@ -123,19 +123,19 @@ class Racks:
         self._starts = np.cumsum(self.left) - self.left
 
     def take(self, cell: int, nodes: int) -> Rows:
-        """Nodes of a rack, which are left no more."""
+        """Take nodes of a rack; returns their rows."""
         start = int(self._starts[cell])
         self._starts[cell] += nodes
         self.left[cell] -= nodes
         return self._rows[start : start + nodes]
 
     def by_left(self, start: int, stop: int) -> list[int]:
-        """Racks of a range that have anything left, the one with the least first."""
+        """Racks of a range with nodes left, the one with the fewest first."""
         left = self.left[start:stop].tolist()
         return [start + at for at in sorted(range(len(left)), key=left.__getitem__) if left[at]]
 
     def filled(self, cells: Sequence[int], parts: int, size: int) -> Rows:
-        """Nodes of ``parts`` parts of ``size`` nodes, from racks in the order given, each as far as it goes."""
+        """Rows of ``parts`` parts with ``size`` nodes each: racks in the order given, each with all its parts."""
         rows = []
         for cell in cells:
             given = min(int(self.left[cell]) // size, parts)
@@ -147,8 +147,8 @@ class Racks:
         return np.concatenate([NO_ROWS, *rows])
 
 
-def strategies(demand: BlockDemand, rules: Rules) -> tuple[Strategy, ...]:
-    """Ways to be tried, one after the other."""
+def strategies(demand: BlockDemand, rules: BlockRules) -> tuple[Strategy, ...]:
+    """Strategies to try, in order."""
     if demand.replicas <= RACK_NODES:
         return ("rack", "superpod", "multi-superpod")
     if demand.ub_memory:
@@ -157,210 +157,220 @@ def strategies(demand: BlockDemand, rules: Rules) -> tuple[Strategy, ...]:
 
 
 def plan_racks(
-    pool: CandidatePool, demand: BlockDemand, rules: Rules, *, unlinked: Rows = NO_ROWS
+    pool: CandidatePool, demand: BlockDemand, rules: BlockRules, *, unlinked: Rows = NO_ROWS
 ) -> BlockPlan | NoBlocks:
-    """Where each rank of a gang goes of which no pod has a node yet.
+    """Plan of a new gang with racks.
 
     Args:
         pool: SuperPoDs with the candidates of the gang, and their racks.
-        demand: What it asks.
+        demand: Request of the gang.
         rules: Size and parity.
-        unlinked: Rows of nodes with chips that the network does not reach: several SuperPoDs cannot use them.
+        unlinked: Rows of nodes with chips that the network does not reach; a plan on several SuperPoDs cannot use them.
     """
-    takes = place(Racks(candidates(pool, demand)), all_of(demand), rules, unlinked=unlinked)
-    return takes if isinstance(takes, NoBlocks) else ranked(takes, demand, parity=rules.parity)
+    allocated = place(Racks(candidates(pool, demand)), all_of(demand), rules, unlinked=unlinked)
+    return allocated if isinstance(allocated, NoBlocks) else ranked(allocated, demand, parity=rules.parity)
 
 
-def all_of(demand: BlockDemand) -> Ask:
+def all_of(demand: BlockDemand) -> OpenRackBlocks:
     """All blocks of a gang."""
-    return Ask(demand, range(demand.blocks), next_id=demand.blocks)
+    return OpenRackBlocks(demand, range(demand.blocks), next_id=demand.blocks)
 
 
-def oversized_lack(racks: Racks, ask: Ask, rules: Rules) -> NoBlocks | None:
-    """The reference gives up where a SuperPoD has more free nodes than it is said to have nodes (decision D-1)."""
+def oversized_lack(racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules) -> NoBlocks | None:
+    """Refusal of the reference if a SuperPoD has more free nodes than its configured size (decision D-1), or None."""
     if not rules.parity or racks.free.max(initial=0) <= rules.size:
         return None
-    return lacking(racks, ask, "size", limit=rules.size)
+    return rack_shortage(racks, open_blocks, "size", limit=rules.size)
 
 
-def decisions_of(pool: CandidatePool, demand: BlockDemand, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that change the plan of a gang."""
+def rack_decisions(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> tuple[str, ...]:
+    """Names of the documented decisions that change the plan of a gang."""
     return ("D-1",) if candidates(pool, demand).counts.max(initial=0) > rules.size else ()
 
 
-def place(racks: Racks, ask: Ask, rules: Rules, *, unlinked: Rows = NO_ROWS) -> list[Take] | NoBlocks:
-    """Nodes for blocks, by the first strategy that finds them.
+def place(
+    racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, *, unlinked: Rows = NO_ROWS
+) -> list[BlockNodes] | NoBlocks:
+    """Nodes of each block, by the first strategy that finds them.
 
     Args:
-        racks: Racks; what is taken is gone from them.
-        ask: Blocks that are to be placed. With loose nodes only several SuperPoDs are tried.
+        racks: Racks; nodes that are taken are removed from them.
+        open_blocks: Blocks to place. With piece nodes only several SuperPoDs are tried.
         rules: Size and parity.
         unlinked: See :func:`plan_racks`.
     """
-    lack = oversized_lack(racks, ask, rules)
+    lack = oversized_lack(racks, open_blocks, rules)
     if lack is not None:
         return lack
-    ways: dict[Strategy, Callable[[], list[Take] | NoBlocks]] = {
-        "rack": lambda: _one_rack(racks, ask),
-        "ub-memory": lambda: _one_domain(racks, ask),
-        "superpod": lambda: _one_superpod(racks, ask),
-        "multi-superpod": lambda: _superpods(racks, ask, rules, unlinked),
+    ways: dict[Strategy, Callable[[], list[BlockNodes] | NoBlocks]] = {
+        "rack": lambda: _one_rack(racks, open_blocks),
+        "ub-memory": lambda: _one_domain(racks, open_blocks),
+        "superpod": lambda: _one_superpod(racks, open_blocks),
+        "multi-superpod": lambda: _superpods(racks, open_blocks, rules, unlinked),
     }
-    tried = ("multi-superpod",) if ask.loose else strategies(ask.demand, rules)
-    found: list[Take] | NoBlocks = []
+    tried = ("multi-superpod",) if open_blocks.piece_nodes else strategies(open_blocks.demand, rules)
+    found: list[BlockNodes] | NoBlocks = []
     for strategy in tried:
         if strategy == "rack":
-            lack = _hopeless(racks, ask)
+            lack = _impossible(racks, open_blocks)
             if lack is not None:
                 return lack
         found = ways[strategy]()
         if not isinstance(found, NoBlocks):
             break
-        if strategy == "rack" and not ask.demand.soft and ask.nodes == ask.demand.rack_block:
+        if strategy == "rack" and not open_blocks.demand.soft and open_blocks.nodes == open_blocks.demand.rack_block:
             break
     return found
 
 
-def lacking(racks: Racks, ask: Ask, lack: Lack, *, limit: int = 0, have: int | None = None) -> NoBlocks:
-    """Why there is no place, in numbers."""
-    block = ask.demand.block
+def rack_shortage(
+    racks: Racks, open_blocks: OpenRackBlocks, lack: Lack, *, limit: int = 0, have: int | None = None
+) -> NoBlocks:
+    """Refusal with the numbers of a gang with racks."""
+    block = open_blocks.demand.block
     return NoBlocks(
         lack=lack,
         block=block,
-        blocks_need=len(ask.open_ids),
-        blocks_have=int(_blocks(racks, ask).sum()) if have is None else have,
-        nodes_need=ask.nodes,
+        blocks_need=len(open_blocks.open_ids),
+        blocks_have=int(_blocks(racks, open_blocks).sum()) if have is None else have,
+        nodes_need=open_blocks.nodes,
         nodes_have=int(racks.left.sum()),
         closest=closest(racks.pool.ids, racks.free, block),
         limit=limit,
     )
 
 
-def _parts(racks: Racks, ask: Ask) -> Counts:
-    """Parts that fit into the racks of each SuperPoD."""
-    parts = racks.left // ask.demand.rack_block
+def _parts(racks: Racks, open_blocks: OpenRackBlocks) -> Counts:
+    """Number of parts that fit into the racks of each SuperPoD."""
+    parts = racks.left // open_blocks.demand.rack_block
     return np.bincount(racks.pods, parts, minlength=len(racks.free)).astype(np.int64)
 
 
-def _blocks(racks: Racks, ask: Ask) -> Counts:
-    """Blocks that fit into each SuperPoD."""
-    return _parts(racks, ask) // (ask.demand.block // ask.demand.rack_block)
+def _blocks(racks: Racks, open_blocks: OpenRackBlocks) -> Counts:
+    """Number of blocks that fit into each SuperPoD."""
+    return _parts(racks, open_blocks) // (open_blocks.demand.block // open_blocks.demand.rack_block)
 
 
-def _hopeless(racks: Racks, ask: Ask) -> NoBlocks | None:
-    """A hard gang that no sum of SuperPoDs can hold."""
-    have = int((racks.free // ask.demand.block).sum())
-    if ask.demand.soft or have >= len(ask.open_ids):
+def _impossible(racks: Racks, open_blocks: OpenRackBlocks) -> NoBlocks | None:
+    """Refusal of a hard gang that no combination of SuperPoDs can hold; otherwise None."""
+    have = int((racks.free // open_blocks.demand.block).sum())
+    if open_blocks.demand.soft or have >= len(open_blocks.open_ids):
         return None
-    return lacking(racks, ask, "blocks", have=have)
+    return rack_shortage(racks, open_blocks, "blocks", have=have)
 
 
-def _one_rack(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
-    """All in the rack that is just large enough, of the SuperPoD with the fewest nodes that has one.
+def _one_rack(racks: Racks, open_blocks: OpenRackBlocks) -> list[BlockNodes] | NoBlocks:
+    """All blocks in the smallest rack that is large enough, of the SuperPoD with the fewest nodes that has one.
 
     The last block gets the first nodes.
     """
-    fit = np.flatnonzero(racks.left >= ask.nodes)
+    fit = np.flatnonzero(racks.left >= open_blocks.nodes)
     if not len(fit):
-        return lacking(racks, ask, "rack")
+        return rack_shortage(racks, open_blocks, "rack")
     pods = racks.pods[fit]
     cell = int(fit[np.lexsort((racks.left[fit], pods, racks.free[pods]))[0]])
-    rows = racks.take(cell, ask.nodes)
-    return list(_cut(rows, ask.open_ids[::-1], int(racks.pods[cell]), ask.demand.block, "rack"))
+    rows = racks.take(cell, open_blocks.nodes)
+    return list(
+        _split_blocks(rows, open_blocks.open_ids[::-1], int(racks.pods[cell]), open_blocks.demand.block, "rack")
+    )
 
 
-def _one_domain(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
-    """All in one domain of racks, of the SuperPoD with the fewest nodes that has one; of such domains the smallest.
+def _one_domain(racks: Racks, open_blocks: OpenRackBlocks) -> list[BlockNodes] | NoBlocks:
+    """All blocks in one domain of racks, of the SuperPoD with the fewest nodes that has one.
 
-    SuperPoDs with as many nodes count as one here.
+    Of several domains the smallest is used. SuperPoDs with equal numbers of nodes are treated as one here.
     """
     domains = racks.pods * (int(racks.racks.max(initial=0)) // DOMAIN_RACKS + 1) + racks.racks // DOMAIN_RACKS
     starts = np.flatnonzero(np.diff(domains, prepend=-1))
     if not len(starts):
-        return lacking(racks, ask, "rack")
-    size, pods = ask.demand.rack_block, racks.pods[starts]
+        return rack_shortage(racks, open_blocks, "rack")
+    size, pods = open_blocks.demand.rack_block, racks.pods[starts]
     parts = np.add.reduceat(racks.left // size, starts)
     left = np.add.reduceat(racks.left, starts)
-    fit = np.flatnonzero((parts >= ask.parts) & (racks.free[pods] >= ask.nodes))
+    fit = np.flatnonzero((parts >= open_blocks.parts) & (racks.free[pods] >= open_blocks.nodes))
     if not len(fit):
-        return lacking(racks, ask, "rack")
+        return rack_shortage(racks, open_blocks, "rack")
     best = int(fit[np.lexsort((pods[fit], left[fit], racks.free[pods[fit]]))[0]])
     stop = int(starts[best + 1]) if best + 1 < len(starts) else len(domains)
-    rows = racks.filled(racks.by_left(int(starts[best]), stop), ask.parts, size)
-    return list(_cut(rows, ask.open_ids, int(pods[best]), ask.demand.block, "ub-memory"))
+    rows = racks.filled(racks.by_left(int(starts[best]), stop), open_blocks.parts, size)
+    return list(_split_blocks(rows, open_blocks.open_ids, int(pods[best]), open_blocks.demand.block, "ub-memory"))
 
 
-def _one_superpod(racks: Racks, ask: Ask) -> list[Take] | NoBlocks:
-    """All in one SuperPoD, the one with the fewest nodes that can."""
-    fit = np.flatnonzero((racks.free >= ask.nodes) & (_parts(racks, ask) >= ask.parts))
+def _one_superpod(racks: Racks, open_blocks: OpenRackBlocks) -> list[BlockNodes] | NoBlocks:
+    """All blocks in one SuperPoD, the one with the fewest nodes that is large enough."""
+    fit = np.flatnonzero((racks.free >= open_blocks.nodes) & (_parts(racks, open_blocks) >= open_blocks.parts))
     if not len(fit):
-        return lacking(racks, ask, "blocks")
+        return rack_shortage(racks, open_blocks, "blocks")
     pod = int(fit[np.argmin(racks.free[fit])])
-    return list(_given(racks, ask, pod, ask.open_ids, "superpod"))
+    return list(_blocks_of_superpod(racks, open_blocks, pod, open_blocks.open_ids, "superpod"))
 
 
-def _superpods(racks: Racks, ask: Ask, rules: Rules, unlinked: Rows) -> list[Take] | NoBlocks:
-    """Whole blocks from the SuperPoDs with the most nodes on; of a soft gang what is left goes rack by rack."""
+def _superpods(
+    racks: Racks, open_blocks: OpenRackBlocks, rules: BlockRules, unlinked: Rows
+) -> list[BlockNodes] | NoBlocks:
+    """Whole blocks from several SuperPoDs, those with the most nodes first; a soft gang continues rack by rack."""
     racks.drop(unlinked)
     order = np.argsort(-racks.free, kind="stable")
-    fits = _blocks(racks, ask)[order]
+    fits = _blocks(racks, open_blocks)[order]
     before = np.cumsum(fits) - fits
-    given = np.minimum(fits, len(ask.open_ids) - before).clip(min=0)
-    if not ask.demand.soft and int(given.sum()) < len(ask.open_ids):
-        return lacking(racks, ask, "blocks")
-    takes: list[Take] = []
+    given = np.minimum(fits, len(open_blocks.open_ids) - before).clip(min=0)
+    if not open_blocks.demand.soft and int(given.sum()) < len(open_blocks.open_ids):
+        return rack_shortage(racks, open_blocks, "blocks")
+    allocated: list[BlockNodes] = []
     for at in np.flatnonzero(given).tolist():
-        ids = ask.open_ids[int(before[at]) : int(before[at] + given[at])]
-        takes += _given(racks, ask, int(order[at]), ids, "multi-superpod")
-    missing = ask.nodes - len(takes) * ask.demand.block
+        ids = open_blocks.open_ids[int(before[at]) : int(before[at] + given[at])]
+        allocated += _blocks_of_superpod(racks, open_blocks, int(order[at]), ids, "multi-superpod")
+    missing = open_blocks.nodes - len(allocated) * open_blocks.demand.block
     if not missing:
-        return takes
+        return allocated
     if int(racks.left.sum()) < missing:
-        return lacking(racks, ask, "nodes", have=len(takes))
-    new_ids = count(ask.demand.replicas, -1) if rules.parity else count(ask.next_id)
-    return [*takes, *_pieces(racks, order, missing, chain(ask.open_ids[len(takes) :], new_ids))]
+        return rack_shortage(racks, open_blocks, "nodes", have=len(allocated))
+    new_ids = count(open_blocks.demand.replicas, -1) if rules.parity else count(open_blocks.next_id)
+    return [*allocated, *_pieces(racks, order, missing, chain(open_blocks.open_ids[len(allocated) :], new_ids))]
 
 
-def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Iterator[Take]:
-    """What is left, a piece a rack: SuperPoDs in the order given, in each the rack with the least first."""
+def _pieces(racks: Racks, pods: Rows, missing: int, ids: Iterator[int]) -> Iterator[BlockNodes]:
+    """Remaining nodes, one piece per rack: SuperPoDs in the order given, the rack with the fewest nodes first."""
     for pod in pods.tolist():
         for cell in racks.by_left(*racks.limits[pod : pod + 2]):
             if not missing:
                 return
             rows = racks.take(cell, min(int(racks.left[cell]), missing))
             missing -= len(rows)
-            yield Take(next(ids), pod, rows, "multi-superpod-pieces")
+            yield BlockNodes(next(ids), pod, rows, "multi-superpod-pieces")
 
 
-def _given(racks: Racks, ask: Ask, pod: int, ids: Sequence[int], phase: Phase) -> Iterator[Take]:
-    """Blocks of one SuperPoD, from its racks with the least left on."""
-    demand = ask.demand
+def _blocks_of_superpod(
+    racks: Racks, open_blocks: OpenRackBlocks, pod: int, ids: Sequence[int], phase: Phase
+) -> Iterator[BlockNodes]:
+    """Blocks of one SuperPoD, from its racks with the fewest nodes first."""
+    demand = open_blocks.demand
     parts = len(ids) * demand.block // demand.rack_block
     rows = racks.filled(racks.by_left(*racks.limits[pod : pod + 2]), parts, demand.rack_block)
-    return _cut(rows, ids, pod, demand.block, phase)
+    return _split_blocks(rows, ids, pod, demand.block, phase)
 
 
-def _cut(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: Phase) -> Iterator[Take]:
-    """Nodes as blocks, one after the other."""
-    return (Take(block_id, pod, rows[at * block : (at + 1) * block], phase) for at, block_id in enumerate(ids))
+def _split_blocks(rows: Rows, ids: Sequence[int], pod: int, block: int, phase: Phase) -> Iterator[BlockNodes]:
+    """Rows split into blocks, one after the other."""
+    return (BlockNodes(block_id, pod, rows[at * block : (at + 1) * block], phase) for at, block_id in enumerate(ids))
 
 
-def ranked(takes: Sequence[Take], demand: BlockDemand, *, parity: bool) -> BlockPlan:
-    """Node of each rank: ranks walk the blocks by their number, each as long as it is.
+def ranked(allocated: Sequence[BlockNodes], demand: BlockDemand, *, parity: bool) -> BlockPlan:
+    """Node of each rank. Ranks are numbered block after block by block id.
 
-    The reference gives rank ``r`` the node ``r mod B`` of block ``r div B``, so that with pieces some ranks have none
-    (decision D-8).
+    The reference gives rank ``r`` the node ``r mod B`` of block ``r div B``, so that some ranks have no node if there
+    are pieces (decision D-8).
     """
-    walk = sorted(takes, key=lambda take: take.block_id)
+    walk = sorted(allocated, key=lambda take: take.block_id)
     lengths = np.array([len(take.rows) for take in walk], np.int64)
-    vids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
-    ranks = np.arange(len(vids))
+    block_ids = np.repeat(np.array([take.block_id for take in walk], np.int64), lengths)
+    ranks = np.arange(len(block_ids))
     if parity:
-        ranks = vids * demand.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        ranks = block_ids * demand.block + ranks - np.repeat(np.cumsum(lengths) - lengths, lengths)
     kept = ranks < demand.replicas
     found = np.full((3, demand.replicas), -1, np.int64)
-    columns = (np.concatenate([take.rows for take in walk]), vids, np.repeat([take.pod for take in walk], lengths))
+    columns = (np.concatenate([take.rows for take in walk]), block_ids, np.repeat([take.pod for take in walk], lengths))
     for column, values in zip(found, columns, strict=True):
         column[ranks[kept]] = values[kept]
-    grants = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in takes)
-    return BlockPlan(found[0], found[1], found[2], grants)
+    allocations = tuple(BlockAllocation(take.block_id, take.pod, len(take.rows), take.phase) for take in allocated)
+    return BlockPlan(found[0], found[1], found[2], allocations)

@@ -1,6 +1,6 @@
-"""Is a request for blocks sound, and what follows from it: numbers only, no cluster.
+"""Validation of a request for blocks, by its numbers only, without the cluster.
 
-Source: specification, SuperPoD affinity, sections 1, 3 and 16.
+Source: docs/reference/superpods.md, "Terms of SuperPoDs" and "Validation of blocks".
 """
 
 import re
@@ -12,14 +12,14 @@ import msgspec
 from berth.core.superpods.model import SIZE_DEFAULT, Variant
 
 SP_BLOCK: Final = "sp-block"
-"""Annotation of a job: chips of a block."""
+"""Annotation of a job: number of chips of a block."""
 RA_BLOCK: Final = "ra-block"
-"""Annotation of a job: chips of a part of a block that stays inside one rack."""
+"""Annotation of a job: number of chips of a part of a block that stays inside one rack."""
 SUPER_POD_AFFINITY: Final = "super-pod-affinity"
-"""Label of a job: with :data:`SOFT` blocks may be split; with anything else, and without it, they may not."""
+"""Label of a job: with :data:`SOFT` blocks may be split; with any other value, or without the label, they may not."""
 SOFT: Final = "soft"
 UB_MEMORY: Final = "huawei.com/schedule_ubmemory"
-"""Annotation of a job that shares memory over the unified bus, with ``true``."""
+"""Annotation of a job that shares memory over the unified bus; its value is ``true``."""
 RACK_CHIPS: Final = 64
 """Chips of a rack."""
 RACK_SIZE_MAX: Final = 1024
@@ -28,7 +28,7 @@ UB_MEMORY_CHIPS_MAX: Final = 1024
 """Most chips of a gang that shares memory."""
 RA_BLOCK_DEFAULT: Final = 8
 _ROUND_UP: Final = 7
-"""T is ``(ra-block + 7) div C``, whatever C is. Source: section 1."""
+"""T is ``(ra-block + 7) div C`` for every C. Source: docs/reference/superpods.md, "Terms of SuperPoDs"."""
 
 Reason = Literal[
     "InvalidArgument",
@@ -40,9 +40,9 @@ Reason = Literal[
     "Parameter super-pod-size is invalid.",
     "Parameter ra-block is invalid.",
 ]
-"""Reason in the words of the reference."""
+"""Class of reason, in the words of the reference."""
 Subject = Literal["sp-block", "super-pod-size", "ra-block", "chips", "pods"]
-"""What is wrong: one of the two annotations, the setting, chips of a task, or the number of pods."""
+"""Invalid part: one of the two annotations, the setting, the chips of a task, or the number of pods."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _INT64: Final = 1 << 63
@@ -53,26 +53,28 @@ class Pods(NamedTuple):
     """Pods of a task.
 
     Attributes:
-        replicas: How many.
-        chips: Chips a pod.
-        is_pardoned: They may be without chips: of the task ``scheduler``, or of a job whose annotation says so.
+        replicas: Number of pods.
+        chips: Chips per pod.
+        may_lack_chips: The pods may have no chips: those of the task ``scheduler``, or of a job whose annotation allows
+            it.
     """
 
     replicas: int
     chips: int
-    is_pardoned: bool = False
+    may_lack_chips: bool = False
 
 
 class BlockRequest(NamedTuple):
-    """What a job with SuperPoD affinity says.
+    """Fields of a job with SuperPoD affinity.
 
     Attributes:
-        variant: Which handler.
+        variant: Handler of the product.
         node_chips: C, chips of a node.
-        sp_block: Annotation ``sp-block``; None without.
+        sp_block: Annotation ``sp-block``; None if it is missing.
         tasks: Pods, task by task.
-        size: Setting ``super-pod-size`` as it stands; not positive: the default, except with racks, where it is refused.
-        ra_block: Annotation ``ra-block``, for racks; None without.
+        size: Setting ``super-pod-size``. A value that is not positive means the default, except with racks, where it is
+            rejected.
+        ra_block: Annotation ``ra-block``, for racks; None if it is missing.
         ub_memory: The job shares memory over the unified bus.
     """
 
@@ -91,17 +93,17 @@ class BlockRequest(NamedTuple):
 
     @property
     def pods(self) -> int:
-        """N, pods with chips."""
+        """N, number of pods with chips."""
         return sum(task.replicas for task in self.tasks if task.chips)
 
 
 class BlockShape(NamedTuple):
-    """What follows from a sound request.
+    """Result of a valid request.
 
     Attributes:
-        block: B, nodes of a block.
-        replicas: N, pods with chips; a multiple of ``block``.
-        rack_block: T, nodes of a part of a block that stays inside one rack; 0 without racks.
+        block: B, number of nodes of a block.
+        replicas: N, number of pods with chips; a multiple of ``block``.
+        rack_block: T, number of nodes of a part of a block inside one rack; 0 without racks.
     """
 
     block: int
@@ -110,14 +112,14 @@ class BlockShape(NamedTuple):
 
 
 class BadBlocks(msgspec.Struct, frozen=True):
-    """Why a request is turned away.
+    """Reason why a request is rejected.
 
     Attributes:
         reason: Class of reason, in the words of the reference.
-        subject: What is wrong.
-        value: What was said, cut to 80 characters.
-        expected: What would be right.
-        task: Index of the task, where the chips of its pods are wrong; else -1.
+        subject: Invalid part.
+        value: Invalid value, cut to 80 characters.
+        expected: Valid values.
+        task: Index of the task, if the chips of its pods are invalid; otherwise -1.
     """
 
     reason: Reason
@@ -128,7 +130,7 @@ class BadBlocks(msgspec.Struct, frozen=True):
 
 
 def check_blocks(request: BlockRequest) -> BlockShape | BadBlocks:
-    """What follows from a request, or the first thing that is wrong with it."""
+    """Shape of a valid request, or its first error."""
     chips, block_chips = request.node_chips, _sp_block(request)
     block = 1 if block_chips < chips else block_chips // chips
     ra_block = RA_BLOCK_DEFAULT if request.ra_block is None else integer_of(request.ra_block)
@@ -140,7 +142,7 @@ def check_blocks(request: BlockRequest) -> BlockShape | BadBlocks:
 
 
 def integer_of(text: str) -> int:
-    """A 64-bit integer in decimal digits, with or without a sign; 0 for anything else, as the reference reads it."""
+    """64-bit integer in decimal digits, with or without a sign; 0 for any other text, as the reference reads it."""
     value = int(text) if _INTEGER.fullmatch(text) else 0
     return value if -_INT64 <= value < _INT64 else 0
 
@@ -160,7 +162,10 @@ def _faults(request: BlockRequest, block_chips: int, block: int, ra_block: int, 
 
 
 def _faults_a3(request: BlockRequest, block_chips: int, block: int) -> Iterator[BadBlocks]:
-    """Section 3.1, row by row; a negative ``sp-block`` is as wrong as none (section 13, D-14)."""
+    """The table of A3, row by row; a negative ``sp-block`` is as wrong as none (decision D-14).
+
+    Source: docs/reference/superpods.md, "Validation of A3".
+    """
     chips, total = request.node_chips, request.chips
     wanted = f"a multiple of {chips}, the chips of a node, or all {total} chips of the job where that is less"
     if block_chips <= 0 or (block_chips < chips and block_chips != total):
@@ -178,7 +183,10 @@ def _faults_a3(request: BlockRequest, block_chips: int, block: int) -> Iterator[
 
 
 def _faults_850(request: BlockRequest, block_chips: int, block: int) -> Iterator[BadBlocks]:
-    """Section 3.2."""
+    """The rules of Atlas 850.
+
+    Source: docs/reference/superpods.md, "Validation of Atlas 850".
+    """
     chips, total = request.node_chips, request.chips
     if block_chips <= 0 or (block_chips >= chips and block_chips % chips):
         yield _bad_sp_block(
@@ -195,7 +203,10 @@ def _faults_850(request: BlockRequest, block_chips: int, block: int) -> Iterator
 def _faults_rack(
     request: BlockRequest, block_chips: int, block: int, ra_block: int, rack_block: int
 ) -> Iterator[BadBlocks]:
-    """Section 3.3, in its order."""
+    """The table of Atlas 950, in its order.
+
+    Source: docs/reference/superpods.md, "Validation of Atlas 950".
+    """
     chips, pods, total = request.node_chips, request.pods, request.chips
     if block_chips <= 0 or (block_chips >= chips and block_chips % chips):
         wanted = f"1 or more, and from {chips}, the chips of a node, a multiple of it"
@@ -217,7 +228,10 @@ def _faults_rack(
 
 
 def _faults_of_rack_chips(request: BlockRequest, block_chips: int, ra_block: int) -> Iterator[BadBlocks]:
-    """Section 3.3, step 5."""
+    """Rows 5 and 6 of the table of Atlas 950.
+
+    Source: docs/reference/superpods.md, "Validation of Atlas 950".
+    """
     chips, total = request.node_chips, request.chips
     if request.pods == 1 and not 1 <= total <= chips:
         yield _bad("npu num is invalid", "chips", total, f"1 to {chips} for the job's only pod")
@@ -235,7 +249,7 @@ def _too_large(request: BlockRequest, reason: Reason, block: int, size: int) -> 
 
 
 def _not_whole(request: BlockRequest, reason: Reason, block_chips: int) -> Iterator[BadBlocks]:
-    """One pod is one block; several pods are whole blocks."""
+    """Errors if several pods do not form whole blocks; one pod is one block."""
     total = request.chips
     if request.pods == 1:
         if total != block_chips:
@@ -245,10 +259,10 @@ def _not_whole(request: BlockRequest, reason: Reason, block_chips: int) -> Itera
 
 
 def _not_whole_nodes(request: BlockRequest, reason: Reason) -> Iterator[BadBlocks]:
-    """Every pod of several takes a whole node; only A3 pardons pods without chips."""
+    """Errors if one of several pods does not use a whole node; only A3 allows pods without chips."""
     chips = request.node_chips
     for index, task in enumerate(request.tasks):
-        if task.chips != chips and not (request.variant == "a3" and task.is_pardoned and not task.chips):
+        if task.chips != chips and not (request.variant == "a3" and task.may_lack_chips and not task.chips):
             yield BadBlocks(reason, "chips", str(task.chips), f"{chips} in every pod, the chips of a node", index)
 
 

@@ -1,6 +1,8 @@
-"""Groups of a plan: nodes in the order in which a policy took them, and the order of ranks that follows.
+"""Groups of a plan: nodes in the order in which a policy takes them, and the resulting order of ranks.
 
-Source: specification, switch affinity, sections 3 and 7.
+A *cell* is a place below a leaf switch (ToR); see :mod:`berth.core.switches.occupancy.leaf_table`.
+
+Source: docs/reference/switches.md, "Partitions of idle nodes" and "Ranks, scores and annotations".
 """
 
 from typing import Final, NamedTuple
@@ -8,61 +10,95 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.switches.model import Board, Demand, Plan, Policy
+from berth.core.switches.model import Demand, LeafPool, Plan, Policy
 from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL
 from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
 
 Indexes = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]
-"""Nodes that each leaf has to give."""
+"""Number of available nodes of each leaf."""
 NO_LEAVES: Final[Indexes] = np.empty(0, np.int64)
 
 
 class Groups(NamedTuple):
-    """Nodes of a plan, group after group.
+    """Nodes of a plan, group after group. Both arrays have shape (nodes,).
 
     Attributes:
         cells: Cell of each node.
-        group: Group of each node, ascending: a leaf, or a logical row.
+        group: Group of each node, ascending. A group is a leaf or a logical row.
     """
 
     cells: Indexes
     group: Indexes
 
     def ranked(self, slices: Cells, replicas: int) -> Indexes:
-        """Cell of each rank: inside a group by position, groups in their order. Source: section 7.
+        """Cell of each rank: groups in their order, and by position inside a group.
+
+            >>> groups = Groups(np.array([1, 0, 5, 4, 3, 8]), np.array([0, 0, 0, 1, 1, 1]))
+            >>> groups.ranked(np.array([[0, 1, 2], [0, 1, 2], [0, 1, 2]]), 4)
+            array([0, 1, 5, 3])
+
+        Source: docs/reference/switches.md, "Ranks, scores and annotations".
 
         Args:
-            slices: (leaves, width): position of each place.
-            replicas: Ranks; nodes beyond them serve nobody.
+            slices: ``int32[leaves, width]``, position of each place.
+            replicas: Number of ranks; further nodes are not used.
+
+        Returns:
+            ``int64[replicas]``, or the number of nodes if there are fewer.
         """
         return self.cells[np.lexsort((slices.reshape(-1)[self.cells], self.group))][:replicas]
 
 
 def counts_of(grid: Grid) -> Counts:
-    """Nodes that each leaf has to give."""
+    """Number of available nodes of each leaf.
+
+        >>> counts_of(np.array([[True, True, False], [True, True, True]]))
+        array([2, 3])
+
+    Args:
+        grid: ``bool[leaves, width]``, nodes that are available.
+
+    Returns:
+        ``int64[leaves]``.
+    """
     found: Counts = grid.sum(axis=1)
     return found
 
 
 def falling(counts: Counts) -> Indexes:
-    """Leaves by what they have to give, the most first; those alike in the order of their source."""
+    """Indexes of all leaves, the one with the most available nodes first; ties keep the order of their source.
+
+    Args:
+        counts: ``int64[leaves]``.
+
+    Returns:
+        ``int64[leaves]``.
+    """
     return np.argsort(-counts, kind="stable")
 
 
 def rising(counts: Counts, leaves: Indexes) -> Indexes:
-    """Some leaves by what they have to give, the least first; those alike in the order given."""
+    """Some leaves, the one with the fewest available nodes first; ties keep the order of ``leaves``.
+
+    Args:
+        counts: ``int64[leaves]``, available nodes of all leaves.
+        leaves: ``int64[n]``, indexes of the leaves to sort.
+
+    Returns:
+        ``int64[n]``.
+    """
     return leaves[np.argsort(counts[leaves], kind="stable")]
 
 
 def leaf_by_leaf(grid: Grid, leaves: Indexes, most: int) -> Groups:
-    """The first nodes of leaves, in the order of the leaves and of their lists: one group a leaf.
+    """The first available nodes of some leaves, in the order of the leaves and of their lists; one group per leaf.
 
     Args:
-        grid: Nodes to be taken.
-        leaves: Where from.
-        most: Nodes to be taken at most.
+        grid: ``bool[leaves, width]``, nodes that are available.
+        leaves: Indexes of the leaves to use, in order.
+        most: Most nodes to take.
     """
     group, place = np.nonzero(grid[leaves])
     group, place = group[:most], place[:most]
@@ -79,17 +115,17 @@ def joined(*parts: Groups) -> Groups:
     return Groups(np.concatenate([part.cells for part in parts]), np.concatenate(groups))
 
 
-def lack_of(board: Board, demand: Demand, policy: Policy, rule: str, *, have: int | None = None) -> SwitchLack:
-    """What is missing, with the numbers that all rules have.
+def lack_of(pool: LeafPool, demand: Demand, policy: Policy, rule: str, *, have: int | None = None) -> SwitchLack:
+    """What is missing, with the numbers that all rules report.
 
     Args:
-        board: The leaves.
-        demand: What was asked.
-        policy: Which of the three.
-        rule: What could not be met.
-        have: Nodes that count towards it at best; without, those of the best leaf.
+        pool: The leaves.
+        demand: Request of the gang.
+        policy: One of the three policies.
+        rule: Rule that cannot be met.
+        have: Most nodes that count for the rule; None for those of the best leaf.
     """
-    counts = counts_of(board.usable)
+    counts = counts_of(pool.usable)
     best = int(np.argmax(counts)) if len(counts) else -1
     most = int(counts[best]) if best >= 0 else 0
     return SwitchLack(
@@ -97,24 +133,27 @@ def lack_of(board: Board, demand: Demand, policy: Policy, rule: str, *, have: in
         rule=rule,
         need=demand.replicas,
         have=most if have is None else have,
-        leaf=board.names[best] if best >= 0 else "",
+        leaf=pool.names[best] if best >= 0 else "",
         leaf_have=most,
-        places=board.places,
-        leaves=len(board.names),
-        full=int(np.count_nonzero(counts == board.places)),
-        barred=int(np.count_nonzero(counts[barred(board, demand, counts)])) if policy == "1.0" else 0,
+        places=pool.places,
+        leaves=len(pool.names),
+        full=int(np.count_nonzero(counts == pool.places)),
+        barred=int(np.count_nonzero(counts[closed_leaves(pool, demand, counts)])) if policy == "1.0" else 0,
     )
 
 
-def barred(board: Board, demand: Demand, counts: Counts) -> Indexes:
-    """1.0: leaves that a job on several leaves keeps from a job that is not wholly below one of them. Source: section 4."""
-    shut = (board.bits & CROSS != 0) & (counts < demand.replicas)
+def closed_leaves(pool: LeafPool, demand: Demand, counts: Counts) -> Indexes:
+    """1.0: leaves that are closed to a job that does not fit below one of them: a job on several leaves uses them.
+
+    Source: docs/reference/switches.md, "Policy 1.0".
+    """
+    excluded = (pool.bits & CROSS != 0) & (counts < demand.replicas)
     if demand.kind == "common":
-        shut &= board.bits & NOT_NORMAL != 0
-    return np.flatnonzero(shut)
+        excluded &= pool.bits & NOT_NORMAL != 0
+    return np.flatnonzero(excluded)
 
 
-def is_below_one(plan: Plan, board: Board) -> bool:
-    """All nodes of a plan are below one leaf."""
-    width = board.usable.shape[1]
+def is_below_one(plan: Plan, pool: LeafPool) -> bool:
+    """Whether all nodes of a plan are below one leaf."""
+    width = pool.usable.shape[1]
     return len({cell // width for cell in plan.cells}) == 1

@@ -1,6 +1,6 @@
-"""Words of switch affinity: board, rules and demand; plan and why there is none.
+"""Types of switch affinity (NSLB): candidates, rules and demand; plan, or the reason why there is none.
 
-Source: specification, switch affinity, sections 1.2, 1.3 and 3.
+Source: docs/reference/switches.md, "Jobs and policies" and "Partitions of idle nodes".
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
 
 TOR_AFFINITY: Final = "tor-affinity"
-"""Label of a job that asks for switch affinity."""
+"""Label of a job that requests switch affinity."""
 UNINVOLVED: Final = "null"
-"""Value of the label with which switches play no part."""
+"""Value of the label that turns switch affinity off."""
 Policy = Literal["1.0", "2.0", "single-layer"]
 Kind = Literal["common", "foundation-model", "padding"]
 Rule = Literal[
@@ -28,21 +28,25 @@ Rule = Literal[
     "fallback",
     "replacement",
 ]
-"""How leaves were chosen: one leaf, the fullest that holds all (best-fit); whole leaves (complete-leaves); 1.0: rows of
-nodes at different positions (logical-switches); 2.0: free leaves emptied one after the other (drained), with the rest on
-shared leaves (drained-and-shared) or on a free leaf that becomes shared (drained-and-opened); what was left, for a common
-job that no rule could serve (fallback); what fits beside the pods that live (replacement)."""
+"""Rule by which the leaves of a plan were chosen.
+
+``best-fit``: one leaf, the fullest that can take all pods. ``complete-leaves``: whole leaves. ``logical-switches``
+(1.0): rows of nodes at different positions. ``drained`` (2.0): free leaves, each used completely before the next;
+``drained-and-shared``: the remaining pods on shared leaves; ``drained-and-opened``: the remaining pods on a free
+leaf that becomes shared. ``fallback``: a common job that no rule can serve takes any available nodes.
+``replacement``: places for lost pods next to the running ones."""
 
 
-class Board(NamedTuple):
-    """Leaves as one gang finds them.
+class LeafPool(NamedTuple):
+    """Leaf switches (ToR) with the candidate nodes of one gang.
 
     Attributes:
         names: Leaves in the order of their source.
-        usable: (leaves, width): places whose nodes can take a pod of the gang.
-        slices: (leaves, width): position of each place.
-        bits: One byte a leaf, as :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` gives them, without the gang itself.
-        places: Nodes below a whole leaf.
+        usable: ``bool[leaves, width]``: places whose nodes can take a pod of the gang.
+        slices: ``int32[leaves, width]``: position of each place.
+        bits: ``uint8[leaves]``, as :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` returns them without
+            the gang itself.
+        places: Number of nodes below a whole leaf.
     """
 
     names: Sequence[str]
@@ -52,13 +56,13 @@ class Board(NamedTuple):
     places: int
 
 
-class Rules(NamedTuple):
-    """What a plan must heed.
+class SwitchRules(NamedTuple):
+    """Rules that a plan must meet.
 
     Attributes:
-        policy: Which of the three.
+        policy: One of the three policies.
         shared_max: 2.0: most shared leaves of a job.
-        parity: Documented decisions go the reference's way.
+        parity: Follow the reference in documented decisions.
     """
 
     policy: Policy
@@ -67,11 +71,11 @@ class Rules(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a gang asks.
+    """Request of a gang.
 
     Attributes:
-        replicas: Pods with chips to be placed, each on a node of its own.
-        pods: Pods with chips of the whole gang.
+        replicas: Number of pods with chips to place, each on a different node.
+        pods: Number of pods with chips of the whole gang.
         tor_affinity: ``normal-schema`` or ``large-model-schema``.
     """
 
@@ -81,22 +85,22 @@ class Demand(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """Kind of job."""
+        """Kind of job: common, foundation-model, or padding (a foundation-model job with few pods)."""
         if self.tor_affinity == NORMAL:
             return "common"
         return "foundation-model" if self.pods >= LARGE_PODS_MIN else "padding"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Where each rank goes.
+    """Place of each rank.
 
     Attributes:
         cells: Cell of each rank: ``leaf * width + place``.
-        rule: How the leaves were chosen.
-        states: State byte of each rank, which its annotations say: ``isSharedTor`` plus 4 times ``isHealthy``. All 0 for a
-            plan of one group, and where the policy keeps no states.
-        after: Leaves (by index, ascending) whose state the plan sets, and the state byte they have then.
-        missed: Common job: the rule that it could not meet, so that it went by another.
+        rule: Rule by which the leaves were chosen.
+        states: State byte of each rank, written to the annotations of its pod: ``isSharedTor`` plus 4 times
+            ``isHealthy``. All 0 for a plan with one group, and if the policy has no states.
+        after: Leaves (by index, ascending) whose state the plan sets, and their new state byte.
+        missed: Common job: the rule that could not be met before another rule was used.
     """
 
     cells: list[int]
@@ -107,11 +111,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoPlan(msgspec.Struct, frozen=True):
-    """Why no place was found.
+    """Reason why there is no plan.
 
     Attributes:
         lack: What is missing, and where.
-        first: Rule that failed first, where a common job tried another after it; else that of ``lack``.
+        first: Rule that failed first, if a common job tried another one after it; otherwise the rule of ``lack``.
     """
 
     lack: SwitchLack

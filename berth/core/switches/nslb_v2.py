@@ -1,11 +1,12 @@
-"""Switch affinity 2.0: leaves are free, shared or exclusive, and a job may use only a few shared ones.
+"""Switch affinity 2.0 (NSLB 2.0): a leaf is free, shared or exclusive, and a job may use only a few shared leaves.
 
-A job smaller than a leaf goes below one leaf: exclusive leaves first, then unhealthy shared, healthy shared and free ones.
-Any other empties free leaves one after the other, which makes them exclusive, and puts what is left on shared leaves, or
-on a free leaf that becomes shared. A common job that finds no room so goes below any leaf that no foundation-model job
-crosses; the leaves below which it goes beside the limit become unhealthy.
+A job that is smaller than a leaf goes below one leaf: an exclusive leaf first, then an unhealthy shared, a healthy
+shared and a free one. Any other job uses free leaves completely, one after the other, which makes them exclusive. Its
+remaining pods go to shared leaves, or to a free leaf that becomes shared. A common job that does not fit in this way
+goes below any leaf that no foundation-model job on several leaves uses; leaves that exceed the shared-leaf limit become
+unhealthy.
 
-Source: specification, switch affinity, sections 2 and 5.
+Source: docs/reference/switches.md, "Shared leaf states" and "Policy 2.0".
 """
 
 from typing import Final, NamedTuple
@@ -26,7 +27,7 @@ from berth.core.switches.groups import (
     leaf_by_leaf,
     rising,
 )
-from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rule, Rules
+from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, Rule, SwitchRules
 from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, LARGE_CROSS, SHARED, STATE, UNHEALTHY, Bits
 from berth.schemas.refusal import SwitchLack
 
@@ -35,7 +36,7 @@ _PAIR: Final = 2
 
 
 class Classes(NamedTuple):
-    """Leaves by state, each in the order of their source, and what each leaf has to give."""
+    """Leaves by state, each in the order of their source, and the available nodes of each leaf."""
 
     counts: Counts
     exclusive: Indexes
@@ -45,12 +46,12 @@ class Classes(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """Free leaves that a job takes wholly.
+    """Free leaves whose nodes a job takes completely.
 
     Attributes:
-        leaves: In the order taken.
-        rest: Nodes that it still needs.
-        stop: The next free leaf, which has more than that; -1 for none.
+        leaves: Leaves in the order in which they are taken.
+        rest: Number of nodes that the job still needs.
+        stop: The next free leaf, which has more nodes than that; -1 for none.
     """
 
     leaves: Indexes
@@ -59,7 +60,12 @@ class Drained(NamedTuple):
 
 
 def classes_of(bits: Bits, counts: Counts) -> Classes:
-    """Leaves by state."""
+    """Leaves by state.
+
+    Args:
+        bits: ``uint8[leaves]``, state of each leaf.
+        counts: ``int64[leaves]``, available nodes of each leaf.
+    """
     state = bits & (STATE | UNHEALTHY)
     return Classes(
         counts,
@@ -71,12 +77,34 @@ def classes_of(bits: Bits, counts: Counts) -> Classes:
 
 
 def best_shared(counts: Counts, shared: Indexes, most: int) -> int:
-    """Nodes of the shared leaves that a job may use at once, at best. Source: section 5, step B."""
+    """Most nodes of shared leaves that a job can use.
+
+        >>> best_shared(np.array([3, 1, 2]), np.array([0, 1, 2]), 2)
+        5
+
+    Args:
+        counts: ``int64[leaves]``, available nodes of each leaf.
+        shared: Indexes of the shared leaves.
+        most: Number of shared leaves that the job may use.
+
+    Source: docs/reference/switches.md, "Policy 2.0".
+    """
     return int(np.sort(counts[shared])[::-1][: max(most, 0)].sum())
 
 
 def drained(counts: Counts, order: Indexes, need: int) -> Drained:
-    """Free leaves that a job takes wholly, in the order given, up to the first that has more than it still needs."""
+    """Free leaves that a job takes completely, in the order given, up to the first with more nodes than it still needs.
+
+        >>> drained(np.array([3, 1, 2]), np.array([1, 2, 0]), 4)
+        Drained(leaves=array([1, 2]), rest=1, stop=0)
+
+    Leaves 1 and 2 give 1 + 2 nodes. One more node is needed, and leaf 0 has more than that.
+
+    Args:
+        counts: ``int64[leaves]``, available nodes of each leaf.
+        order: Indexes of the free leaves, in the order in which they are taken.
+        need: Number of nodes that the job needs.
+    """
     order = order[counts[order] > 0]
     taken = np.cumsum(counts[order])
     over = np.flatnonzero(taken > need)
@@ -85,84 +113,91 @@ def drained(counts: Counts, order: Indexes, need: int) -> Drained:
     return Drained(order[:stop], rest, int(order[stop]) if stop < len(order) else -1)
 
 
-def on_shared(board: Board, counts: Counts, order: Indexes, need: int, most: int) -> Groups:
-    """Nodes of one or two shared leaves for what is left; more than are needed only in the first group.
+def on_shared(pool: LeafPool, counts: Counts, order: Indexes, need: int, most: int) -> Groups:
+    """Nodes of one or two shared leaves for the remaining pods; only the first group may have more nodes than needed.
 
     Args:
-        board: The leaves.
-        counts: What each leaf has to give.
-        order: Shared leaves, the one with the least to give first; together at best they have enough.
-        need: Nodes that are left.
-        most: Shared leaves that may be used.
+        pool: The leaves.
+        counts: ``int64[leaves]``, available nodes of each leaf.
+        order: Indexes of shared leaves, the one with the fewest nodes first; the best ones together have enough.
+        need: Number of nodes that are still needed.
+        most: Number of shared leaves that may be used.
     """
     if most < _PAIR or len(order) < _PAIR:
         leaf = int(np.argmax(counts[order] >= need))
-        return leaf_by_leaf(board.usable, order[leaf : leaf + 1], need)
+        return leaf_by_leaf(pool.usable, order[leaf : leaf + 1], need)
     first = int(np.argmax(counts[order[:-1]] + counts[order[1:]] >= need))
-    return leaf_by_leaf(board.usable, order[first : first + _PAIR], max(need, int(counts[order[first]])))
+    return leaf_by_leaf(pool.usable, order[first : first + _PAIR], max(need, int(counts[order[first]])))
 
 
-def plan_two(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
+def plan_v2(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
     """Plan of a gang under policy 2.0.
 
-    A padding job of more pods than a leaf has places waits for ever; under ``reference_parity`` it goes below several.
+    A padding job with more pods than a leaf has places is never placed; under ``reference_parity`` it is placed below
+    several leaves.
     """
-    classes = classes_of(board.bits, counts_of(board.usable))
-    if demand.replicas < board.places:
-        found = _below_one(board, demand, classes)
+    classes = classes_of(pool.bits, counts_of(pool.usable))
+    if demand.replicas < pool.places:
+        found = _below_one(pool, demand, classes)
         if found is not None:
             return found
         if demand.kind == "padding":
-            return NoPlan(lack_of(board, demand, POLICY, "one-leaf"), "one-leaf")
-    wide = _below_many(board, demand, rules, classes)
-    if demand.kind != "padding" or rules.parity or (isinstance(wide, Plan) and is_below_one(wide, board)):
+            return NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
+    wide = _below_many(pool, demand, rules, classes)
+    if demand.kind != "padding" or rules.parity or (isinstance(wide, Plan) and is_below_one(wide, pool)):
         return wide
-    return _below_one(board, demand, classes) or NoPlan(lack_of(board, demand, POLICY, "one-leaf"), "one-leaf")
+    return _below_one(pool, demand, classes) or NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
 
 
-def _below_many(board: Board, demand: Demand, rules: Rules, classes: Classes) -> Plan | NoPlan:
-    """Free and shared leaves, as far as they reach. Source: section 5, steps B to D."""
+def _below_many(pool: LeafPool, demand: Demand, rules: SwitchRules, classes: Classes) -> Plan | NoPlan:
+    """Plan on free and shared leaves, as far as they have room.
+
+    Source: docs/reference/switches.md, "Policy 2.0".
+    """
     idle = int(classes.counts[classes.free].sum())
     shared = best_shared(classes.counts, classes.shared, rules.shared_max)
     if demand.replicas <= idle + shared:
-        return _on_free(board, demand, classes, rules.shared_max, shared)
-    lack = lack_of(board, demand, POLICY, "idle-and-shared", have=idle + shared)
+        return _on_free(pool, demand, classes, rules.shared_max, shared)
+    lack = lack_of(pool, demand, POLICY, "idle-and-shared", have=idle + shared)
     missed = msgspec.structs.replace(lack, idle=idle, shared=shared)
     if demand.kind == "common":
-        return _fallback(board, demand, classes, missed)
+        return _fallback(pool, demand, classes, missed)
     return NoPlan(missed, missed.rule)
 
 
-def _below_one(board: Board, demand: Demand, classes: Classes) -> Plan | None:
-    """One leaf for all: by class, and in a class the one with the fewest nodes that are enough."""
+def _below_one(pool: LeafPool, demand: Demand, classes: Classes) -> Plan | None:
+    """Plan below one leaf: the first class with a leaf that fits, and in it the leaf with the fewest nodes."""
     counts = classes.counts
     for leaves in (classes.exclusive, classes.unhealthy, classes.shared, classes.free):
         fitting = leaves[counts[leaves] >= demand.replicas]
         if len(fitting):
             leaf = fitting[np.argmin(counts[fitting])]
-            groups = leaf_by_leaf(board.usable, np.array([leaf]), demand.replicas)
-            return _plan(board, demand, groups, "best-fit", {})
+            groups = leaf_by_leaf(pool.usable, np.array([leaf]), demand.replicas)
+            return _plan(pool, demand, groups, "best-fit", {})
     return None
 
 
-def _on_free(board: Board, demand: Demand, classes: Classes, shared_max: int, shared: int) -> Plan:
-    """Free leaves, and shared ones or one more free leaf for what is left."""
+def _on_free(pool: LeafPool, demand: Demand, classes: Classes, shared_max: int, shared: int) -> Plan:
+    """Plan on free leaves, with the remaining pods on shared leaves or on one more free leaf."""
     counts = classes.counts
     free = drained(counts, classes.free[falling(counts[classes.free])], demand.replicas)
-    groups = leaf_by_leaf(board.usable, free.leaves, demand.replicas)
+    groups = leaf_by_leaf(pool.usable, free.leaves, demand.replicas)
     after = dict.fromkeys(free.leaves.tolist(), EXCLUSIVE)
     if not free.rest:
-        return _plan(board, demand, groups, "drained", after)
+        return _plan(pool, demand, groups, "drained", after)
     if free.stop < 0 or free.rest <= shared:
-        rest = on_shared(board, counts, rising(counts, classes.shared), free.rest, shared_max)
-        return _plan(board, demand, joined(groups, rest), "drained-and-shared", after)
-    rest = leaf_by_leaf(board.usable, np.array([free.stop]), free.rest)
-    return _plan(board, demand, joined(groups, rest), "drained-and-opened", after | {free.stop: SHARED})
+        rest = on_shared(pool, counts, rising(counts, classes.shared), free.rest, shared_max)
+        return _plan(pool, demand, joined(groups, rest), "drained-and-shared", after)
+    rest = leaf_by_leaf(pool.usable, np.array([free.stop]), free.rest)
+    return _plan(pool, demand, joined(groups, rest), "drained-and-opened", after | {free.stop: SHARED})
 
 
-def _fallback(board: Board, demand: Demand, classes: Classes, missed: SwitchLack) -> Plan | NoPlan:
-    """A common job goes beside the limit: free leaves, then shared and exclusive ones, which become unhealthy."""
-    counts, crossed = classes.counts, board.bits & LARGE_CROSS != 0
+def _fallback(pool: LeafPool, demand: Demand, classes: Classes, missed: SwitchLack) -> Plan | NoPlan:
+    """Plan of a common job that exceeds the shared-leaf limit: free leaves, then shared and exclusive ones.
+
+    The shared and exclusive leaves become unhealthy.
+    """
+    counts, crossed = classes.counts, pool.bits & LARGE_CROSS != 0
     free = drained(counts, classes.free[falling(counts[classes.free])], demand.replicas)
     others = [classes.unhealthy, *(leaves[~crossed[leaves]] for leaves in (classes.shared, classes.exclusive))]
     order = np.concatenate([NO_LEAVES, *(rising(counts, leaves) for leaves in others)])
@@ -172,18 +207,18 @@ def _fallback(board: Board, demand: Demand, classes: Classes, missed: SwitchLack
         return NoPlan(msgspec.structs.replace(missed, rule="any-leaf", have=have), missed.rule)
     used = order[: int(np.searchsorted(np.cumsum(counts[order]), free.rest)) + 1]
     after = dict.fromkeys(free.leaves.tolist(), EXCLUSIVE) | dict.fromkeys(used.tolist(), SHARED | UNHEALTHY)
-    groups = leaf_by_leaf(board.usable, np.concatenate([free.leaves, used]), demand.replicas)
-    found = _plan(board, demand, groups, "fallback", after)
+    groups = leaf_by_leaf(pool.usable, np.concatenate([free.leaves, used]), demand.replicas)
+    found = _plan(pool, demand, groups, "fallback", after)
     return msgspec.structs.replace(found, missed=missed)
 
 
-def _plan(board: Board, demand: Demand, groups: Groups, rule: Rule, after: dict[int, int]) -> Plan:
-    cells = groups.ranked(board.slices, demand.replicas)
+def _plan(pool: LeafPool, demand: Demand, groups: Groups, rule: Rule, after: dict[int, int]) -> Plan:
+    cells = groups.ranked(pool.slices, demand.replicas)
     states = bytes(len(cells))
     if len(groups.group) and groups.group[-1] > 0:
-        state = board.bits & (STATE | UNHEALTHY)
+        state = pool.bits & (STATE | UNHEALTHY)
         if after:
             state = state.copy()
             state[list(after)] = list(after.values())
-        states = state[cells // board.usable.shape[1]].tobytes()
+        states = state[cells // pool.usable.shape[1]].tobytes()
     return Plan(cells=cells.tolist(), rule=rule, states=states, after=dict(sorted(after.items())))

@@ -1,9 +1,10 @@
-"""Switch affinity: which nodes a gang gets, rank by rank, so that its traffic does not collide below the spine.
+"""Switch affinity (NSLB): the node of each rank of a gang, chosen so that its traffic does not collide below the spine.
 
-A plan is made once for the whole gang, from the places that are usable for it and from the state of each leaf. Each
-policy has a module of its own.
+A plan is made once for the whole gang, from the candidate places of the gang and the state of each leaf. Each policy
+has its own module.
 
-Source: specification, switch affinity, sections 1.2, 1.3, 3 to 7 and 14.
+Source: docs/reference/switches.md, "Jobs and policies", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0",
+"Single layer" and "Ranks, scores and annotations".
 """
 
 from collections.abc import Callable, Mapping
@@ -12,67 +13,71 @@ from typing import Final
 from berth.core.switches.model import (
     TOR_AFFINITY,
     UNINVOLVED,
-    Board,
     Demand,
     Kind,
+    LeafPool,
     NoPlan,
     Plan,
     Policy,
     Rule,
-    Rules,
+    SwitchRules,
 )
-from berth.core.switches.nslb_v1 import plan_one
-from berth.core.switches.nslb_v2 import plan_two
+from berth.core.switches.nslb_v1 import plan_v1
+from berth.core.switches.nslb_v2 import plan_v2
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.core.switches.single_layer import plan_single
 from berth.schemas.ledger import Settings
 
-_PLANS: Final[Mapping[Policy, Callable[[Board, Demand, Rules], Plan | NoPlan]]] = {
-    "1.0": plan_one,
-    "2.0": plan_two,
+_PLANS: Final[Mapping[Policy, Callable[[LeafPool, Demand, SwitchRules], Plan | NoPlan]]] = {
+    "1.0": plan_v1,
+    "2.0": plan_v2,
     "single-layer": plan_single,
 }
 
 
-def plan(board: Board, demand: Demand, rules: Rules) -> Plan | NoPlan:
-    """Which nodes a gang gets, or what is missing. Changes nothing; the same arguments give the same plan.
+def plan(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:
+    """Plan of a gang, or what is missing. The function is pure: equal arguments give equal plans.
 
     Args:
-        board: Leaves as the gang finds them.
-        demand: What it asks.
-        rules: What must be heeded.
+        pool: Leaves with the candidates of the gang.
+        demand: Request of the gang.
+        rules: Rules that the plan must meet.
 
     Raises:
-        ValueError: Fewer than one pod is asked for.
+        ValueError: ``replicas`` is below 1.
     """
     if demand.replicas < 1:
         raise ValueError(f"replicas is {demand.replicas}: expected 1 or more")
-    return _PLANS[rules.policy](board, demand, rules)
+    return _PLANS[rules.policy](pool, demand, rules)
 
 
-def rules_of(settings: Settings, *, is_single_layer: bool) -> Rules:
-    """Rules of an epoch on a network. A single layer goes before the version. Source: section 1.3."""
+def switch_rules(settings: Settings, *, is_single_layer: bool) -> SwitchRules:
+    """Rules of an epoch for a network. On a single layer the setting ``nslb_version`` is ignored.
+
+    Source: docs/reference/switches.md, "Jobs and policies".
+    """
     policy: Policy = "2.0" if settings.nslb_version == "2.0" else "1.0"
     if is_single_layer:
         policy = "single-layer"
-    return Rules(policy, settings.shared_tor_num, settings.reference_parity)
+    return SwitchRules(policy, settings.shared_tor_num, settings.reference_parity)
 
 
-def is_annotated(rules: Rules) -> bool:
-    """The states of a plan are written to the pods.
+def is_annotated(rules: SwitchRules) -> bool:
+    """Whether the states of a plan are written to the pods.
 
-    Policy 1.0 keeps no states, so all it says is that a leaf is free and healthy; the reference does not say even that.
-    Source: section 14, row 1.
+    Policy 1.0 has no states: it only marks a leaf as free and healthy. The reference does not write even that.
+
+    Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
     """
     return rules.policy == "2.0" or (rules.policy == "1.0" and not rules.parity)
 
 
-def decisions_of(board: Board, demand: Demand, rules: Rules) -> tuple[str, ...]:
-    """Documented decisions that may make a plan or its annotations differ from the reference's. Source: section 14."""
+def switch_decisions(pool: LeafPool, demand: Demand, rules: SwitchRules) -> tuple[str, ...]:
+    """Names of the documented decisions that may make a plan or its annotations differ from the reference."""
     found = []
     if rules.policy == "1.0":
         found.append("annotations-in-1.0")
-    if demand.kind == "padding" and demand.replicas >= board.places and rules.policy != "single-layer":
+    if demand.kind == "padding" and demand.replicas >= pool.places and rules.policy != "single-layer":
         found.append("fill-crosses-leaf")
     return tuple(found)
 
@@ -82,16 +87,16 @@ __all__ = [
     "NORMAL",
     "TOR_AFFINITY",
     "UNINVOLVED",
-    "Board",
     "Demand",
     "Kind",
+    "LeafPool",
     "NoPlan",
     "Plan",
     "Policy",
     "Rule",
-    "Rules",
-    "decisions_of",
+    "SwitchRules",
     "is_annotated",
     "plan",
-    "rules_of",
+    "switch_decisions",
+    "switch_rules",
 ]

@@ -1,27 +1,27 @@
-"""Switch affinity without a spine: the whole job below one leaf, the one that it fills best.
+"""Switch affinity on a single layer: the whole job goes below one leaf switch, the one with the best fit.
 
-Source: specification, switch affinity, section 6.
+Source: docs/reference/switches.md, "Single layer".
 """
 
 from typing import Final
 
 from berth.core.switches.groups import counts_of, falling, lack_of, leaf_by_leaf
-from berth.core.switches.model import Board, Demand, NoPlan, Plan, Policy, Rules
+from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, SwitchRules
 from berth.core.switches.nslb_v1 import best_fit
 
 POLICY: Final[Policy] = "single-layer"
 
 
-def plan_single(board: Board, demand: Demand, _rules: Rules) -> Plan | NoPlan:
-    """Plan of a gang below the only layer of switches. The kind of job makes no difference."""
-    if demand.pods > board.places:
-        return NoPlan(lack_of(board, demand, POLICY, "leaf-size"), "leaf-size")
-    counts = counts_of(board.usable)
+def plan_single(pool: LeafPool, demand: Demand, _rules: SwitchRules) -> Plan | NoPlan:
+    """Plan of a gang below the only layer of switches. All kinds of jobs are treated alike."""
+    if demand.pods > pool.places:
+        return NoPlan(lack_of(pool, demand, POLICY, "leaf-size"), "leaf-size")
+    counts = counts_of(pool.usable)
     order = falling(counts)
     leaf = best_fit(counts, order, demand.replicas)
     if leaf < 0:
-        return NoPlan(lack_of(board, demand, POLICY, "one-leaf"), "one-leaf")
-    groups = leaf_by_leaf(board.usable, order[leaf : leaf + 1], demand.replicas)
+        return NoPlan(lack_of(pool, demand, POLICY, "one-leaf"), "one-leaf")
+    groups = leaf_by_leaf(pool.usable, order[leaf : leaf + 1], demand.replicas)
     return Plan(
-        cells=groups.ranked(board.slices, demand.replicas).tolist(), rule="best-fit", states=bytes(demand.replicas)
+        cells=groups.ranked(pool.slices, demand.replicas).tolist(), rule="best-fit", states=bytes(demand.replicas)
     )

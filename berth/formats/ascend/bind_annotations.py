@@ -1,10 +1,10 @@
 """Annotations that a Binding carries into its pod: which chips, when decided, for whom.
 
-Chip names stand in the order of picking. The contract's table of pod annotations says "ascending" and the specification
-of nodes and chips "in pick order"; the second is followed, because the first chip of the list becomes the container's
-first device. The devices of the configuration are ascending, as both say.
+Chip names stand in the order of picking (decision order-of-picking), because the first chip of the list becomes the
+container's first device. The devices of the configuration are ascending.
 
-Source: specification, Kubernetes contracts, sections B.2 and H4; node and chip, sections 8.9 and 10.
+Source: docs/reference/kubernetes.md, "Pod annotations" and "Binding"; docs/reference/nodes-and-chips.md, "Soft share"
+and "Pod annotations of chips".
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from berth.formats.ascend.pod_annotations import (
     RANK,
     RANK_INDEX,
     RESOURCE_PREFIX,
+    SHARE_LABEL,
     chip_names,
     configuration_key,
 )
 from berth.formats.ascend.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
-from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.placement import Share
 
@@ -95,7 +95,10 @@ class NodeCard(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_device_ids(self) -> bool:
-        """Whether annotations called like the resource name its chips by ids of devices. Source: node and chip, 8.9 and 10."""
+        """Whether annotations called like the resource name its chips by ids of devices.
+
+        Source: docs/reference/nodes-and-chips.md, "Soft share" and "Pod annotations of chips".
+        """
         return self.chip_name.startswith(_LABEL_CHIP_950)
 
     def devices(self) -> dict[str, BaseDevice]:

@@ -2,7 +2,8 @@
 
 ``super-pod-id`` is the physical SuperPoD, ``super-pod-rank`` the number of the block (the logical SuperPoD) in the job.
 
-Source: specification, SuperPoD affinity, sections 5.4 and 11; Kubernetes contracts, section B.2.
+Source: docs/reference/superpods.md, "Ranks and annotations of blocks" and "Keys of SuperPoDs";
+docs/reference/kubernetes.md, "Pod annotations".
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 It is the SHA-256 of one object in the compact JSON of Go's ``encoding/json``. The reader rebuilds that object from the
 fields that it knows, so fields that it does not know do not count.
 
-Source: specification, Kubernetes contracts, section A.1.
+Source: docs/reference/kubernetes.md, "CheckCode".
 """
 
 import hashlib

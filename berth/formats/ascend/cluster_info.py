@@ -4,7 +4,7 @@ ClusterD spreads the nodes over chunks anew at each write, in no order: a node t
 one, or will be. A chunk that is not needed any more is emptied, or keeps old entries for ever. So a chunk takes nothing
 away, and of several entries of a node the newest counts. ``cluster-info-node-cm`` is one object: it replaces what it said.
 
-Source: specification, Kubernetes contracts, section A.4; A.5 rule 2.
+Source: docs/reference/kubernetes.md, "Cluster information" and "Rules for readers".
 """
 
 from collections.abc import Callable, Mapping

@@ -3,7 +3,8 @@
 The health lists decide which chips may be used, not the rows of faults: a row can stand there while its chip stays
 usable. What rows add is the reason, sub-health, and chips that are to take no new work before they reach a list.
 
-Source: specification, Kubernetes contracts, sections A.1, A.2 and D.1.
+Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs/reference/faults.md,
+"Chip fault levels".
 """
 
 import re

@@ -4,7 +4,7 @@ A *device list* is the ConfigMap's map of texts: ``<res>`` holds the free chips,
 ``<res>-NetworkUnhealthy``, ``<res>-Recovering`` and ``<res>-Fault`` say what is wrong with others. A text is chip names
 with commas between them; a chip name is ``<type>-<id>``, and its resource is ``huawei.com/<type>``.
 
-Source: specification, node and chip, section 5.1.
+Source: docs/reference/nodes-and-chips.md, "Free list".
 """
 
 import re

@@ -3,7 +3,8 @@
 A device plug-in says ``SeparateNPU``, a node's agent ``SeparateFault``, a switch ``Separate``; all of them mean that what
 has the fault takes no new work and is to be left. The same goes for the states of a whole node, such as ``UnHealthy``.
 
-Source: specification, Kubernetes contracts, sections D.1, D.2 and A.3.
+Source: docs/reference/faults.md, "Chip fault levels" and "Node and switch fault levels"; docs/reference/kubernetes.md,
+"Node information".
 """
 
 from collections.abc import Iterable

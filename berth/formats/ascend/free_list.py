@@ -3,7 +3,8 @@
 A report lags behind pods that were bound a moment ago: it may still list their chips as free. So a list that grew is not
 believed at once.
 
-Source: specification, node and chip, section 5.2; Kubernetes contracts, section A.5 rule 4.
+Source: docs/reference/nodes-and-chips.md, "Refresh of a reported list"; docs/reference/kubernetes.md,
+"Rules for readers".
 """
 
 from typing import Final

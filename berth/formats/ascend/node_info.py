@@ -3,7 +3,7 @@
 The ConfigMap exists only while the node has a fault. So none means healthy, or that the agent is dead: nothing tells
 these apart.
 
-Source: specification, Kubernetes contracts, sections A.3 and D.2.
+Source: docs/reference/kubernetes.md, "Node information"; docs/reference/faults.md, "Node and switch fault levels".
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
 """Names that Berth and the Ascend components write on pods and nodes, and names of chips in their texts.
 
-Source: specification, Kubernetes contracts, section B.2; node and chip, sections 2 and 10.
+Source: docs/reference/kubernetes.md, "Pod annotations"; docs/reference/nodes-and-chips.md, "Resource names" and
+"Pod annotations of chips".
 """
 
 from collections.abc import Iterable
@@ -44,6 +45,8 @@ RANK: Final = "berth/rank"
 """Rank in the job request, decimal, from 0."""
 
 RESOURCE_PREFIX: Final = "huawei.com/"
+SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
+"""Prefix of the labels that ask for a part of a chip."""
 
 
 def chip_names(resource: str, chips: Iterable[int]) -> str:

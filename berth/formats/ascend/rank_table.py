@@ -2,7 +2,7 @@
 
 The bytes are those of the incumbent: fields in its order, no blanks, and its escapes.
 
-Source: specification, Kubernetes contracts, sections A.1 (encoding) and C.4.
+Source: docs/reference/kubernetes.md, "CheckCode" and "Rank table of the job summary".
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class ConfiguredDevice(msgspec.Struct, frozen=True, omit_defaults=True):
 class Configuration(msgspec.Struct, frozen=True):
     """Device configuration of a pod: value of its annotation ``ascend-910-configuration``.
 
-    Source: specification, Kubernetes contracts, section B.2.
+    Source: docs/reference/kubernetes.md, "Pod annotations".
     """
 
     pod_name: str = ""

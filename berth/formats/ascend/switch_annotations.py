@@ -3,7 +3,7 @@
 The state of a leaf is one byte: 0 free, 1 shared, 2 exclusive, plus 4 where the leaf is unhealthy. The annotations have it
 as two numbers, and name the leaf where it is shared.
 
-Source: specification, switch affinity, sections 2, 7 and 9.
+Source: docs/reference/switches.md, "Shared leaf states", "Ranks, scores and annotations" and "Rebuilding leaf states".
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Leaf switches as the ConfigMap ``basic-tor-node-cm`` gives them: which address is below which leaf, and where.
 
-Source: specification, switch affinity, section 1.1; Kubernetes contracts, section A.7.
+Source: docs/reference/switches.md, "Topology"; docs/reference/kubernetes.md, "Map of leaf switches".
 """
 
 import re

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.ascend.tor_config import PLACES_MAX
 from berth.formats.clusters.topology_file import parse_cluster
 from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import is_dns_name, nearest
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.workload import ClusterPlan, PlannedJob, Workload
 

@@ -29,12 +29,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple, get_args
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS, NodeProduct
 from berth.formats.ascend.tor_config import DOUBLE_LAYER, PLACES_MAX, SINGLE_LAYER
 from berth.formats.kubernetes.node_place import SUPERPOD_LABEL
 from berth.formats.manifests.pod_template import read_quantity
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
 from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import NodeProduct
 from berth.schemas.constraints import Effect, Taint
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription

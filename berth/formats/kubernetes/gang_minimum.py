@@ -1,6 +1,6 @@
 """How many pods of a gang must start together.
 
-Source: specification, Kubernetes contracts, sections E.1, E.3 and E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang".
 """
 
 from collections.abc import Iterable

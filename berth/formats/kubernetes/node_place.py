@@ -3,7 +3,8 @@
 Three numbers: SuperPoD, rack and index of the node (its server). A negative one means that there is none; the driver
 says -1, a product without SuperPoDs -2. A rack is only kept inside a SuperPoD, for racks are numbered in each anew.
 
-Source: specification, Kubernetes contracts, sections A.2 and B.1; SuperPoD affinity, section 1.
+Source: docs/reference/kubernetes.md, "Device information" and "Node labels and annotations";
+docs/reference/superpods.md, "Terms of SuperPoDs".
 """
 
 from collections.abc import Callable
@@ -12,12 +13,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.formats.ascend.device_info import KEY
-from berth.formats.ascend.node_products import LABEL_TYPE, NODE_PRODUCTS, RESOURCE_NPU
 from berth.formats.ascend.pod_annotations import RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.ascend.report_error import ReportError, decoded
 from berth.formats.kubernetes.objects import Lean, Meta
 from berth.formats.quantities import NUMBER_MAX
 from berth.formats.whole_numbers import whole_number
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import LABEL_TYPE, RESOURCE_NPU
 from berth.schemas.nodes import NodeDescription
 
 SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"

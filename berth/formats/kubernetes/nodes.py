@@ -3,7 +3,7 @@
 Whatever is wrong on a node is told in a sentence that names node, field, value and what would be right; the description
 then holds what is sure. A node whose chips cannot be read is one without chips: nothing that needs chips goes there.
 
-Source: specification, Kubernetes contracts, section B.1; node and chip, section 5.1.
+Source: docs/reference/kubernetes.md, "Node labels and annotations"; docs/reference/nodes-and-chips.md, "Free list".
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, get_args
 import msgspec
 
 from berth.formats.ascend.device_list import chip_mask, resource_of
-from berth.formats.ascend.node_products import LABEL_FAMILY, NODE_PRODUCTS, NodeProduct
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
 from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, told_place
 from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import LABEL_FAMILY, NodeProduct
 from berth.schemas.constraints import Effect, Taint
 from berth.schemas.nodes import NodeDescription
 

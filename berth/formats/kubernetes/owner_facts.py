@@ -1,6 +1,7 @@
 """What a gang needs to know of the object that its pods belong to, whatever its kind.
 
-Source: specification, Kubernetes contracts, sections E.1 to E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
+"Resolution of the gang".
 """
 
 from typing import assert_never

@@ -2,9 +2,10 @@
 
 Every kind is read on demand, one object at a time: there are too many of them to watch for the few numbers they give.
 
-Source: Kubernetes, apps/v1, batch/v1, scheduling.k8s.io; Volcano, batch.volcano.sh/v1alpha1; MindCluster,
-mindxdl.gitee.com/v1; JobSet, jobset.x-k8s.io/v1alpha2; LeaderWorkerSet, leaderworkerset.x-k8s.io/v1; scheduler-plugins,
-scheduling.x-k8s.io/v1alpha1; specification, Kubernetes contracts, sections E.1 to E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
+"Resolution of the gang"; Kubernetes, apps/v1, batch/v1, scheduling.k8s.io; Volcano, batch.volcano.sh/v1alpha1;
+MindCluster, mindxdl.gitee.com/v1; JobSet, jobset.x-k8s.io/v1alpha2; LeaderWorkerSet, leaderworkerset.x-k8s.io/v1;
+scheduler-plugins, scheduling.x-k8s.io/v1alpha1.
 """
 
 from typing import Final, Literal, NamedTuple, TypeAlias

@@ -4,7 +4,8 @@ A pod that asks for what cannot be has the reason in words: the one pod is refus
 preferred affinity, affinity between pods and topology spread: placement by topology takes their part. What is preferred
 first as a neighbour is told apart (:func:`near_of`): some inference jobs are placed by it.
 
-Source: Kubernetes, Pod; specification, Kubernetes contracts, sections B.2 and B.6; node and chip, section 2.
+Source: docs/reference/kubernetes.md, "Pod annotations" and "Gaps of the hand-off"; docs/reference/nodes-and-chips.md,
+"Resource names"; Kubernetes, Pod.
 """
 
 from collections.abc import Iterable, Mapping
@@ -134,8 +135,10 @@ def pod_ask(spec: PodSpec) -> PodAsk:
     Chips must be asked for in one container: the device plug-in gives chips container by container, and compares the
     number with the pod's whole list.
 
-    Source: Kubernetes, effective requests: containers and init containers that keep running add up; the others run one
-    at a time, next to those started before them; the pod's overhead comes on top.
+    Containers and init containers that keep running add up. The others run one at a time, next to those started before
+    them. The pod's overhead comes on top.
+
+    Source: Kubernetes, effective requests.
     """
     reading = _Reading()
     cpu, memory = _effective(reading, spec)
@@ -164,7 +167,7 @@ def pod_ask(spec: PodSpec) -> PodAsk:
 def near_of(spec: PodSpec) -> dict[str, str]:
     """Labels of the pods beside which a pod prefers to be: ``matchLabels`` of the first term; empty without.
 
-    Source: specification, SuperPoD affinity, section 8.1.
+    Source: docs/reference/superpods.md, "MindIE".
     """
     affinity = spec.affinity.pod_affinity if spec.affinity is not None else None
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else None

@@ -3,7 +3,8 @@
 A pod says itself whose it is, by annotations, labels and its controller. How many there are is often written on another
 object only; then that object is named, and read by whoever asks.
 
-Source: specification, Kubernetes contracts, sections E.1, E.3 and E.4; node and chip, section 10.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang";
+docs/reference/nodes-and-chips.md, "Pod annotations of chips".
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Ascend jobs.
 
-Source: MindCluster, ``mindxdl.gitee.com/v1`` AscendJob; specification, Kubernetes contracts, section E.1.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups"; MindCluster, ``mindxdl.gitee.com/v1`` AscendJob.
 """
 
 from typing import Final

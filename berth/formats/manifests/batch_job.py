@@ -1,6 +1,6 @@
 """Kubernetes' own jobs.
 
-Source: Kubernetes, ``batch/v1`` Job; specification, Kubernetes contracts, sections E.1 and E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang"; Kubernetes, ``batch/v1`` Job.
 """
 
 from typing import Final

@@ -30,7 +30,8 @@ LIFTED: Final[tuple[str, ...]] = (
 )
 """Annotations taken from the first pod template that has them when the job has none.
 
-Source: specification, node and chip, section 3; SuperPoD affinity, section 11; Kubernetes contracts, section B.2.
+Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
+"Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
 """
 REPLICAS_MAX: Final = 1_000_000
 
@@ -109,7 +110,7 @@ def read_run_for(annotations: dict[str, str], document: Tree) -> int:
 def joined_labels(pods: Sequence[PodTemplate]) -> dict[str, str]:
     """Labels of all templates; differing values of a key are joined with ``|`` in order of the tasks.
 
-    Source: specification, Kubernetes contracts, section B.3.
+    Source: docs/reference/kubernetes.md, "Labels of jobs".
     """
     values: dict[str, list[str]] = {}
     for pod in pods:

@@ -13,7 +13,7 @@ Example::
       memory: 16Gi
       runFor: 30s
 
-``product`` is a form of :mod:`berth.formats.ascend.node_products`; it sets the resource, and the selector, policy and labels by
+``product`` is a product of :mod:`berth.products.catalogue`; it sets the resource, and the selector, policy and labels by
 which a job asks for that form. ``resource``, ``policy`` and ``nodeSelector`` say the same by hand. Several kinds of pods
 stand under ``tasks``, each with ``name``, ``replicas``, ``chips``, ``cpu``, ``memory``, ``nodeSelector``, ``affinity`` and
 ``tolerations``; with one kind these stand in ``spec`` itself. ``softShare`` asks for a part of a chip. ``near`` are labels of
@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
-from berth.formats.ascend.node_products import ANNOTATION_POLICY, NODE_PRODUCTS, NodeProduct
+from berth.formats.ascend.pod_annotations import SHARE_LABEL
 from berth.formats.manifests.gang_request import (
     REPLICAS_MAX,
     RUN_FOR,
@@ -43,12 +43,13 @@ from berth.formats.manifests.pod_template import (
 )
 from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rounded_up
 from berth.formats.yaml_tree import Tree, merged, shown
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.products.model import ANNOTATION_POLICY, NodeProduct
 from berth.schemas.intake import JobRequest, Task
 
 API_VERSION: Final = "berth/v1"
 KIND: Final = "Job"
 SHARE_POLICIES: Final = ("fixed-share", "elastic", "best-effort")
-SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
 SHARE_SCHEDULE_POLICY: Final = "chip1-softShareDev"
 _POD_FIELDS: Final = ("replicas", "chips", "cpu", "memory", "affinity", "tolerations")
 _JOB_FIELDS: Final = (
@@ -138,7 +139,10 @@ def _resource(spec: Tree, product: NodeProduct | None, tasks: list[Task]) -> str
 
 
 def _share(spec: Tree) -> dict[str, str]:
-    """Labels of a soft-share job. Source: specification, node and chip, section 8.9."""
+    """Labels of a soft-share job.
+
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
+    """
     share = spec.find("softShare")
     if share is None:
         return {}

@@ -4,7 +4,7 @@ Read are resources, node selector, required node affinity, tolerations, labels, 
 between pods what is preferred first. Not read are other preferred affinity, required affinity between pods and topology
 spread: placement by topology takes their part.
 
-Source: Kubernetes, PodTemplateSpec; specification, Kubernetes contracts, sections B.2 and B.3.
+Source: docs/reference/kubernetes.md, "Pod annotations" and "Labels of jobs"; Kubernetes, PodTemplateSpec.
 """
 
 from collections.abc import Iterable
@@ -137,8 +137,10 @@ def read_pieces(place: Tree) -> int:
 def _resources(spec: Tree) -> tuple[str, Tree, _Ask]:
     """Chip resource, where it is asked for, and all that the pod's containers ask for together.
 
-    Source: Kubernetes, effective requests: containers and init containers that keep running add up; the others run one
-    at a time, next to those started before them; the pod's overhead comes on top.
+    Containers and init containers that keep running add up. The others run one at a time, next to those started before
+    them. The pod's overhead comes on top.
+
+    Source: Kubernetes, effective requests.
     """
     found: dict[str, Tree] = {}
     running = _Ask()
@@ -206,7 +208,10 @@ def _required_affinity(spec: Tree) -> list[Term]:
 
 
 def _near(spec: Tree) -> dict[str, str]:
-    """Source: specification, SuperPoD affinity, section 8.1: the first term counts."""
+    """Labels of the pods beside which a pod prefers to be: the first term counts.
+
+    Source: docs/reference/superpods.md, "MindIE".
+    """
     affinity = spec.dig("affinity", "podAffinity")
     terms = affinity.items_of("preferredDuringSchedulingIgnoredDuringExecution") if affinity is not None else []
     selector = terms[0].dig("podAffinityTerm", "labelSelector") if terms else None

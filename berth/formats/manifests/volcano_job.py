@@ -1,6 +1,6 @@
 """Volcano jobs.
 
-Source: Volcano, ``batch.volcano.sh/v1alpha1`` Job; specification, Kubernetes contracts, section E.1.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups"; Volcano, ``batch.volcano.sh/v1alpha1`` Job.
 """
 
 from typing import Final

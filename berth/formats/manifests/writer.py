@@ -4,7 +4,7 @@ The counterpart of :mod:`berth.formats.manifests.reader`: what is written here a
 the inventory makes a request from the pods. Labels stand on the object and in the pod template, for some controllers copy
 one and some the other.
 
-Source: specification, Kubernetes contracts, sections B.2, B.3 and E.1.
+Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Volcano PodGroups".
 """
 
 from collections.abc import Mapping, Sequence

@@ -12,19 +12,22 @@ from typing import Final, Literal
 
 import msgspec
 
-from berth.formats.ascend.node_products import ANNOTATION_POLICY, NodeProduct
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.quantities import RUN_MS_MAX
 from berth.formats.traces.rows import Row
 from berth.formats.yaml_tree import is_dns_name
+from berth.products.model import ANNOTATION_POLICY, NodeProduct
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.workload import PlannedJob
 
 Affinity = Literal["all", "gangs", "none"]
 """Which jobs ask for switch affinity of themselves: all, those of two pods and more, none."""
 LARGE_PODS_MIN: Final = 4
-"""Pods from which a job is one of a large model. Source: specification, switch affinity, section 1.2."""
+"""Pods from which a job is one of a large model.
+
+Source: docs/reference/switches.md, "Jobs and policies".
+"""
 TOR_VALUES: Final = ("large-model-schema", "normal-schema", "null")
 _LABEL_CHARACTERS_MAX: Final = 63
 _CRC_CHARACTERS: Final = 8

@@ -14,12 +14,12 @@ from typing import Final, Literal, TypeVar, get_args
 
 import numpy as np
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.manifests.pod_template import PRIORITY_MAX
 from berth.formats.traces.jobs import TOR_VALUES, Affinity, Planner, Wish
 from berth.formats.traces.rows import Row, Table, TraceError, TraceFault
 from berth.formats.yaml_tree import nearest
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.workload import PlannedJob, Workload
 
 Kind = Literal["auto", "csv", "kalos", "philly"]

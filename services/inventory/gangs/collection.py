@@ -4,7 +4,8 @@ A state machine without clock or wire: what was seen goes in, :meth:`Gangs.settl
 for the gangs that something has touched, in the order of their keys. What was told in the facts is enough to go on after a
 restart: names, uids and ranks of requests are read back from there.
 
-Source: specification, Kubernetes contracts, sections E.1 to E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
+"Resolution of the gang".
 """
 
 import heapq

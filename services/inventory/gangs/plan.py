@@ -3,7 +3,7 @@
 The first request of a gang holds its minimum. Pods beyond the minimum, and pods that come while others run, are requests
 of their own; they wait until the first request has its chips, so that they never take them from it.
 
-Source: specification, Kubernetes contracts, sections E.1 and E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
 
 from collections.abc import Sequence
@@ -151,7 +151,7 @@ def _in_blocks(gang: Gang, free: Sequence[Member], around: Around, least: Minimu
 
     Where some pods are only made once others run, the minimum stays: nobody would ever see all of them waiting.
 
-    Source: specification, SuperPoD affinity, sections 1 and 4.2: V and N count all pods of the job.
+    Source: docs/reference/superpods.md, "Terms of SuperPoDs" and "Before the selection".
     """
     comes_in_turn = gang.key.kind == "jobset" or (around.facts is not None and around.facts.ordered)
     has_chips = any(member.ask.chips for member in gang.members.values())
@@ -171,7 +171,7 @@ def _too_many(least: Minimum) -> str:
 def _not_whole(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> str:
     """Why a job with switch affinity cannot be requested: not all of its pods would start together.
 
-    Source: specification, switch affinity, section 11, row 20.
+    Source: docs/reference/switches.md, "Jobs and policies". See decision switch-min-available.
     """
     if gang_labels(free, around.group, around.facts).get(TOR_AFFINITY, NO_AFFINITY) == NO_AFFINITY:
         return ""

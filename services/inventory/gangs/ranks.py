@@ -3,7 +3,8 @@
 In the gang a pod has the rank that it tells itself, else the one that follows from its index and the sizes of the tasks
 before its own, else the lowest that is free.
 
-Source: specification, node and chip, section 10; Kubernetes contracts, section E.1.
+Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md,
+"Volcano PodGroups".
 """
 
 from collections.abc import Sequence

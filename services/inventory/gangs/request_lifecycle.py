@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from berth.runtime.backoff import Backoff
 from berth.services.inventory.gangs.barriers import TAKEN_BACK
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
 from berth.services.inventory.gangs.settings import GangSettings
@@ -152,9 +153,9 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
             part.hold = f"its request was cancelled{why}; delete the pods to have new ones tried"
         return
     if part.phase == "failed":
-        pause_s = min(settings.retry_s * 2.0 ** min(gang.failures, 30), settings.retry_max_s)
         gang.failures += 1
-        gang.retry_at_ms = now_ms + round(pause_s * 1000)
+        backoff = Backoff(first_s=settings.retry_s, max_s=settings.retry_max_s)
+        gang.retry_at_ms = now_ms + round(backoff.pause_s(gang.failures) * 1000)
         gang.retry_because = part.sentence
     dissolve(gang, part)
 

@@ -1,7 +1,9 @@
 """Job requests made from pods.
 
 Labels and annotations are merged as for manifests: the PodGroup's own first, then those of the owner, then those of the
-first pod of each task. Preferred neighbours are those of the first pod that has some. Source: specification, Kubernetes contracts, section B.3.
+first pod of each task. Preferred neighbours are those of the first pod that has some.
+
+Source: docs/reference/kubernetes.md, "Labels of jobs".
 """
 
 from collections.abc import Mapping, Sequence

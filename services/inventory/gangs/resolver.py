@@ -1,6 +1,7 @@
 """One gang at a time: which requests its pods need, and what is told of them.
 
-Source: specification, Kubernetes contracts, sections E.1 to E.4.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
+"Resolution of the gang".
 """
 
 from dataclasses import dataclass

@@ -10,9 +10,10 @@ from typing import Final
 from berth.formats.ascend.device_info import NAME_PREFIX, NAMESPACE
 from berth.formats.kubernetes.node_place import DeviceMap
 from berth.formats.kubernetes.objects import Lean
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube.port import Api, Change
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.nodes.collection import Nodes
 
@@ -31,12 +32,14 @@ class DeviceReports:
         nodes: The nodes.
         config: Settings.
         on_change: Called when something is new.
+        log: Logger of the service.
     """
 
-    def __init__(self, nodes: Nodes, config: InventoryConfig, on_change: Callable[[], None]) -> None:
+    def __init__(self, nodes: Nodes, config: InventoryConfig, on_change: Callable[[], None], log: Logger) -> None:
         self._nodes = nodes
         self._config = config
         self._on_change = on_change
+        self._log = log
         self._needed = asyncio.Event()
 
     def look(self) -> None:
@@ -79,17 +82,19 @@ class DeviceReports:
     async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
         """Wait until the server lets reports be read; nodes that tell their places themselves do not wait for ever."""
         config = self._config
-        pause_s = config.retry_wait_s
+        backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         left_s = config.reports_wait_s
+        tries = 0
         while True:
-            least_s = 0.0
+            tries += 1
+            pause_s, least_s = backoff.pause_s(tries), 0.0
             try:
                 await api.get(_PATH, _Answer, params={**_LABEL, "limit": "1"})
             except TransientError as error:
                 least_s = error.retry_after_s
             except PoisonError as error:
                 if left_s <= 0 and not known.is_set():
-                    logger().warning(
+                    self._log.warning(
                         "reports refused: nodes that are silent stay in the SuperPoD last said", reason=error.reason
                     )
                     known.set()
@@ -97,4 +102,3 @@ class DeviceReports:
             else:
                 return
             await asyncio.sleep(max(pause_s, least_s))
-            pause_s = min(2 * pause_s, config.retry_wait_max_s)

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Final
 
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.nodes import NodeCondition, NodeDescription
 
 _SHARES: Final = 100
-"""Devices of Kubernetes that a chip is on a soft-share node. Source: specification, node and chip, section 4."""
+"""Devices of Kubernetes that a chip is on a soft-share node.
+
+Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
+"""
 
 
 def free_chips(node: NodeDescription, condition: NodeCondition | None, load: int, held: Callable[[str], int]) -> int:

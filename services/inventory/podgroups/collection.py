@@ -5,7 +5,7 @@ it asks for is free; it is sent back when it could not start for long, so that i
 Patches follow from the object as it was last seen and name its version: what somebody else has changed meanwhile is not
 overwritten, and the newer object leads to a newer patch.
 
-Source: specification, Kubernetes contracts, sections B.3, B.4 and E.1, surprises P12 and P13.
+Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Volcano PodGroups".
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Status of a Volcano PodGroup as it follows from its pods, and the patch that brings the object there.
 
-Source: specification, Kubernetes contracts, sections B.3 and E.1.
+Source: docs/reference/kubernetes.md, "Labels of jobs" and "Volcano PodGroups".
 """
 
 from collections.abc import Mapping

@@ -292,7 +292,10 @@ class Pods:
         return Told(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
 
     def _has_taken(self, row: Row) -> int:
-        """1 unless the device plug-in has yet to give a pod its chips. Source: contracts, section B.4, steps 10 and 11."""
+        """1 unless the device plug-in has yet to give a pod its chips.
+
+        Source: docs/reference/kubernetes.md, "Life of a pod".
+        """
         return int(row.taken or (row.chips != 0 and self._good_chips(row) == self._nodes.mask(row.node)))
 
     def _good_chips(self, row: Row) -> int:

@@ -146,7 +146,9 @@ def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
     """Resource and mask of the chips that annotations name.
 
     ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty; the latter may hold
-    ids of devices. Source: specification, node and chip, sections 5.1 and 10.
+    ids of devices.
+
+    Source: docs/reference/nodes-and-chips.md, "Free list" and "Pod annotations of chips".
     """
     meta = pod.metadata
     key = ASCEND_REAL if meta.annotation(ASCEND_REAL) else asked

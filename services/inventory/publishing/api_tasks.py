@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Final
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.logs import logger
-from berth.services.inventory import metrics
+from berth.runtime.instruments import Instruments
 from berth.services.inventory.config import InventoryConfig
-
-_DOUBLINGS_MAX: Final = 20
+from berth.services.inventory.metrics import InventoryMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +35,20 @@ class ApiTasks:
 
     Args:
         config: Settings.
+        instruments: Of the process.
     """
 
-    def __init__(self, config: InventoryConfig) -> None:
+    def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
+        self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._ready: dict[Hashable, Chore] = {}
         self._waiting: dict[Hashable, tuple[Chore, asyncio.TimerHandle]] = {}
         self._tries: dict[Hashable, int] = {}
         self._busy: set[Hashable] = set()
         self._stopping = False
         self._woken = asyncio.Event()
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     @property
     def is_idle(self) -> bool:
@@ -100,10 +101,10 @@ class ApiTasks:
         try:
             await chore.do()
         except TransientError as error:
-            metrics.FAILURES.inc()
+            self._metrics.failures.inc()
             self._later(chore, error)
         except PoisonError as error:
-            metrics.FAILURES.inc()
+            self._metrics.failures.inc()
             self._log.warning("call refused", call=chore.what, reason=str(error))
             self._end(chore)
         else:
@@ -117,8 +118,7 @@ class ApiTasks:
             self._log.warning("call given up", call=chore.what, tries=tries, reason=error.reason)
             self._end(chore)
             return
-        doubled_s = self._config.retry_wait_s * 2 ** min(tries - 1, _DOUBLINGS_MAX)
-        wait_s = max(min(doubled_s, self._config.retry_wait_max_s), error.retry_after_s if tries == 1 else 0)
+        wait_s = max(self._backoff.pause_s(tries), error.retry_after_s if tries == 1 else 0)
         timer = asyncio.get_running_loop().call_later(wait_s, self._again, chore)
         self._waiting[chore.key] = (chore, timer)
 

@@ -8,11 +8,11 @@ import msgspec
 
 from berth.formats.kubernetes.events import Involved, event_name, events_path, new_event, repeated
 from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import logger
 from berth.schemas.units import UnixMs
-from berth.services.inventory import metrics
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
 
 _MS: Final = 1000
@@ -32,6 +32,7 @@ class EventReporter:
         clock: Source of time.
         config: Settings.
         chores: Does the calls.
+        instruments: Of the process.
         reason: Reason of the events, one word in camel case.
         is_fault: Something is wrong with the objects, so it is logged and counted too; false: they only wait.
     """
@@ -42,6 +43,7 @@ class EventReporter:
         clock: Clock,
         config: InventoryConfig,
         chores: ApiTasks,
+        instruments: Instruments[InventoryMetrics],
         *,
         reason: str,
         is_fault: bool = True,
@@ -57,7 +59,8 @@ class EventReporter:
         self._unsaid: dict[str, Involved] = {}
         """Objects of which something new is to be said once the last Event about them is old enough."""
         self._spoken_ms: dict[str, UnixMs] = {}
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
         """Compare with what was wrong before; what is new is logged, counted and said in an event.
@@ -90,7 +93,7 @@ class EventReporter:
                 continue
             found = involved(key)
             if self._is_fault:
-                metrics.PROBLEMS.labels(found.kind if found is not None else "").inc()
+                self._metrics.problems.labels(found.kind if found is not None else "").inc()
                 self._log.warning("object is wrong", about=key, reason=sentence)
             if found is not None:
                 self._unsaid[key] = found

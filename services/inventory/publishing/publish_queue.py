@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.logs import logger
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.message import Message
-from berth.services.inventory import metrics
+from berth.services.inventory.metrics import InventoryMetrics
 
 _AT_ONCE: Final = 256
 
@@ -25,11 +25,13 @@ class PublishQueue:
 
     Args:
         bus: The bus.
+        instruments: Of the process.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, instruments: Instruments[InventoryMetrics]) -> None:
         self._bus = bus
-        self._log = logger()
+        self._log = instruments.log
+        self._metrics = instruments.metrics
 
     async def store(self, letters: Sequence[OutboundMessage]) -> int:
         """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
@@ -65,10 +67,10 @@ class PublishQueue:
                     self._log.warning("message not stored", subject=letter.subject, reason=error.reason)
                 broken = True
             except PoisonError as error:
-                metrics.REFUSED.inc()
+                self._metrics.refused.inc()
                 self._log.error("message refused", subject=letter.subject, reason=error.reason)
                 settled += not broken
             else:
-                metrics.MESSAGES.labels(letter.message.KIND).inc()
+                self._metrics.messages.labels(letter.message.KIND).inc()
                 settled += not broken
         return settled

@@ -1,6 +1,6 @@
 """ClusterD's part: the reports of all nodes checked, merged, and spread over ConfigMaps of bounded size. Pure.
 
-Source: specification, Kubernetes contracts, section A.4.
+Source: docs/reference/kubernetes.md, "Cluster information".
 """
 
 from collections.abc import Callable, Mapping

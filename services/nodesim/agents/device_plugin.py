@@ -3,7 +3,7 @@
 Kubelet knows chips by ids of its own. Each stands for a real chip; when a pod gets other chips than kubelet picked, the two
 ids swap what they stand for. So kubelet's free ids always stand for the chips that nobody has mounted.
 
-Source: specification, Kubernetes contracts, section B.4, steps 9 to 13, and S10, S13, S26.
+Source: docs/reference/kubernetes.md, "Life of a pod".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.ascend.check_code import GoValue, go_json
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
 from berth.formats.ascend.pod_annotations import (
     ASCEND_REAL,
     CONSUMED,
@@ -20,6 +19,7 @@ from berth.formats.ascend.pod_annotations import (
     chip_names,
     configuration_key,
 )
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.device_report import Place
 from berth.services.nodesim.agents.pods import AgentPod, chip_ids, chips_asked, is_consumed, predicate_time
@@ -194,7 +194,7 @@ class DevicePlugin:
 def shares_of(node: NodeDescription) -> int:
     """How many of Kubernetes' devices each chip of a node is.
 
-    Source: specification, node and chip, section 4: soft-share nodes count a hundred times.
+    Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
     """
     return SHARES if node.labels.get(LABEL_SOFT_SHARE) == "true" else 1
 

@@ -1,6 +1,6 @@
 """What the agents of a simulated node write into its ConfigMaps: device plug-in and NodeD. Pure.
 
-Source: specification, Kubernetes contracts, sections A.1 to A.3.
+Source: docs/reference/kubernetes.md, "CheckCode", "Device information" and "Node information".
 """
 
 from collections.abc import Mapping

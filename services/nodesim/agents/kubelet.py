@@ -4,7 +4,7 @@ Kubelet takes the pods that were bound since its last look in an order of its ow
 their topology, and asks the device plug-in, which guesses the pod. Whoever placed is not trusted: accounts of chips, cpu
 and memory are kept apart from the annotations.
 
-Source: specification, Kubernetes contracts, sections B.4 and B.5.
+Source: docs/reference/kubernetes.md, "Life of a pod" and "Life of a pod with reported lists".
 """
 
 from dataclasses import dataclass, field

@@ -3,10 +3,9 @@
 from typing import Final
 
 from berth.formats.ascend.device_list import CHIPS_MAX
-from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
 from berth.formats.kubernetes.objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
 from berth.formats.manifests.gang_request import RUN_FOR
-from berth.formats.manifests.job_file import SHARE_LABEL
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
@@ -88,7 +87,7 @@ def cpu_and_memory(pod: AgentPod) -> tuple[int, int]:
 def predicate_time(pod: AgentPod) -> int:
     """The decision's time; the largest number where it is missing or cannot be read.
 
-    Source: specification, Kubernetes contracts, section B.4, step 11.
+    Source: docs/reference/kubernetes.md, "Life of a pod".
     """
     text = pod.metadata.annotation(PREDICATE_TIME)
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
@@ -141,7 +140,7 @@ def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
 def share_of(pod: AgentPod) -> Share | None:
     """Quota of a chip that the scheduler wrote on a pod; None without one, or where it cannot be read.
 
-    Source: specification, node and chip, section 8.9.
+    Source: docs/reference/nodes-and-chips.md, "Soft share".
     """
     cores, memory, policy = (
         pod.metadata.annotation(SHARE_LABEL + key) for key in ("aicoreQuota", "hbmQuota", "policy")

@@ -1,13 +1,12 @@
 """Objects by which simulated nodes appear in Kubernetes: Node, Lease, and the ConfigMap of leaf switches. Pure.
 
-Source: specification, Kubernetes contracts, sections A.7 and B.1.
+Source: docs/reference/kubernetes.md, "Map of leaf switches" and "Node labels and annotations".
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from berth.formats.ascend.check_code import go_json
-from berth.formats.ascend.node_products import LABEL_TYPE, RESOURCE_310, RESOURCE_310P, RESOURCE_NPU
 from berth.formats.ascend.pod_annotations import (
     BASE_DEVICE_INFOS,
     RACK_ID,
@@ -18,6 +17,7 @@ from berth.formats.ascend.pod_annotations import (
 )
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR_LEVEL
 from berth.formats.clusters.topology_file import Cluster
+from berth.products.model import LABEL_TYPE, RESOURCE_310, RESOURCE_310P, RESOURCE_NPU
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.agents.device_plugin import shares_of

@@ -1,6 +1,6 @@
 """The Ascend operator, as far as schedulers see it: a PodGroup, and pods with their ranks once it is let in. Pure.
 
-Source: specification, Kubernetes contracts, sections B.4, steps 3 and 4, and E.1; MindCluster, ``mindxdl.gitee.com/v1``.
+Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; MindCluster, ``mindxdl.gitee.com/v1``.
 """
 
 from typing import Any, Final

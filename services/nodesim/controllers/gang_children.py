@@ -1,6 +1,6 @@
 """What controllers of jobs make: PodGroups and pods of a template. Pure.
 
-Source: specification, Kubernetes contracts, sections B.2 and E.1.
+Source: docs/reference/kubernetes.md, "Pod annotations" and "Volcano PodGroups".
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Volcano's controller of PodGroups for pods that no job controller groups: Deployments, StatefulSets, Jobs, bare pods.
 
-Source: specification, Kubernetes contracts, section E.1.
+Source: docs/reference/kubernetes.md, "Volcano PodGroups".
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from berth.formats.kubernetes.objects import Meta, Pod, PodGroup
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.controllers.ascend_operator import AscendRules
@@ -85,31 +85,33 @@ class Working(Protocol):
         """Work until cancelled."""
 
 
-async def controllers_of(api: Api, clock: Clock, config: NodesimConfig, writes: KubeWrites) -> list[Working]:
+async def controllers_of(
+    api: Api, clock: Clock, config: NodesimConfig, writes: KubeWrites, log: Logger
+) -> list[Working]:
     """Controllers that the settings name, without those whose kinds the server does not have."""
     found: list[Working] = []
     if not config.agents.controllers:
         return found
     if not await api.serves(GROUP_VERSION, GROUPS):
-        logger().warning("no controllers: the server does not have the kind", kind=f"{GROUPS}.{GROUP_VERSION}")
+        log.warning("no controllers: the server does not have the kind", kind=f"{GROUPS}.{GROUP_VERSION}")
         return found
     for name in dict.fromkeys(config.agents.controllers):
         if name == "podgroup":
             found.append(PodGroupController(api, config.agents.scheduler_names, writes))
             continue
         if name == "volcano":
-            found += await _gangs(api, clock, VolcanoRules(), writes)
+            found += await _gangs(api, clock, VolcanoRules(), writes, log)
         else:
-            found += await _gangs(api, clock, AscendRules(), writes)
+            found += await _gangs(api, clock, AscendRules(), writes, log)
     return found
 
 
-async def _gangs(api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites) -> list[Working]:
+async def _gangs(api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites, log: Logger) -> list[Working]:
     """Controller with some rules, unless the server does not have the kind."""
     if await api.serves(rules.group_version, rules.plural):
-        return [GangController(api, clock, rules, writes)]
+        return [GangController(api, clock, rules, writes, log)]
     kind = f"{rules.plural}.{rules.group_version}"
-    logger().warning("no controller: the server does not have the kind", kind=kind)
+    log.warning("no controller: the server does not have the kind", kind=kind)
     return []
 
 
@@ -150,9 +152,10 @@ class GangController(Generic[J]):
         clock: Source of time.
         rules: What it does.
         writes: Where its writes are done.
+        log: Logger of the service.
     """
 
-    def __init__(self, api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites) -> None:
+    def __init__(self, api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites, log: Logger) -> None:
         self._api = api
         self._clock = clock
         self._rules = rules
@@ -163,7 +166,7 @@ class GangController(Generic[J]):
         self._pods_of: dict[tuple[str, str], dict[str, None]] = {}
         self._group_of: dict[tuple[str, str], dict[str, None]] = {}
         self._is_synced = False
-        self._log = logger()
+        self._log = log
 
     async def run(self) -> None:
         """Work until cancelled."""

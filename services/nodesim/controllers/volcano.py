@@ -1,6 +1,6 @@
 """Volcano's controller of Jobs, as far as schedulers see it: a PodGroup, and pods once the scheduler lets it in. Pure.
 
-Source: specification, Kubernetes contracts, sections B.4, steps 3 and 4, and E.1; Volcano, ``batch.volcano.sh/v1alpha1``.
+Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; Volcano, ``batch.volcano.sh/v1alpha1``.
 """
 
 from typing import Any, Final, NamedTuple

@@ -9,11 +9,12 @@ from typing import Any, Final
 from berth.formats.ascend import cluster_info
 from berth.formats.clusters.topology_file import Cluster
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.runtime.logs import logger
-from berth.runtime.probes import readiness
+from berth.runtime.logs import Logger
 from berth.services.nodesim.agents.clusterd import FOR_SCHEDULERS, ClusterD
 from berth.services.nodesim.agents.pods import AgentPod
 from berth.services.nodesim.agents.registration import (
@@ -28,23 +29,34 @@ from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.controllers.runner import controllers_of
 from berth.services.nodesim.kube.loop import KubeLoop
 from berth.services.nodesim.kube.writes import Write, insist, make_object, put_object
-from berth.services.nodesim.metrics import show
+from berth.services.nodesim.metrics import NodesimMetrics
 
 CLUSTERD_APART_S: Final = 0.2
-"""ClusterD writes at most so often. Source: specification, Kubernetes contracts, section A.0."""
+"""ClusterD writes at most so often.
+
+Source: docs/reference/kubernetes.md, "ConfigMaps".
+"""
 _PODS: Final = "/api/v1/pods"
 _CONFIG_MAPS: Final = "/api/v1/configmaps"
 _SHOW_S: Final = 1.0
 
 
-async def play(api: Api, bus: Bus, clock: Clock, config: NodesimConfig, cluster: Cluster, stop: asyncio.Event) -> None:
+async def play(
+    api: Api,
+    bus: Bus,
+    clock: Clock,
+    config: NodesimConfig,
+    cluster: Cluster,
+    instruments: Instruments[NodesimMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Be the agents of a cluster's nodes, and the controllers that the settings name, until ``stop`` is set.
 
     Raises:
         RefusedError: The server does not let nodes be registered.
     """
-    readiness.wait("the nodes are registered")
-    player = _Player(api, clock, config, cluster)
+    instruments.readiness.wait("the nodes are registered")
+    player = _Player(api, clock, config, cluster, instruments)
     await player.register()
     loop = player.loop
     pods = api.reflect(_PODS, AgentPod, loop, params={"fieldSelector": "spec.nodeName!="})
@@ -56,14 +68,16 @@ async def play(api: Api, bus: Bus, clock: Clock, config: NodesimConfig, cluster:
             works.append(player.renew())
         if config.agents.clusterd:
             works.append(player.be_clusterd())
-        works += [controller.run() for controller in await controllers_of(api, clock, config, loop.writes)]
+        works += [
+            controller.run() for controller in await controllers_of(api, clock, config, loop.writes, instruments.log)
+        ]
         tasks += [group.create_task(work) for work in works]
         served = [
             await bus.serve(bus.subjects.sim("counts"), loop.counts),
             await bus.serve(bus.subjects.sim("break"), loop.break_node),
         ]
-        logger().info("cluster stands", nodes=len(loop.agents), faults=len(cluster.faults))
-        readiness.ready()
+        instruments.log.info("cluster stands", nodes=len(loop.agents), faults=len(cluster.faults))
+        instruments.readiness.ready()
         try:
             await stop.wait()
         finally:
@@ -76,12 +90,16 @@ async def play(api: Api, bus: Bus, clock: Clock, config: NodesimConfig, cluster:
 class _Player:
     """What is done besides the agents' loop."""
 
-    def __init__(self, api: Api, clock: Clock, config: NodesimConfig, cluster: Cluster) -> None:
+    def __init__(
+        self, api: Api, clock: Clock, config: NodesimConfig, cluster: Cluster, instruments: Instruments[NodesimMetrics]
+    ) -> None:
+        self._log = instruments.log
+        self._metrics = instruments.metrics
         self._api = api
         self._clock = clock
         self._config = config
         self._cluster = cluster
-        self.loop = KubeLoop(api, clock, config, cluster)
+        self.loop = KubeLoop(api, clock, config, cluster, instruments.log)
 
     async def register(self) -> None:
         """Make what nodes and leaf switches lack; labels, annotations and status of nodes that exist are taken over.
@@ -119,12 +137,13 @@ class _Player:
         await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": body["status"]}, how="strategic")
 
     async def _insist(self, write: Write) -> None:
-        await insist(write, wait_s=self._config.retry_wait_s, wait_max_s=self._config.retry_wait_max_s)
+        backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
+        await insist(write, backoff=backoff, log=self._log)
 
     async def show(self) -> None:
         """Keep the metrics up to date until cancelled."""
         while True:
-            show(self.loop.counted())
+            self._metrics.show(self.loop.counted())
             await asyncio.sleep(_SHOW_S)
 
     async def renew(self) -> None:
@@ -154,7 +173,7 @@ class _Player:
     async def be_clusterd(self) -> None:
         """Be ClusterD until cancelled."""
         rng = Random(f"{self._config.agents.seed} clusterd")  # noqa: S311 - a simulation, repeatable
-        known = _Reports(ClusterD(self._is_used, rng), self._clock)
+        known = _Reports(ClusterD(self._is_used, rng), self._clock, self._log)
         reflection = self._api.reflect(_CONFIG_MAPS, ConfigMap, known, params={"labelSelector": "mx-consumer-cim=true"})
         async with asyncio.TaskGroup() as group:
             group.create_task(reflection.run())
@@ -187,7 +206,8 @@ class _Player:
 class _Reports:
     """Hands the reports of the nodes to ClusterD."""
 
-    def __init__(self, clusterd: ClusterD, clock: Clock) -> None:
+    def __init__(self, clusterd: ClusterD, clock: Clock, log: Logger) -> None:
+        self._log = log
         self.clusterd = clusterd
         self.changed = asyncio.Event()
         self._clock = clock
@@ -212,4 +232,4 @@ class _Reports:
     def _take(self, found: ConfigMap) -> None:
         reason = self.clusterd.take(found, self._clock.now_ms())
         if reason:
-            logger().warning("report dropped", reason=reason)
+            self._log.warning("report dropped", reason=reason)

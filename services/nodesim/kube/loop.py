@@ -6,9 +6,10 @@ from random import Random
 from typing import Final, assert_never
 
 from berth.formats.clusters.topology_file import Cluster
+from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.schemas.units import UnixMs
@@ -46,21 +47,22 @@ class KubeLoop:
         clock: Source of time.
         config: Settings.
         cluster: Nodes and faults; the faults' times count from now.
+        log: Logger of the service.
     """
 
-    def __init__(self, api: Api, clock: Clock, config: NodesimConfig, cluster: Cluster) -> None:
+    def __init__(self, api: Api, clock: Clock, config: NodesimConfig, cluster: Cluster, log: Logger) -> None:
         self._api = api
         self._clock = clock
         self._config = config
-        self._log = logger()
+        self._log = log
         rules = rules_of(config)
         start_ms = clock.now_ms()
         self.tally = Tally()
         self.accounts = Accounts({node.name: node for node in cluster.nodes})
         self.writes = KubeWrites(
+            log=log,
             at_once=config.agents.writes_at_once,
-            retry_wait_s=config.retry_wait_s,
-            retry_wait_max_s=config.retry_wait_max_s,
+            backoff=Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s),
         )
         addresses = PodAddresses()
         places = places_of(cluster.nodes)

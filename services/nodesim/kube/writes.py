@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
-from berth.runtime.logs import logger
+from berth.runtime.logs import Logger
 
 Write: TypeAlias = Callable[[], Awaitable[None]]
 """A write that may be done twice."""
@@ -24,8 +25,8 @@ class KubeWrites:
 
     Args:
         at_once: Most writes at the same time.
-        retry_wait_s: First pause after the server did not answer; it doubles up to ``retry_wait_max_s``.
-        retry_wait_max_s: Longest pause.
+        backoff: Pauses while the server does not answer.
+        log: Logger of the service.
         forbidden_max_s: How long something may be forbidden before it counts as refused.
     """
 
@@ -33,17 +34,16 @@ class KubeWrites:
         self,
         *,
         at_once: int,
-        retry_wait_s: float,
-        retry_wait_max_s: float,
+        backoff: Backoff,
+        log: Logger,
         forbidden_max_s: float = _FORBIDDEN_MAX_S,
     ) -> None:
         self._at_once = at_once
-        self._wait_s = retry_wait_s
-        self._wait_max_s = retry_wait_max_s
+        self._backoff = backoff
         self._forbidden_max_s = forbidden_max_s
         self._waiting: dict[str, deque[Write]] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
-        self._log = logger()
+        self._log = log
         self.done = 0
         self.refused = 0
 
@@ -80,8 +80,8 @@ class KubeWrites:
             try:
                 await insist(
                     waiting[0],
-                    wait_s=self._wait_s,
-                    wait_max_s=self._wait_max_s,
+                    backoff=self._backoff,
+                    log=self._log,
                     forbidden_max_s=self._forbidden_max_s,
                 )
                 self.done += 1
@@ -96,7 +96,7 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(write: Write, *, wait_s: float, wait_max_s: float, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
+async def insist(write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
     """Do a write again and again until the server answers it.
 
     Raises:
@@ -104,18 +104,20 @@ async def insist(write: Write, *, wait_s: float, wait_max_s: float, forbidden_ma
     """
     clock_s = asyncio.get_running_loop().time
     give_up_s: float | None = None
+    tries = 0
     while True:
+        tries += 1
+        wait_s = backoff.pause_s(tries)
         try:
             return await write()
         except TransientError as error:
-            logger().warning("server did not answer", reason=error.reason, wait_s=wait_s)
+            log.warning("server did not answer", reason=error.reason, wait_s=wait_s)
         except RefusedError as error:
             give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
             if error.status != _FORBIDDEN or clock_s() >= give_up_s:
                 raise
-            logger().warning("server forbids it for now", reason=str(error), wait_s=wait_s)
+            log.warning("server forbids it for now", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
-        wait_s = min(2 * wait_s, wait_max_s)
 
 
 async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:

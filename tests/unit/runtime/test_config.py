@@ -16,6 +16,7 @@ from berth.runtime.config import (
     load,
 )
 from berth.runtime.errors import FatalError
+from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import report
 
 
@@ -100,7 +101,7 @@ def test_variables_of_other_processes_are_left_alone() -> None:
         ({"BERTH_AREA__EAGER": "maybe"}, "area.eager", "'maybe'", "true or false"),
         ({"BERTH_AREA__NAMES": "[1"}, "area.names", "'[1'", "truncated"),
         ({"BERTH_AREA__NAMES": "[1]"}, "area.names", "'[1]'", "Expected `str`"),
-        ({"BERTH_SHARDS__MORE": "1"}, "shards.more", "", "shards is no section"),
+        ({"BERTH_SHARDS__MORE": "1"}, "shards.more", "", "shards is not a section"),
         ({"BERTH_BUS__": "1"}, "bus.", "'1'", "known are"),
         ({"BERTH_BUS": "nats://x"}, "bus", "'nats://x'", "Expected `object`"),
     ],
@@ -173,7 +174,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_bad_setting_ends_the_process_with_code_2() -> None:
     assert issubclass(ConfigError, FatalError)
-    assert report(ConfigError(field="a", expected="b")) == 2
+    assert report(ConfigError(field="a", expected="b"), DEFAULT_LOG) == 2
 
 
 def test_the_address_alone_can_be_read_from_the_environment() -> None:

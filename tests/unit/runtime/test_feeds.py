@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.feeds import bury, newest_snapshot
+from berth.runtime.feeds import dead_letter, newest_snapshot
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
@@ -89,7 +89,7 @@ async def test_a_dead_letter_that_another_reader_has_written_is_done() -> None:
     cell = await Cell().open()
     await cell.user.publish(cell.user.subjects.fact_node("bucket-all"), b"damaged")
     (stored,) = await cell.user.read(StreamName.FACTS)
-    await bury(cell.user, cell.clock, StreamName.FACTS, stored, "another reader was first")
+    await dead_letter(cell.user, cell.clock, StreamName.FACTS, stored, "another reader was first")
     await cell.turns(2)
     assert cell.dispatcher.feeds.dead == {}
     assert await cell.dead() == [cell.user.subjects.dead(StreamName.FACTS, 1)]

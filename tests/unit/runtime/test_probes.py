@@ -7,15 +7,12 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from berth.runtime import metrics
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.nats_server import free_ports
+from berth.runtime.logs import DEFAULT_LOG
+from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, serving
-
-EVENTS = metrics.counter("test_events_total", "Events of this test.", ["kind"])
-HEIGHT = metrics.gauge("test_height_sequence", "A height.")
-TOOK = metrics.seconds("test_event_seconds", "How long an event took.")
 
 
 class Link:
@@ -24,9 +21,12 @@ class Link:
 
 
 @asynccontextmanager
-async def asking(of: Readiness) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+async def asking(
+    readiness: Readiness, registry: MetricsRegistry | None = None
+) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     (port,) = free_ports(1)
-    async with serving(ProbeConfig(port=port), of), aiohttp.ClientSession() as session:
+    config, shown = ProbeConfig(port=port), registry or MetricsRegistry()
+    async with serving(config, readiness, shown, DEFAULT_LOG), aiohttp.ClientSession() as session:
         yield session, f"http://127.0.0.1:{port}"
 
 
@@ -39,9 +39,9 @@ async def test_a_process_is_ready_when_its_bus_is_connected_and_its_service_has_
                 return response.status, (await response.text()).strip()
 
         assert await answer("/livez") == (200, "ok")
-        assert await answer("/readyz") == (503, "the bus has not been reached yet")
+        assert await answer("/readyz") == (503, "the bus has not been connected yet")
         readiness.attach(link)
-        assert await answer("/readyz") == (503, "the service has not begun")
+        assert await answer("/readyz") == (503, "the service has not started")
         readiness.wait("the ledger is being folded")
         assert await answer("/readyz") == (503, "the ledger is being folded")
         readiness.ready()
@@ -51,17 +51,17 @@ async def test_a_process_is_ready_when_its_bus_is_connected_and_its_service_has_
         link.connected = True
         assert await answer("/readyz") == (200, "ok")
         readiness.stop()
-        assert await answer("/readyz") == (503, "the process was asked to stop")
+        assert await answer("/readyz") == (503, "the process is stopping")
         assert await answer("/livez") == (200, "ok")
         assert (await answer("/elsewhere"))[0] == 404
 
 
 async def test_metrics_are_in_the_form_of_prometheus() -> None:
-    readiness = Readiness()
-    EVENTS.labels("good").inc(2)
-    HEIGHT.set(7)
-    TOOK.observe(0.003)
-    async with asking(readiness) as (session, url), session.get(f"{url}/metrics") as response:
+    registry = MetricsRegistry()
+    registry.counter("test_events_total", "Events of this test.", ["kind"]).labels("good").inc(2)
+    registry.gauge("test_height_sequence", "A height.").set(7)
+    registry.seconds("test_event_seconds", "How long an event took.").observe(0.003)
+    async with asking(Readiness(), registry) as (session, url), session.get(f"{url}/metrics") as response:
         assert response.headers["Content-Type"].startswith("text/plain; version=")
         text = await response.text()
     samples = {
@@ -81,10 +81,10 @@ async def test_metrics_are_in_the_form_of_prometheus() -> None:
 
 async def test_no_port_means_no_server_and_a_taken_port_is_named() -> None:
     readiness = Readiness()
-    async with serving(ProbeConfig(), readiness):
+    async with serving(ProbeConfig(), readiness, MetricsRegistry(), DEFAULT_LOG):
         pass
     async with asking(readiness) as (_, url):
         port = int(url.rpartition(":")[2])
         with pytest.raises(FatalError, match=rf"setting probes\.port is {port}: cannot listen on 127\.0\.0\.1:{port}"):
-            async with serving(ProbeConfig(port=port), readiness):
+            async with serving(ProbeConfig(port=port), readiness, MetricsRegistry(), DEFAULT_LOG):
                 pass

@@ -21,6 +21,7 @@ from berth.runtime import logs, process
 from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.nats_server import free_ports
+from berth.runtime.logs import DEFAULT_LOG as LOG
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,6 @@ def printed() -> Iterator[io.StringIO]:
     yield stream
     signal.pthread_sigmask(signal.SIG_UNBLOCK, process.SIGNALS)
     structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -80,24 +80,24 @@ def test_a_signal_asks_for_the_end_and_a_service_that_ends_then_exits_0(number: 
         os.kill(os.getpid(), number)
         await process.supervise(until_asked, stop=stop, grace_s=5, guards=[see_nothing()])
 
-    assert process.run(work) == 0
+    assert process.run(work, LOG) == 0
 
 
 def test_a_service_that_ends_unasked_exits_1_and_says_so(printed: io.StringIO) -> None:
     async def work(stop: asyncio.Event) -> None:
         await process.supervise(early, stop=stop, grace_s=5)
 
-    assert process.run(work) == 1
+    assert process.run(work, LOG) == 1
     (line,) = lines(printed)
-    assert (line["event"], line["service"], line["level"]) == ("cannot go on", "test", "error")
-    assert line["reason"] == "the service ended without being asked to"
+    assert (line["event"], line["service"], line["level"]) == ("fatal error", "test", "error")
+    assert line["reason"] == "the service ended unexpectedly"
 
 
 def test_a_service_that_cancels_itself_exits_1() -> None:
     async def work(stop: asyncio.Event) -> None:
         await process.supervise(cancelled, stop=stop, grace_s=5)
 
-    assert process.run(work) == 1
+    assert process.run(work, LOG) == 1
 
 
 def test_work_that_outlives_the_grace_exits_1(printed: io.StringIO) -> None:
@@ -105,7 +105,7 @@ def test_work_that_outlives_the_grace_exits_1(printed: io.StringIO) -> None:
         stop.set()
         await process.supervise(for_ever, stop=stop, grace_s=0.01)
 
-    assert process.run(work) == 1
+    assert process.run(work, LOG) == 1
     assert "within 0.01 s" in str(lines(printed)[0]["reason"])
 
 
@@ -113,15 +113,15 @@ def test_an_unforeseen_error_exits_1_with_its_traceback(printed: io.StringIO) ->
     async def work(stop: asyncio.Event) -> None:
         await process.supervise(broken, stop=stop, grace_s=5)
 
-    assert process.run(work) == 1
+    assert process.run(work, LOG) == 1
     (line,) = lines(printed)
-    assert line["event"] == "unforeseen error"
+    assert line["event"] == "unexpected error"
     assert "RuntimeError('broken')" in str(line["reason"])
     assert line["exception"]
 
 
 def test_a_wrong_setting_exits_2(printed: io.StringIO) -> None:
-    assert process.run(misconfigured) == 2
+    assert process.run(misconfigured, LOG) == 2
     assert lines(printed)[0]["reason"] == "setting bus.url is 'x': an address"
 
 
@@ -129,7 +129,7 @@ def test_a_guard_that_fails_ends_the_service_with_1(printed: io.StringIO) -> Non
     async def work(stop: asyncio.Event) -> None:
         await process.supervise(for_ever, stop=stop, grace_s=5, guards=[lose_the_bus()])
 
-    assert process.run(work) == 1
+    assert process.run(work, LOG) == 1
     assert [line["reason"] for line in lines(printed)] == ["the bus is lost"]
 
 
@@ -142,11 +142,11 @@ def test_a_fault_while_ending_exits_1() -> None:
         stop.set()
         await process.supervise(fail_at_the_end, stop=stop, grace_s=5)
 
-    assert process.run(work) == 1
+    assert process.run(work, LOG) == 1
 
 
 def test_a_signal_that_comes_after_the_end_does_not_change_the_exit_code() -> None:
-    assert process.run(broken) == 1
+    assert process.run(broken, LOG) == 1
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(process.SIGNALS)
 
 
@@ -154,7 +154,7 @@ def test_the_worst_exit_code_of_several_errors_counts(printed: io.StringIO) -> N
     errors = ExceptionGroup(
         "two", [FatalError("one"), ExceptionGroup("one", [ConfigError(field="a", expected="b")]), ValueError("c")]
     )
-    assert process.report(errors) == 2
+    assert process.report(errors, LOG) == 2
     assert len(lines(printed)) == 3
 
 
@@ -171,7 +171,7 @@ def test_lines_of_libraries_have_the_same_form(printed: io.StringIO) -> None:
 
 
 def test_levels_below_the_setting_are_silent_and_context_is_bound(printed: io.StringIO) -> None:
-    log = logs.logger(shard=3)
+    log = LOG.bind(shard=3)
     log.debug("nothing")
     log.info("offer sent", took_ms=2)
     (line,) = lines(printed)
@@ -180,7 +180,7 @@ def test_levels_below_the_setting_are_silent_and_context_is_bound(printed: io.St
 
 def test_a_person_reads_text(printed: io.StringIO) -> None:
     logs.configure("test", LogConfig(form="text"), printed)
-    logs.logger().info("offer sent", took_ms=2)
+    LOG.info("offer sent", took_ms=2)
     assert "offer sent" in printed.getvalue()
 
 
@@ -200,10 +200,10 @@ import asyncio
 from berth.runtime.config import ServiceConfig
 from berth.runtime.process import main
 
-async def serve(bus, clock, config, stop):
+async def serve(bus, clock, config, instruments, stop):
     await stop.wait()
 
-main("test", ServiceConfig, serve)
+main("test", ServiceConfig, lambda registry: registry, serve)
 """
 
 
@@ -239,12 +239,12 @@ def test_probes_answer_while_the_bus_is_looked_for(tmp_path: Path) -> None:
     process = started(tmp_path, f'[bus]\nurl = "nats://127.0.0.1:1"\n[probes]\nport = {port}\n')
     assert process.stderr is not None
     listening = json.loads(process.stderr.readline())
-    assert (listening["event"], listening["port"]) == ("probes answer", port)
+    assert (listening["event"], listening["port"]) == ("probe server started", port)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
         assert answer.status == 200
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
-    assert (caught.value.code, caught.value.read()) == (503, b"the bus has not been reached yet\n")
+    assert (caught.value.code, caught.value.read()) == (503, b"the bus has not been connected yet\n")
     caught.value.close()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)

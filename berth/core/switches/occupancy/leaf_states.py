@@ -1,11 +1,13 @@
-"""Which jobs are on which leaf switch, and what state that gives each leaf; kept by each event, never recounted.
+"""Jobs on each leaf switch (ToR) and the resulting state of the leaf. Every event updates the counts incrementally.
 
-A job counts from its decision on and until its last pod has ended. Under ``reference_parity`` it counts as in the
-reference: for most rules only once it runs, and also without chips. What several pods say of one leaf is merged without
-regard to order: unhealthy if any says so; shared if it is unhealthy or any says shared, else exclusive if any says so.
-In the reference being unhealthy makes no leaf shared: it stays free or exclusive, and no rule of 2.0 then takes it.
+A job counts from its decision until its last pod has ended. Under ``reference_parity`` it counts as in the reference:
+for most rules only when it runs, and also without chips. The states that pods report for a leaf are merged
+independently of their order: a leaf is unhealthy if any pod says so; it is shared if it is unhealthy or any pod says
+shared; otherwise it is exclusive if any pod says so. In the reference an unhealthy leaf is not shared: it stays free or
+exclusive, and no rule of 2.0 then takes it.
 
-Source: specification, switch affinity, sections 2, 9 and 14.
+Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states". See decisions
+busy-from-decision and order-free-merge.
 """
 
 import functools
@@ -29,12 +31,12 @@ CROSS: Final = 8
 NOT_NORMAL: Final = 16
 LARGE_CROSS: Final = 32
 STATE: Final = 3
-"""Bits of :meth:`LeafBook.bits`: 0 and 1 hold the state."""
+"""Bits 0 and 1 of :meth:`LeafBook.bits` are the state."""
 Bits = npt.NDArray[np.uint8]
 
 
-class Stage(IntEnum):
-    """How far the pods of a job are. Only the reference's rules look at it."""
+class JobPhase(IntEnum):
+    """Progress of the pods of a job. Only the rules of the reference read it."""
 
     DECIDED = 0
     PARTLY = 1
@@ -43,17 +45,17 @@ class Stage(IntEnum):
 
 
 class LeafJob(msgspec.Struct, frozen=True, gc=False):
-    """A job as leaves see it.
+    """A job with the properties that count for leaf states.
 
     Attributes:
-        tor_affinity: Label of that name; empty without.
-        pods: Pods with chips of the whole gang.
-        nodes: Node of each pod that has one.
-        states: State byte of each pod in ``nodes``: ``isSharedTor`` plus 4 times ``isHealthy``; empty when all are 0.
-        has_chips: It has pods with chips.
-        stage: How far it is.
-        is_part: Its other pods, if there are any, are noted as jobs of their own: pods of other schedulers are adopted one by
-            one. What its state says of its leaf then tells whether it is on several.
+        tor_affinity: Label of that name; empty if it is missing.
+        pods: Number of pods with chips of the whole gang.
+        nodes: Node of each placed pod.
+        states: State byte of each pod in ``nodes``: ``isSharedTor`` plus 4 times ``isHealthy``; empty if all are 0.
+        has_chips: The job has pods with chips.
+        phase: Progress of its pods.
+        is_part: Its other pods, if any, are recorded as jobs of their own, because pods of other schedulers are adopted
+            one by one. The state that it reports for its leaf then shows whether it is on several leaves.
     """
 
     tor_affinity: str
@@ -61,12 +63,12 @@ class LeafJob(msgspec.Struct, frozen=True, gc=False):
     nodes: list[str]
     states: bytes = b""
     has_chips: bool = True
-    stage: Stage = Stage.DECIDED
+    phase: JobPhase = JobPhase.DECIDED
     is_part: bool = False
 
     @property
     def is_marked(self) -> bool:
-        """It is part of a job on several leaves: only such a job says anything but free and healthy of a leaf."""
+        """Whether it is part of a job on several leaves. Only such a job reports anything but free and healthy."""
         return self.is_part and any(self.states)
 
 
@@ -85,18 +87,18 @@ _MARKS: Final = {
     _Count.NOT_NORMAL: NOT_NORMAL,
     _Count.LARGE_CROSS: LARGE_CROSS,
 }
-"""Bit that a count leaves on its leaf by itself."""
+"""Bit that a nonzero count sets in the byte of its leaf."""
 
 _Columns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
-"""Leaves of a job, ascending, and what it adds to the counts of each: (counts, leaves)."""
+"""Leaves of a job, ascending: ``int64[n]``; and what it adds to their counts: ``int32[counts, n]``."""
 _Parts = int | _Columns
-"""Most jobs are below one leaf and say nothing of its state: the leaf where such a job is one that is not common; -1 for a
-job that adds to no count."""
+"""Contribution of a job to the counts. Most jobs are below one leaf and report no state; such a job is an integer: the
+index of its leaf if it is not a common job, -1 if it adds to no count."""
 _NOTHING: Final = -1
 
 
 class LeafBook:
-    """Jobs by leaf.
+    """Jobs by leaf, and the state of each leaf.
 
     Args:
         table: The leaves.
@@ -111,14 +113,14 @@ class LeafBook:
         self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
 
     def copy(self) -> "LeafBook":
-        """A book that goes its own way."""
+        """Independent copy."""
         other = LeafBook(self.table, parity=self.parity)
         other._counts = self._counts.copy()
         other._jobs = dict(self._jobs)
         return other
 
     def put(self, key: tuple[str, int], job: LeafJob) -> bool:
-        """Note a job, or what became of it; returns whether some leaf may be open to more jobs than before."""
+        """Add or update a job; returns whether some leaf may be open to more jobs than before."""
         known = self._jobs.get(key)
         if known is not None and known[0] == job:
             return False
@@ -127,12 +129,12 @@ class LeafBook:
         return self._exchange(_NOTHING if known is None else known[1], parts)
 
     def drop(self, key: tuple[str, int]) -> bool:
-        """Forget a job; returns whether some leaf may be open to more jobs than before."""
+        """Remove a job; returns whether some leaf may be open to more jobs than before."""
         known = self._jobs.pop(key, None)
         return known is not None and self._exchange(known[1], _NOTHING)
 
     def _exchange(self, old: _Parts, new: _Parts) -> bool:
-        """Count ``new`` in place of ``old``; returns whether some leaf may be open to more jobs than before."""
+        """Replace the contribution ``old`` of a job by ``new``; returns whether some leaf may be open to more jobs."""
         if isinstance(old, int) and isinstance(new, int):
             if old >= 0:
                 self._counts[_Count.NOT_NORMAL, old] -= 1
@@ -145,27 +147,28 @@ class LeafBook:
         self._counts[:, lost] -= less
         self._counts[:, won] += more
         after = self._bits(self._counts[:, leaves])
-        # What is taken from a state opens a leaf, and so does becoming unhealthy: common jobs then heed less.
+        # A leaf opens when a bit is cleared, and also when it becomes unhealthy: fewer rules then bar common jobs.
         opened = (before & ~after) | (after & ~before & UNHEALTHY)
         return bool(opened.any())
 
     def job(self, key: tuple[str, int]) -> LeafJob | None:
-        """What is noted of a job."""
+        """The recorded job; None if there is none."""
         known = self._jobs.get(key)
         return None if known is None else known[0]
 
     def jobs(self) -> dict[tuple[str, int], LeafJob]:
-        """All jobs that are noted."""
+        """All recorded jobs."""
         return {key: job for key, (job, _) in self._jobs.items()}
 
     def bits(self, *, without: tuple[str, int] | None = None) -> Bits:
-        """One byte a leaf.
+        """State byte of each leaf: ``uint8[leaves]``.
 
-        ``STATE`` (0 free, 1 shared, 2 exclusive), ``UNHEALTHY``, ``CROSS`` (a job is here and elsewhere), ``NOT_NORMAL`` (a
-        job here is not a common one), ``LARGE_CROSS`` (a foundation-model job is here and elsewhere).
+        ``STATE`` (0 free, 1 shared, 2 exclusive), ``UNHEALTHY``, ``CROSS`` (a job is here and on another leaf),
+        ``NOT_NORMAL`` (a job here is not a common job), ``LARGE_CROSS`` (a foundation-model job is here and on another
+        leaf).
 
         Args:
-            without: A job whose own presence does not count; its word on states still does.
+            without: Job whose presence is not counted; the states that it reports still count.
         """
         known = self._jobs.get(without) if without is not None else None
         if known is None:
@@ -177,7 +180,7 @@ class LeafBook:
         return self._bits(counts)
 
     def _parts(self, job: LeafJob) -> _Parts:
-        """What a job adds to the counts."""
+        """Contribution of a job to the counts."""
         if not len(self.table) or not (job.has_chips or self.parity):
             return _NOTHING
         leaf_of = self.table.leaf_of
@@ -189,13 +192,13 @@ class LeafBook:
             return _NOTHING
         leaves = np.array(found, np.int64)
         amounts = np.zeros((len(_Count), len(found)), np.int32)
-        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.stage == Stage.RUNNING):
+        if (len(found) > 1 or -1 in above or job.is_marked) and (not self.parity or job.phase == JobPhase.RUNNING):
             amounts[_Count.CROSS] = 1
             if job.tor_affinity == LARGE and (job.pods >= LARGE_PODS_MIN or job.is_marked):
                 amounts[_Count.LARGE_CROSS] = 1
         if job.tor_affinity != NORMAL:
             amounts[_Count.NOT_NORMAL] = 1
-        if job.states and (not self.parity or (job.has_chips and job.stage != Stage.DECIDED)):
+        if job.states and (not self.parity or (job.has_chips and job.phase != JobPhase.DECIDED)):
             place = {leaf: index for index, leaf in enumerate(found)}
             for leaf, state in zip(above, job.states, strict=True):
                 if leaf >= 0 and state:
@@ -212,7 +215,7 @@ class LeafBook:
 
 @functools.cache
 def _bits_by_counts(*, parity: bool) -> Bits:
-    """Bits of a leaf by which of its counts are not zero: bit n of the index is that of ``_Count`` n."""
+    """State byte of a leaf by its nonzero counts: bit n of the index is that of ``_Count`` n. Shape (64,)."""
     bits = np.zeros(1 << len(_Count), np.uint8)
     for index in range(len(bits)):
         some = {count for count in _Count if index >> count & 1}

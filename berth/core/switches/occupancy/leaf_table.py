@@ -1,9 +1,9 @@
-"""Leaf switches of a cell as a grid of places: one row a leaf, one column a place in the leaf's list.
+"""Leaf switches (ToR) of a cell as a grid of places: one row per leaf, one column per entry of the leaf's node list.
 
-A *cell* is a place by number: ``leaf * width + place``. The order of leaves and places is that of their source, which
-breaks ties between leaves that are alike.
+A *cell* is the number of a place: ``leaf * width + place``. Leaves and places keep the order of their source, which
+decides ties between equal leaves.
 
-Source: specification, switch affinity, sections 1.1 and 3.
+Source: docs/reference/switches.md, "Topology" and "Partitions of idle nodes".
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.cluster.bitmaps import marks_of, mask_bytes, mask_of
+from berth.core.cluster.bitmaps import bitmap_of, marks_of, mask_bytes
 from berth.core.cluster.node_table import NodeTable
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
@@ -21,16 +21,16 @@ SINGLE_LAYER: Final = "single_layer"
 _POSITION_MAX: Final = (1 << 15) - 1
 
 Grid = npt.NDArray[np.bool_]
-"""One bool a place: (leaves, width)."""
+"""One bool per place: (leaves, width)."""
 Cells = npt.NDArray[np.int32]
 
 
 class LeafTable:
-    """Leaf switches as a fact told them; without any, nothing is known of switches.
+    """Leaf switches of a topology fact; empty if no topology is known.
 
     Args:
-        leaves: In the order of their source; sound, as :func:`check_topology` sees to.
-        places: Most nodes below a leaf; 0: as many as the longest list has.
+        leaves: Leaves in the order of their source, valid for :func:`check_topology`.
+        places: Most nodes below a leaf; 0 means the length of the longest list.
         is_single_layer: There is no spine above the leaves.
     """
 
@@ -41,13 +41,13 @@ class LeafTable:
         self.places = places or self.width
         self.is_single_layer = is_single_layer
         self.cell_of: dict[str, int] = {}
-        """Cell of each node that is known."""
+        """Cell of each known node."""
         self.slices: Cells = np.zeros((len(leaves), self.width), np.int32)
-        """Position of each place."""
+        """Position of each place: (leaves, width)."""
         self.listed: Grid = np.zeros((len(leaves), self.width), np.bool_)
-        """Places that the lists have; the others only fill up the grid."""
+        """Places that the lists contain; other entries of the grid are padding. Shape (leaves, width)."""
         self.node_names: list[str] = [""] * (len(leaves) * self.width)
-        """Node at each cell; empty where none is known."""
+        """Node at each cell; empty if there is none."""
         for number, leaf in enumerate(leaves):
             count = len(leaf.nodes)
             self.slices[number, :count] = leaf.positions or range(count)
@@ -64,16 +64,16 @@ class LeafTable:
 
     @property
     def mask_bytes(self) -> int:
-        """Length of a mask of places."""
+        """Length in bytes of a bitmap of places."""
         return mask_bytes(self._order)
 
     def leaf_of(self, node: str) -> int:
-        """Leaf above a node; -1 when none is known."""
+        """Index of the leaf above a node; -1 if it is not known."""
         cell = self.cell_of.get(node, -1)
         return cell // self.width if cell >= 0 else -1
 
     def rows(self, table: NodeTable) -> Cells:
-        """Row of the node at each cell; -1 where there is none. Shape (leaves * width,)."""
+        """Row of the node at each cell: ``int32[leaves * width]``; -1 if there is none."""
         if self._rows_known != len(table):
             row_of = table.row_of
             self._rows = np.fromiter((row_of.get(name, -1) for name in self.node_names), np.int32, len(self.node_names))
@@ -85,7 +85,10 @@ class LeafTable:
 
         Args:
             table: The nodes.
-            fits: One bool a row of it.
+            fits: ``bool[rows]``, one entry per row of the table.
+
+        Returns:
+            ``bool[leaves, width]``.
         """
         rows = self.rows(table)
         if not len(fits):
@@ -94,71 +97,75 @@ class LeafTable:
         return found
 
     def pack(self, usable: Grid) -> bytes:
-        """A grid as one bit a listed place, leaf after leaf, the lowest bit first."""
-        return mask_of(usable.reshape(-1), self._order)
+        """Bitmap of a grid: one bit per listed place, leaf after leaf, lowest bit first."""
+        return bitmap_of(usable.reshape(-1), self._order)
 
     def unpack(self, mask: bytes) -> Grid:
-        """Grid of a mask.
+        """Grid of a bitmap: ``bool[leaves, width]``.
 
         Raises:
-            ValueError: It is not as long as the places ask.
+            ValueError: The length of the bitmap does not match the places.
         """
         return marks_of(mask, self._order, self.listed.size, what="places").reshape(self.listed.shape)
 
 
 def leaf_table(fact: TopologySeen) -> LeafTable:
-    """Leaf switches of a sound fact."""
+    """Leaf switches of a valid fact."""
     return LeafTable(fact.leaves, places=fact.places, is_single_layer=fact.level == SINGLE_LAYER)
 
 
 def check_topology(fact: TopologySeen) -> None:
-    """See that a topology can be meant.
+    """Validate a topology fact.
 
     Raises:
-        DecodeError: A leaf or a node stands twice, a position stands twice below a leaf or is out of range, a list is not
-            as long as another beside it, a leaf has more nodes than ``places``, or ``places`` is out of range.
+        DecodeError: A leaf or a node occurs twice, a position occurs twice below a leaf or is out of range, a list has
+            another length than the list of nodes, a leaf has more nodes than ``places``, or ``places`` is out of range.
     """
     above: dict[str, str] = {}
     seen: dict[str, None] = {}
     if not 0 <= fact.places <= _POSITION_MAX + 1:
         raise DecodeError(
-            _words("places", fact.places, f"the most nodes below a leaf, at most {_POSITION_MAX + 1}, or 0"),
+            _error_text("places", fact.places, f"the most nodes below a leaf, at most {_POSITION_MAX + 1}, or 0"),
             kind=TopologySeen.KIND,
         )
     for number, leaf in enumerate(fact.leaves):
         at = f"leaves[{number}]"
         if not leaf.name or leaf.name in seen:
             raise DecodeError(
-                _words(f"{at}.name", repr(leaf.name), "a name that no other leaf has"), kind=TopologySeen.KIND
+                _error_text(f"{at}.name", repr(leaf.name), "a name that no other leaf has"), kind=TopologySeen.KIND
             )
         seen[leaf.name] = None
         _check_leaf(leaf, at, fact.places)
         for place, node in enumerate(leaf.nodes):
             if node and node in above:
                 raise DecodeError(
-                    _words(f"{at}.nodes[{place}]", repr(node), f"a node that is not below leaf {above[node]} as well"),
+                    _error_text(
+                        f"{at}.nodes[{place}]", repr(node), f"a node that is not below leaf {above[node]} as well"
+                    ),
                     kind=TopologySeen.KIND,
                 )
             above[node] = leaf.name
 
 
 def _check_leaf(leaf: Leaf, at: str, places: int) -> None:
-    """Check the lists of a leaf.
+    """Validate the lists of a leaf.
 
     Raises:
-        DecodeError: As :func:`check_topology`.
+        DecodeError: See :func:`check_topology`.
     """
     count = len(leaf.nodes)
     if places and count > places:
-        raise DecodeError(_words(f"{at}.nodes", f"{count} nodes", f"at most {places} (places)"), kind=TopologySeen.KIND)
+        raise DecodeError(
+            _error_text(f"{at}.nodes", f"{count} nodes", f"at most {places} (places)"), kind=TopologySeen.KIND
+        )
     if leaf.addresses and len(leaf.addresses) != count:
         raise DecodeError(
-            _words(f"{at}.addresses", f"{len(leaf.addresses)} addresses", f"{count}, one a node"),
+            _error_text(f"{at}.addresses", f"{len(leaf.addresses)} addresses", f"{count}, one a node"),
             kind=TopologySeen.KIND,
         )
     if leaf.positions and len(leaf.positions) != count:
         raise DecodeError(
-            _words(f"{at}.positions", f"{len(leaf.positions)} positions", f"{count}, one a node"),
+            _error_text(f"{at}.positions", f"{len(leaf.positions)} positions", f"{count}, one a node"),
             kind=TopologySeen.KIND,
         )
     bound = places or _POSITION_MAX + 1
@@ -166,11 +173,11 @@ def _check_leaf(leaf: Leaf, at: str, places: int) -> None:
     for place, position in enumerate(leaf.positions):
         if not 0 <= position < bound or position in taken:
             raise DecodeError(
-                _words(f"{at}.positions[{place}]", position, f"a number of its own from 0 to {bound - 1}"),
+                _error_text(f"{at}.positions[{place}]", position, f"a number of its own from 0 to {bound - 1}"),
                 kind=TopologySeen.KIND,
             )
         taken.add(position)
 
 
-def _words(field: str, value: object, expected: str) -> str:
+def _error_text(field: str, value: object, expected: str) -> str:
     return f"{field} is {value}: expected {expected}"

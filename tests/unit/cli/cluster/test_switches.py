@@ -5,7 +5,7 @@ import pytest
 
 from berth.cli.cluster.switches import SwitchesShown, drawing, heading, only, show, switches_of
 from berth.cli.output import CommandError
-from berth.core.explain.model import LeafUser
+from berth.core.explain.switch_layout import LeafUser
 from berth.core.state.cell import State
 from berth.runtime.history import state_now
 from berth.schemas.facts import Leaf, NodeHealth

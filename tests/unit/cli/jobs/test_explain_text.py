@@ -68,7 +68,7 @@ async def test_a_request_that_found_the_name_in_use_is_told_with_its_holder(cell
     await cell.turns(2)
     found = await told(cell, "job")
     assert found.phase == "placed"
-    assert "Another request for this name was turned away" in found.sentences[-1]
+    assert "Another request for this name was rejected" in found.sentences[-1]
     rejection = row_of(await find_job(cell.user, "job", "default")).rejection
     assert rejection is not None
     assert (rejection.uid, rejection.code) == ("other", "name-in-use")

@@ -6,7 +6,7 @@ import pytest
 from berth.core.chips.affinity import class_of, classes_of
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.picking import ids_of, mask_of
-from berth.core.chips.products import FORMS
+from berth.products.catalogue import FORMS
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.core.chips.form_selection import ACCELERATORS, POLICIES, FormChoice, choose_form
-from berth.core.chips.products import FORMS
+from berth.core.chips.form_selection import FormChoice, choose_form
+from berth.products.catalogue import ACCELERATOR_TYPES, FORMS, POLICIES
 from berth.schemas.refusal import Refusal
 
 A910 = "huawei.com/Ascend910"
@@ -34,7 +34,7 @@ def name_of(choice: FormChoice | Refusal) -> str:
 
 
 def test_every_policy_and_accelerator_names_a_form() -> None:
-    assert set(POLICIES.values()) | set(ACCELERATORS.values()) <= set(FORMS)
+    assert set(POLICIES.values()) | set(ACCELERATOR_TYPES.values()) <= set(FORMS)
 
 
 @pytest.mark.parametrize("resource", [A910, NPU])
@@ -52,7 +52,7 @@ def test_sp_block_wins_over_any_accelerator_type() -> None:
 @pytest.mark.parametrize(
     ("accelerator", "expected"),
     [
-        *ACCELERATORS.items(),
+        *ACCELERATOR_TYPES.items(),
         (None, "module910x8"),
         ("card", "card910x2"),
         ("card-910b-infer", "card910x2"),

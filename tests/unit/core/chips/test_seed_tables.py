@@ -1,7 +1,7 @@
 """The tables of the first descriptions, literally: affinity examples, and groups A to D of the 910A."""
 
 from berth.core.chips.chip_rules import ChipRow, compile_rule
-from berth.core.chips.products import FORMS, RINGS_OF_8
+from berth.products.catalogue import FORMS, RINGS_OF_8
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
 

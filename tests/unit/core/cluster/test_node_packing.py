@@ -85,7 +85,7 @@ def test_nodes_share_a_reason() -> None:
     assert unpack_health(message) == rows
     with pytest.raises(IndexError):
         unpack_health(msgspec.structs.replace(message, reasons=["w"]))
-    with pytest.raises(ValueError, match="beside 4 names"):
+    with pytest.raises(ValueError, match="for 4 names"):
         unpack_health(msgspec.structs.replace(message, reason_index=message.reason_index[:-4]))
 
 
@@ -126,7 +126,7 @@ def test_a_node_given_twice_is_refused() -> None:
 def test_a_column_of_another_length_is_refused(field: str) -> None:
     message = pack_nodes("d", [NodeDescription(name="a"), NodeDescription(name="b")])
     column = getattr(message, field)
-    with pytest.raises(ValueError, match="beside 2 names"):
+    with pytest.raises(ValueError, match="for 2 names"):
         unpack_nodes(msgspec.structs.replace(message, **{field: column[: len(column) // 2]}))
 
 

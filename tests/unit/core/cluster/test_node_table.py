@@ -164,7 +164,7 @@ GOOD = pack_nodes("d", [a_node("a", leaf="l", superpod="s"), a_node("b", address
     ("field", "value", "words"),
     [
         ("names", b"\x05", "names: name table is cut off"),
-        ("names", pack_names(["a", "a"]), "names: a name stands twice"),
+        ("names", pack_names(["a", "a"]), "names: a name occurs twice"),
         ("chips", b"\0" * 15, "chips: 15 bytes, 2 names need 16"),
         ("class_index", pack([0, 5], 2), "class_index: 5 is outside its table"),
         ("leaf_index", pack([2, 0], 4), "leaf_index: 2 is outside its table"),

@@ -11,7 +11,6 @@ from berth.core.explain.superpod_text import (
     lack_words,
     missing_blocks,
     phase_words,
-    product_words,
 )
 from berth.core.superpods.model import Lack, Phase, Variant
 from berth.schemas.refusal import BlockLack
@@ -62,8 +61,6 @@ def test_blocks_are_missing_only_where_blocks_are_what_is_missing() -> None:
     assert missing_blocks(BlockLack("blocks", 1, 6, 8)) == 0
 
 
-def test_products_groups_and_ids_of_blocks() -> None:
-    assert [product_words(variant) for variant in get_args(Variant)] == ["A3", "Atlas 850", "Atlas 950"]
-    assert product_words("later") == "later"
+def test_groups_and_ids_of_blocks() -> None:
     assert [group_words(variant) for variant in ("a3", "levels")] == ["SuperPoD", "group"]
     assert [blocks_words(ids) for ids in ([], [3], [2, 0, 1], [5, 1, 5])] == ["", "block 3", "blocks 0-2", "blocks 1,5"]

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from berth.core.explain.explainer import explain, explain_now
-from berth.core.explain.model import Explanation, LeafUser, sentences
+from berth.core.explain.model import Explanation, sentences
+from berth.core.explain.switch_layout import LeafUser
 from berth.runtime.history import state_at, verdict_on
 from berth.schemas.columns import pack
 from berth.schemas.facts import NodeHealth

@@ -5,7 +5,8 @@ from typing import get_args
 
 import pytest
 
-from berth.core.explain.switch_text import bits_words, counted, rule_words, state_words
+from berth.core.explain.switch_text import bits_words, rule_words, state_words
+from berth.core.explain.text import pluralize
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, UNHEALTHY
 from berth.core.switches.planner import Policy, Rule
 
@@ -54,7 +55,7 @@ def test_cross_jobs_are_told_under_every_policy(policy: str, bits: int, words: s
 
 
 def test_numbers_go_with_their_nouns() -> None:
-    assert [counted(count, noun) for noun in ("node", "leaf", "usable node", "logical switch") for count in (0, 1, 2)] == [
+    assert [pluralize(count, noun) for noun in ("node", "leaf", "usable node", "logical switch") for count in (0, 1, 2)] == [
         "0 nodes", "1 node", "2 nodes", "0 leaves", "1 leaf", "2 leaves", "0 usable nodes", "1 usable node",
         "2 usable nodes", "0 logical switches", "1 logical switch", "2 logical switches",
     ]  # fmt: skip

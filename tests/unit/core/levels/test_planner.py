@@ -20,7 +20,14 @@ from berth.core.levels.model import (
     read_sizes,
 )
 from berth.core.levels.planner import plan_levels
-from berth.core.rescheduling.levels import STEPS_MAX, Mended, mend, neighbours, ranks_given_up, steps_of
+from berth.core.rescheduling.levels import (
+    STEPS_MAX,
+    LevelRecovery,
+    neighbours,
+    ranks_given_up,
+    recover_levels,
+    steps_of,
+)
 
 TWO = '{"default": {"level1": {"label": "rack", "reservedNode": 1}, "level2": {"label": "hall"}}}'
 CONFIG: Config = {"default": (Level("rack"), Level("hall"))}
@@ -149,7 +156,7 @@ def test_nodes_without_a_label_and_of_unknown_trees_are_counted() -> None:
             ("d", 3, {"rack": "r", "hall": "h", TOPOTREE: "else"}),
         ],
     )
-    assert (forest.unlabelled, forest.strangers) == (2, 1)
+    assert (forest.unlabelled, forest.unknown_tree) == (2, 1)
     assert forest.trees[0].rows.tolist() == [0]
 
 
@@ -255,9 +262,9 @@ def without(forest: Forest, *rows: int) -> list[Tree]:
     return [tree.only(~np.isin(tree.rows, rows)) for tree in forest.trees]
 
 
-def mended(trees: list[Tree], sizes: tuple[int, ...], held: list[int], steps: int = 0) -> Mended:
-    found = mend(trees, sizes, np.array(held), steps)
-    assert isinstance(found, Mended), found
+def mended(trees: list[Tree], sizes: tuple[int, ...], held: list[int], steps: int = 0) -> LevelRecovery:
+    found = recover_levels(trees, sizes, np.array(held), steps)
+    assert isinstance(found, LevelRecovery), found
     return found
 
 
@@ -282,7 +289,7 @@ def test_a_lost_part_goes_below_the_same_group_of_the_next_level() -> None:
 def test_without_room_the_part_above_moves_as_far_as_is_allowed() -> None:
     forest = grown({"h.a": 2, "h.b": 4})
     trees = without(forest, 1)
-    assert mend(trees, (2,), np.array([0, 1, 2, 3]), 0) == NoLevels(
+    assert recover_levels(trees, (2,), np.array([0, 1, 2, 3]), 0) == NoLevels(
         gap="groups", need=1, have=0, tree="default", level=0, ranks=(1, 1)
     )
     found = mended(trees, (2,), [0, 1, 2, 3], 1)
@@ -304,12 +311,12 @@ def test_all_lost_is_a_new_plan_in_any_tree() -> None:
     nodes = [(f"w{row}", row, {"rack": "r", TOPOTREE: "west"}) for row in range(3)]
     found = mended(list(forest_of(config, nodes).trees), (2,), [7, 8])
     assert (found.rows.tolist(), found.tree) == ([0, 1], 0)
-    assert isinstance(mend([], (2,), np.array([7, 8]), 3), NoLevels)
+    assert isinstance(recover_levels([], (2,), np.array([7, 8]), 3), NoLevels)
 
 
 def test_a_gang_whose_tree_lost_levels_says_so() -> None:
     config: Config = {"default": (Level("rack"),)}
-    found = mend(grown({"h.a": 4}, config).trees, (2, 4), np.array([0, 1, 2, 9]), 0)
+    found = recover_levels(grown({"h.a": 4}, config).trees, (2, 4), np.array([0, 1, 2, 9]), 0)
     assert found == NoLevels(gap="levels", need=2, have=1, tree="default")
 
 

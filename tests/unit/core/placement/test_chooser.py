@@ -3,7 +3,8 @@
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.placement.gang_placement import Chooser, NeedMoreError
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.round_demand import NeedMoreError
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round
@@ -89,10 +90,10 @@ def test_more_offers_are_asked_for_when_those_of_a_shard_with_more_end() -> None
         found = scorer.candidates(shape, count)
         assert (len(found.rows), found.fit, found.exhausted) == (count, 3, False)
         with pytest.raises(NeedMoreError) as error:
-            Chooser(scorer, {shape: found}, {shape: count}).choose([gang])
+            PlacementRound(scorer, {shape: found}, {shape: count}).choose([gang])
         assert (error.value.shape, error.value.count) == (shape, more)
     assert scorer.candidates(shape, 3).exhausted
-    (verdict,) = Chooser(scorer, {shape: scorer.candidates(shape, 3)}, {shape: 3}).choose([gang])
+    (verdict,) = PlacementRound(scorer, {shape: scorer.candidates(shape, 3)}, {shape: 3}).choose([gang])
     assert verdict.placement is not None
 
 

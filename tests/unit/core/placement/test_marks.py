@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.placement.gang_placement import MARKS_BYTES_MAX, askable
+from berth.core.placement.round_demand import MARKS_BYTES_MAX, gangs_of_one_offer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
@@ -44,4 +44,4 @@ def test_a_round_asks_for_no_more_marks_than_an_offer_holds(
     sizes: tuple[int, ...], nodes: int, bytes_max: int, count: int
 ) -> None:
     gangs = gangs_in_blocks(*sizes)
-    assert list(askable(gangs, nodes=nodes, bytes_max=bytes_max)) == gangs[:count]
+    assert list(gangs_of_one_offer(gangs, nodes=nodes, bytes_max=bytes_max)) == gangs[:count]

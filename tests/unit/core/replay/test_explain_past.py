@@ -117,7 +117,7 @@ async def test_each_moment_tells_what_was_so_then(
 async def test_before_anybody_asked_that_is_what_is_told(story: Story, tmp_path: Path) -> None:
     found = await both(story, tmp_path / "a.rec", at=iso(story.at["begun"]))
     assert found.phase == NOT_ASKED
-    assert found.sentences[0].startswith("It was first asked for at 2023-11-14 22:13:30.000 UTC")
+    assert found.sentences[0].startswith("It was first submitted at 2023-11-14 22:13:30.000 UTC")
 
 
 async def test_a_record_of_the_ledger_is_a_point_too(story: Story, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_tombstone_ends_nothing_that_was_told_before() -> None:
 
 async def test_unknown_jobs_are_answered_with_near_names_and_the_span(story: Story, tmp_path: Path) -> None:
     file = await story.file(tmp_path / "a.rec")
-    with pytest.raises(CommandError, match="no job was named default/jib in what is told of, from 2023-11-14 22:13:20") as caught:  # fmt: skip
+    with pytest.raises(CommandError, match="no job was named default/jib from 2023-11-14 22:13:20") as caught:  # fmt: skip
         Recorded(file, salvage=False).told(("default", "jib"), Where())
     assert "near names: default/job" in caught.value.lines[0]
     with pytest.raises(CommandError, match="no job is named default/jib; near names: default/job"):
@@ -265,7 +265,7 @@ async def test_the_command_prints_the_candidates(
     file = await story.file(tmp_path / "a.rec")
     assert _code("explain", "job", "--log", str(file)) == 0
     out = capsys.readouterr().out
-    assert "default/job is placed since 2023-11-14 22:14:10.000 UTC; told as of 2023-11-14 22:14:10.000 UTC" in out
+    assert "default/job is placed since 2023-11-14 22:14:10.000 UTC; explained as of 2023-11-14 22:14:10.000 UTC" in out
     assert "The best nodes for rank 0 (worker):" in out
     assert "its score is lower by 2: more free chips" in out
     assert "2 nodes with 16 chips were known" in out
@@ -295,10 +295,10 @@ def test_points_are_times_times_of_day_or_records() -> None:
     assert point_of("ledger:7", last) == When(ledger_seq=7)
     assert point_of("10:00", last) == point_of("2023-11-14T10:00:00Z", last)
     assert point_of("10:00:00.250", last) == When(at_ms=1_699_956_000_250)
-    with pytest.raises(CommandError, match="--at: 'noon' is no point in time"):
+    with pytest.raises(CommandError, match="--at: 'noon' is not a point in time"):
         point_of("noon", last)
     with pytest.raises(
-        CommandError, match=r"--at: '25:00' is no point in time, expected .*, or a time of day such as 10:00:00"
+        CommandError, match=r"--at: '25:00' is not a point in time: expected .*, or a time of day such as 10:00:00"
     ):
         point_of("25:00", last)
 

@@ -107,7 +107,7 @@ def test_the_size_of_the_whole_gang_is_a_number(pods: str) -> None:
     assert (refusal.field, refusal.value) == ("annotations.berth/gang-pods", pods)
 
 
-def test_the_order_of_checks_is_the_specifications() -> None:
+def test_the_order_of_checks_is_that_of_the_reference_page() -> None:
     both = a_job((1, 3), min_available=2, annotations={"huawei.com/schedule_minAvailable": "x"})
     assert refused(both).code == "not-enough-pods"
     assert refused(a_job((1, 3), annotations={"huawei.com/schedule_minAvailable": "x"})).code == "invalid-argument"

@@ -11,8 +11,9 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Round
-from tests.support.cells import a_job
+from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
+from tests.unit.services.dispatcher.test_superpods import A3, in_blocks
 
 
 def foreign(seat: Seat, node: str, *, chips: int = 0xFF) -> None:
@@ -239,3 +240,130 @@ def test_who_is_held_is_tried_again_when_one_before_it_starts_and_moves_the_rese
         other = restarted(seat)
         for one in (seat, other):
             assert list(one.verdicts()) == [("short", True)], policy
+
+
+def in_zone(zone: str) -> dict[str, str]:
+    return dict(a_job("j").node_selector) | {"zone": zone}
+
+
+def put(seat: Seat, name: str, zone: str) -> None:
+    """A node of eight chips in a zone."""
+    labels = dict(a_node(name).labels) | {"zone": zone}
+    seat.fact(f"node.leaf-{name}", pack_nodes(f"leaf-{name}", [a_node(name, leaf=name, labels=labels)], at_ms=1))
+
+
+def started(record: Round | None) -> list[str]:
+    """Jobs that a record places."""
+    return [one.name for one in record.verdicts if one.placement is not None] if record is not None else []
+
+
+@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["small"])])
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_who_is_held_is_tried_again_when_one_behind_it_starts(policy: str, corrections: int, names: list[str]) -> None:
+    """It may find room elsewhere by now: on the node on which the other one has begun."""
+    seat = Seat(queue_policy=policy, reserve_chips=8, unknown_run_ms=10, corrections=corrections)
+    put(seat, "c", "blue")
+    put(seat, "z", "red")
+    seat.job(a_job("endless", chips=4, node_selector=in_zone("red")))
+    seat.round(at_ms=5)
+    seat.job(a_job("large", chips=8, node_selector=in_zone("red")))
+    seat.job(a_job("small", chips=4))
+    assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
+    seat.job(a_job("last", chips=4, node_selector=in_zone("blue")))
+    assert started(seat.round(at_ms=100)) == ["last"]
+    other = restarted(seat)
+    for one in (seat, other):
+        assert one.scheduler.has_work == bool(corrections)
+        assert started(one.round(at_ms=100)) == names
+        assert not one.scheduler.has_work
+
+
+@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["small"])])
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_who_is_held_is_tried_again_when_somebody_is_to_end(policy: str, corrections: int, names: list[str]) -> None:
+    """Who is evicted is expected to end at once, so the room that is kept may be elsewhere."""
+    seat = Seat("a", "b", queue_policy=policy, reserve_chips=8, corrections=corrections)
+    seat.job(a_job("short", chips=4, run_ms=500))
+    seat.round(at_ms=1)
+    seat.job(a_job("wide", chips=8, run_ms=700))
+    seat.round(at_ms=1)
+    assert {one.name: one.placement.names() for one in seat.state.fold.holdings.values()} == {
+        "short": ["a"],
+        "wide": ["b"],
+    }
+    seat.job(a_job("large", chips=8, run_ms=1_000))
+    seat.job(a_job("small", chips=4, run_ms=5_000))
+    assert told(seat.round(at_ms=10)) == {"large": ("no-room", 501), "small": ("reserved", 501)}
+    assert seat.round(at_ms=10) is None
+    seat.job(a_job("wide", chips=8, run_ms=700), state="cancelled")
+    record = seat.round(at_ms=10)
+    assert record is not None
+    assert [one.uid for one in record.evictions] == ["uid-wide"]
+    other = restarted(seat)
+    for one in (seat, other):
+        assert started(one.round(at_ms=10)) == names
+
+
+@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["small"])])
+def test_who_is_held_is_tried_again_when_somebody_new_is_held_and_has_a_reservation(
+    corrections: int, names: list[str]
+) -> None:
+    """It takes the place of a later reservation: there are only so many."""
+    seat = Seat(queue_policy="conservative", reserve_chips=8, reserve_depth=2, corrections=corrections)
+    for name, zone in (("a", "red"), ("b", "red"), ("c", "blue"), ("d", "blue")):
+        put(seat, name, zone)
+    for zone in ("red", "blue"):
+        seat.job(a_job(f"runs-{zone}", chips=8, node_selector=in_zone(zone)))
+    seat.round(at_ms=1)
+    seat.job(a_job("first", chips=8, replicas=2, priority=9, node_selector=in_zone("red")))
+    seat.job(a_job("third", chips=8, replicas=2, node_selector=in_zone("blue")))
+    seat.job(a_job("small", chips=4, node_selector=in_zone("blue")))
+    record = seat.round(at_ms=10)
+    assert {name: code for name, (code, _) in told(record).items()} == {
+        "first": "no-room", "third": "no-room", "small": "reserved",
+    }  # fmt: skip
+    seat.job(a_job("second", chips=8, priority=5, node_selector=in_zone("red")))
+    record = seat.round(at_ms=10)
+    assert {name: code for name, (code, _) in told(record).items()} == {"second": "reserved"}
+    other = restarted(seat)
+    for one in (seat, other):
+        assert started(one.round(at_ms=10)) == names
+        assert not names or started(one.round(at_ms=10)) == []  # the one that is held is tried once more
+        assert one.round(at_ms=10) is None
+
+
+@pytest.mark.parametrize(("corrections", "moment_ms"), [(0, 501), (1, 301)])
+def test_who_is_held_is_tried_again_when_somebody_should_have_ended(corrections: int, moment_ms: int) -> None:
+    """Not only when the reservation begins that was told: by now it may be another."""
+    seat = Seat("a", "b", queue_policy="easy", reserve_chips=16, corrections=corrections)
+    seat.job(a_job("soon", chips=4, run_ms=300))
+    seat.job(a_job("later", chips=4, run_ms=500))
+    seat.round(at_ms=1)
+    seat.job(a_job("large", chips=8, replicas=2))
+    seat.job(a_job("small", chips=8, run_ms=1_000))
+    assert told(seat.round(at_ms=10)) == {"large": ("no-room", 501), "small": ("reserved", 501)}
+    assert seat.scheduler.queue.retry_at_ms == moment_ms
+
+
+@pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["small"])])
+def test_who_is_held_is_tried_again_when_nodes_stand_in_another_order(corrections: int, names: list[str]) -> None:
+    """No node is more or less than it was, but plans take others."""
+    seat = Seat(queue_policy="easy", reserve_chips=32, reserve_nodes=0, unknown_run_ms=10, corrections=corrections)
+
+    def stand(name: str, leaf: str, zone: str) -> None:
+        labels = dict(a_node(name, A3).labels) | {"zone": zone}
+        node = a_node(name, A3, superpod="0", leaf=leaf, labels=labels)
+        seat.fact(f"node.domain-{name}", pack_nodes(f"domain-{name}", [node], at_ms=1))
+
+    for name, leaf, zone in (("a", "b", "red"), ("c", "c", "red"), ("d", "z", "blue")):
+        stand(name, leaf, zone)
+    seat.job(in_blocks("runs", 1, 1))
+    assert started(seat.round(at_ms=1)) == ["runs"]
+    seat.job(in_blocks("large", 2, 1, node_selector=dict(in_blocks("j", 1, 1).node_selector) | {"zone": "red"}))
+    seat.job(in_blocks("small", 1, 1))
+    assert told(seat.round(at_ms=100)) == {"large": ("no-blocks", 100), "small": ("reserved", 100)}
+    assert seat.round(at_ms=100) is None
+    stand("d", "a", "blue")
+    other = restarted(seat)
+    for one in (seat, other):
+        assert started(one.round(at_ms=100)) == names

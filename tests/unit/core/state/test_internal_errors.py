@@ -10,12 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.core.changes import Changes
+from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.explain.model import all_sentences
 from berth.core.explain.refusal_text import sentence
 from berth.core.placement.offers import candidates_of, merge, offer_of
-from berth.core.placement.scoring import Candidates, Fits, Reasons, RowState, Scorer, Scores
+from berth.core.placement.scoring import Candidates, Reasons, RowState, Scorer, Scores
 from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
@@ -280,6 +281,24 @@ async def test_the_dispatcher_logs_the_error_and_counts_it() -> None:
     found = await told(cell, "broken")
     assert (found.outcome, found.code, found.nearest, found.unblocking) == ("waiting", "internal", [], None)
     assert any(NO_CHIP in line for line in all_sentences(found))
+    await cell.close()
+
+
+async def test_pods_that_cannot_be_adopted_are_reported_though_nothing_else_is_due() -> None:
+    cell = await Cell().open()
+    await cell.nodes([a_node("a", leaf="a")])
+    await cell.turns()
+    cell.dispatcher.state.__class__ = BrokenState
+    pods = PodsSeen(
+        "default", "pod-a", "uid-a", 0, pack([0], 4), pack_names(["a"]), pack([0], 4), pack([PodPhase.RUNNING], 1),
+        pack([1], 8), foreign=True,
+    )  # fmt: skip
+    await cell.user.publish(cell.user.subjects.fact_pod("default", "pod-a"), encode(pods))
+    with capture_logs() as logs:
+        await cell.turns(2)
+    errors = [(entry["event"], entry["gang"]) for entry in logs if entry["log_level"] == "error"]
+    assert errors == [("decision failed, gang set aside", "uid-a")], "once, and without a round"
+    assert cell.dispatcher.state.fold.rounds == 0
     await cell.close()
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
-from berth.core.superpods.block_selection import Ask, decisions_of, select
-from berth.core.superpods.model import BlockAllocation, Near, NoBlocks, Rules, Variant
+from berth.core.superpods.block_selection import OpenBlocks, select, selection_decisions
+from berth.core.superpods.model import BlockAllocation, BlockRules, Near, NoBlocks, Variant
 
 BOTH = pytest.mark.parametrize("parity", [False, True])
 
@@ -24,8 +24,8 @@ def chosen(
 ) -> tuple[BlockAllocation, ...] | NoBlocks:
     """What is selected for a new gang; SuperPoDs are named by what they have free."""
     counts = list(free)
-    ask = Ask(variant, block, range(blocks), blocks * block, blocks, soft=soft)
-    return select([f"f{count}" for count in counts], np.array(counts), ask, Rules(reserve, size, parity))
+    open_blocks = OpenBlocks(variant, block, range(blocks), blocks * block, blocks, soft=soft)
+    return select([f"f{count}" for count in counts], np.array(counts), open_blocks, BlockRules(reserve, size, parity))
 
 
 def given(found: tuple[BlockAllocation, ...] | NoBlocks) -> list[tuple[int, int, int, str]]:
@@ -109,8 +109,8 @@ def test_reserves_are_given_up_last(*, parity: bool) -> None:
 
 @BOTH
 def test_alike_superpods_go_by_their_order(*, parity: bool) -> None:
-    ask = Ask("a3", 8, range(2), 16, 2)
-    found = select(["b", "a", "c"], np.array([12, 12, 12]), ask, Rules(2, 48, parity))
+    open_blocks = OpenBlocks("a3", 8, range(2), 16, 2)
+    found = select(["b", "a", "c"], np.array([12, 12, 12]), open_blocks, BlockRules(2, 48, parity))
     assert given(found) == [(0, 0, 8, "fits"), (1, 1, 8, "fits")]
 
 
@@ -143,12 +143,12 @@ def test_a_refusal_names_the_three_superpods_with_the_most_to_give(*, parity: bo
 
 @BOTH
 def test_a_soft_gang_whose_pods_partly_run_is_not_split_for_want_of_blocks(*, parity: bool) -> None:
-    ask = Ask("a3", 8, [1, 2], 16, 3, soft=True, is_partial=True)
-    found = select(["a", "b"], np.array([10, 7]), ask, Rules(2, 48, parity))
+    open_blocks = OpenBlocks("a3", 8, [1, 2], 16, 3, soft=True, is_partial=True)
+    found = select(["a", "b"], np.array([10, 7]), open_blocks, BlockRules(2, 48, parity))
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.blocks_need, found.blocks_have) == ("blocks", 2, 1)
-    whole = ask._replace(is_partial=False)
-    assert len(given(select(["a", "b"], np.array([10, 7]), whole, Rules(2, 48, parity=parity)))) > 1
+    whole = open_blocks._replace(is_partial=False)
+    assert len(given(select(["a", "b"], np.array([10, 7]), whole, BlockRules(2, 48, parity=parity)))) > 1
 
 
 @BOTH
@@ -157,8 +157,8 @@ def test_pieces_take_the_open_ids_and_then_new_ones(*, parity: bool) -> None:
     assert [block_id for block_id, _, _, _ in found] == list(range(len(found)))
     assert [phase for _, _, _, phase in found] == ["reserve", *["pieces"] * (len(found) - 1)]
     assert len(found) > 3
-    ask = Ask("a3", 8, [1], 8, 7, soft=True)
-    later = select(["a", "b"], np.array([5, 3]), ask, Rules(2, 48, parity))
+    open_blocks = OpenBlocks("a3", 8, [1], 8, 7, soft=True)
+    later = select(["a", "b"], np.array([5, 3]), open_blocks, BlockRules(2, 48, parity))
     assert [block_id for block_id, _, _, _ in given(later)] == [1, 7]
 
 
@@ -201,23 +201,23 @@ def test_d3_a_plan_that_the_reference_leaves_incomplete_is_made_whole() -> None:
 
 @pytest.mark.parametrize("soft", [False, True])
 def test_d3_a_plan_without_a_node_for_some_pod_is_refused(*, soft: bool) -> None:
-    ask = Ask("a3", 8, [0], 20, 1, soft=soft)
-    found = select(["a", "b"], np.array([10, 5]), ask, Rules())
+    open_blocks = OpenBlocks("a3", 8, [0], 20, 1, soft=soft)
+    found = select(["a", "b"], np.array([10, 5]), open_blocks, BlockRules())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need, found.nodes_have) == ("incomplete", 20, 15 if soft else 8)
-    copied = select(["a", "b"], np.array([10, 5]), ask, Rules(parity=True))
+    copied = select(["a", "b"], np.array([10, 5]), open_blocks, BlockRules(parity=True))
     assert isinstance(copied, tuple)
     assert sum(allocation.nodes for allocation in copied) < 20
 
 
 def test_d4_pieces_are_taken_until_none_is_missing() -> None:
-    ask = Ask("a3", 8, [], 11, 3, soft=True)
-    found = select(["a", "b"], np.array([12, 2]), ask, Rules())
+    open_blocks = OpenBlocks("a3", 8, [], 11, 3, soft=True)
+    found = select(["a", "b"], np.array([12, 2]), open_blocks, BlockRules())
     assert given(found) == [(3, 0, 8, "pieces"), (4, 1, 2, "pieces"), (5, 0, 1, "pieces")]
-    copied = select(["a", "b"], np.array([12, 2]), ask, Rules(parity=True))
+    copied = select(["a", "b"], np.array([12, 2]), open_blocks, BlockRules(parity=True))
     assert isinstance(copied, tuple)
     assert sum(allocation.nodes for allocation in copied) == 10
-    assert "D-4" in decisions_of(["a", "b"], np.array([12, 2]), ask, Rules())
+    assert "D-4" in selection_decisions(["a", "b"], np.array([12, 2]), open_blocks, BlockRules())
 
 
 def test_d5_no_piece_is_larger_than_what_is_missing() -> None:
@@ -250,6 +250,6 @@ def test_d6_pieces_come_from_the_superpod_with_the_most_left() -> None:
 def test_the_decisions_in_force_are_told(counts: list[int], options: dict[str, object], names: tuple[str, ...]) -> None:
     block, blocks = 8, int(str(options.get("blocks", 1)))
     variant: Variant = "850" if "variant" in options else "a3"
-    ask = Ask(variant, block, range(blocks), blocks * block, blocks, soft=bool(options.get("soft")))
-    rules = Rules(int(str(options.get("reserve", 2))), int(str(options.get("size", 48))))
-    assert decisions_of([str(count) for count in counts], np.array(counts), ask, rules) == names
+    open_blocks = OpenBlocks(variant, block, range(blocks), blocks * block, blocks, soft=bool(options.get("soft")))
+    rules = BlockRules(int(str(options.get("reserve", 2))), int(str(options.get("size", 48))))
+    assert selection_decisions([str(count) for count in counts], np.array(counts), open_blocks, rules) == names

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from berth.core.superpods.inference import AffinityPreference, Inference, inference_of, plan_mindie, plan_service
-from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks, Rules, Variant, yard_of
-from tests.support.superpods import a_yard, grants_of, nodes_of
+from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Variant, pool_of
+from tests.support.superpods import a_pool, grants_of, nodes_of
 
 
 def counts(*free: int) -> CandidatePool:
     """SuperPoDs with so many candidates; the nodes of SuperPoD 1 are 10, 11, ..."""
-    return a_yard(" ".join(str(10 * pod + node) for pod, some in enumerate(free) for node in range(some)))
+    return a_pool(" ".join(str(10 * pod + node) for pod, some in enumerate(free) for node in range(some)))
 
 
 def words(found: BlockPlan | NoBlocks) -> str:
     """SuperPoD of each block, in their order; or what is missing."""
     if isinstance(found, NoBlocks):
         return f"{found.lack}: {found.blocks_need} of {found.blocks_have}, {found.nodes_need} of {found.nodes_have}"
-    return " ".join(str(allocation.pod) for allocation in found.grants)
+    return " ".join(str(allocation.pod) for allocation in found.allocations)
 
 
 def service(pool: CandidatePool, replicas: int, *hosts: str, block: int = 2, soft: bool = False) -> str:
@@ -25,10 +25,15 @@ def service(pool: CandidatePool, replicas: int, *hosts: str, block: int = 2, sof
 
 
 def mindie(
-    pool: CandidatePool, replicas: int, *, idlest: bool = False, liked: tuple[int, ...] | None = None, reserve: int = 2
+    pool: CandidatePool,
+    replicas: int,
+    *,
+    idlest: bool = False,
+    matching: tuple[int, ...] | None = None,
+    reserve: int = 2,
 ) -> str:
-    preference = AffinityPreference(idlest, None if liked is None else np.array(liked, np.int64))
-    return words(plan_mindie(pool, BlockDemand("a3", 2, replicas), Rules(reserve=reserve), preference))
+    preference = AffinityPreference(idlest, None if matching is None else np.array(matching, np.int64))
+    return words(plan_mindie(pool, BlockDemand("a3", 2, replicas), BlockRules(reserve=reserve), preference))
 
 
 class TestService:
@@ -65,7 +70,7 @@ class TestService:
 
     def test_one_pod_goes_where_the_fewest_chips_are_idle(self) -> None:
         rows = np.arange(3, dtype=np.int64)
-        pool = yard_of(["0", "1"], np.array([0, 0, 1]), rows, idle=np.array([8, 8, 4]))
+        pool = pool_of(["0", "1"], np.array([0, 0, 1]), rows, idle=np.array([8, 8, 4]))
         assert service(pool, 1, block=1) == "1"
         assert service(pool, 1, "0", block=1) == "1"
 
@@ -81,12 +86,12 @@ class TestMindie:
         assert mindie(counts(4, 9), 10) == "0 1 1 1 0"
 
     def test_preferred_pods_come_before_what_is_free_and_behind_the_reserve(self) -> None:
-        assert mindie(counts(9, 6, 4), 2, liked=(0, 3, 0)) == "1"
-        assert mindie(counts(9, 6, 3), 2, liked=(0, 1, 5)) == "1"
+        assert mindie(counts(9, 6, 4), 2, matching=(0, 3, 0)) == "1"
+        assert mindie(counts(9, 6, 3), 2, matching=(0, 1, 5)) == "1"
 
     def test_a_block_makes_its_superpod_preferred(self) -> None:
         assert mindie(counts(8, 8), 4, idlest=True) == "0 1"
-        assert mindie(counts(8, 8), 4, idlest=True, liked=(0, 0)) == "0 0"
+        assert mindie(counts(8, 8), 4, idlest=True, matching=(0, 0)) == "0 0"
 
     def test_blocks_are_whole(self) -> None:
         assert mindie(counts(3, 3), 6, reserve=0) == "blocks: 3 of 2, 6 of 6"
@@ -95,7 +100,7 @@ class TestMindie:
         assert mindie(counts(3), 4) == "nodes: 2 of 1, 4 of 3"
 
     def test_a_refusal_names_the_superpods_that_come_closest(self) -> None:
-        found = plan_mindie(counts(3, 0, 5), BlockDemand("a3", 4, 8), Rules(), AffinityPreference())
+        found = plan_mindie(counts(3, 0, 5), BlockDemand("a3", 4, 8), BlockRules(), AffinityPreference())
         assert isinstance(found, NoBlocks)
         assert [(near.superpod, near.free, near.blocks) for near in found.closest] == [("2", 5, 1), ("0", 3, 0)]
 

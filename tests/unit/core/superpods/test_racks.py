@@ -5,31 +5,31 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from berth.core.rescheduling.racks import RackMended, Stage, Standing, mend_racks, stage_of
+from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, move_scope, recover_racks
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
     BlockPlan,
+    BlockRules,
     CandidatePool,
     Near,
     NoBlocks,
-    Rules,
-    yard_of,
+    pool_of,
 )
 from berth.core.superpods.rack_inference import plan_rack_service
-from berth.core.superpods.racks import decisions_of, plan_racks
+from berth.core.superpods.racks import plan_racks, rack_decisions
 
-RULES = Rules(size=64)
-PARITY = Rules(size=64, parity=True)
+RULES = BlockRules(size=64)
+PARITY = BlockRules(size=64, parity=True)
 Nodes = Mapping[tuple[int, int], int]
 """Nodes of each SuperPoD and rack."""
 
 
-def yard_with(nodes: Nodes, *, pods: int = 0) -> CandidatePool:
+def pool_with(nodes: Nodes, *, pods: int = 0) -> CandidatePool:
     """Rows 0, 1, ... in the order given, which is that of SuperPoD and rack."""
     places = [place for place, count in nodes.items() for _ in range(count)]
     known = max([pods, *(pod + 1 for pod, _ in nodes)])
-    return yard_of(
+    return pool_of(
         [str(pod) for pod in range(known)],
         np.array([pod for pod, _ in places], np.int64),
         np.arange(len(places)),
@@ -43,15 +43,15 @@ def demand(
     return BlockDemand("rack", block, replicas, soft=soft, rack_block=rack_block, ub_memory=ub_memory)
 
 
-def planned(nodes: Nodes, asked: BlockDemand, rules: Rules = RULES) -> BlockPlan:
-    found = plan_racks(yard_with(nodes), asked, rules)
+def planned(nodes: Nodes, asked: BlockDemand, rules: BlockRules = RULES) -> BlockPlan:
+    found = plan_racks(pool_with(nodes), asked, rules)
     assert isinstance(found, BlockPlan), found
     assert found.is_whole or rules.parity
     return found
 
 
-def refused(nodes: Nodes, asked: BlockDemand, rules: Rules = RULES) -> NoBlocks:
-    found = plan_racks(yard_with(nodes), asked, rules)
+def refused(nodes: Nodes, asked: BlockDemand, rules: BlockRules = RULES) -> NoBlocks:
+    found = plan_racks(pool_with(nodes), asked, rules)
     assert isinstance(found, NoBlocks), found
     return found
 
@@ -67,9 +67,9 @@ def test_the_first_superpod_with_any_such_rack_decides() -> None:
 
 def test_in_one_rack_the_last_block_gets_the_first_nodes() -> None:
     found = planned({(0, 0): 4}, demand(2, 4))
-    assert found.grants == (BlockAllocation(1, 0, 2, "rack"), BlockAllocation(0, 0, 2, "rack"))
+    assert found.allocations == (BlockAllocation(1, 0, 2, "rack"), BlockAllocation(0, 0, 2, "rack"))
     assert found.rows.tolist() == [2, 3, 0, 1]
-    assert found.vids.tolist() == [0, 0, 1, 1]
+    assert found.block_ids.tolist() == [0, 0, 1, 1]
 
 
 def test_a_hard_gang_of_one_part_needs_one_rack() -> None:
@@ -83,9 +83,9 @@ def test_a_hard_gang_of_one_part_needs_one_rack() -> None:
         nodes_have=6,
         closest=(Near("0", 5, 1), Near("1", 1, 0)),
     )
-    assert planned(nodes, demand(4, 4, 2)).grants == (BlockAllocation(0, 0, 4, "superpod"),)
+    assert planned(nodes, demand(4, 4, 2)).allocations == (BlockAllocation(0, 0, 4, "superpod"),)
     soft = planned(nodes, demand(4, 4, 4, soft=True))
-    assert soft.grants == (
+    assert soft.allocations == (
         BlockAllocation(0, 0, 2, "multi-superpod-pieces"),
         BlockAllocation(1, 0, 2, "multi-superpod-pieces"),
     )
@@ -109,7 +109,7 @@ def test_the_superpod_with_the_fewest_nodes_that_can_goes() -> None:
 
 def test_several_superpods_give_blocks_the_fullest_first() -> None:
     found = planned({(0, 0): 8, (0, 1): 1, (1, 0): 8, (1, 1): 8, (2, 0): 8}, demand(4, 24))
-    assert [(allocation.block_id, allocation.pod) for allocation in found.grants] == [
+    assert [(allocation.block_id, allocation.pod) for allocation in found.allocations] == [
         (0, 1),
         (1, 1),
         (2, 1),
@@ -117,21 +117,21 @@ def test_several_superpods_give_blocks_the_fullest_first() -> None:
         (4, 0),
         (5, 0),
     ]
-    assert {allocation.phase for allocation in found.grants} == {"multi-superpod"}
+    assert {allocation.phase for allocation in found.allocations} == {"multi-superpod"}
 
 
 def test_more_pods_than_a_superpod_has_nodes_go_to_several_although_one_could() -> None:
     nodes = {(0, rack): 8 for rack in range(2)} | {(1, rack): 8 for rack in range(3)}
-    assert planned(nodes, demand(4, 12), Rules(size=12)).pods.tolist() == [0] * 12
-    assert planned(nodes, demand(4, 12), Rules(size=11)).pods.tolist() == [1] * 12
+    assert planned(nodes, demand(4, 12), BlockRules(size=12)).pods.tolist() == [0] * 12
+    assert planned(nodes, demand(4, 12), BlockRules(size=11)).pods.tolist() == [1] * 12
 
 
 def test_nodes_off_the_network_count_only_inside_one_superpod() -> None:
-    pool = yard_with({(0, 0): 8, (0, 1): 8, (1, 0): 8})
+    pool = pool_with({(0, 0): 8, (0, 1): 8, (1, 0): 8})
     unlinked = np.array([0, 3, 20])
     inside = plan_racks(pool, demand(4, 16), RULES, unlinked=unlinked)
     assert isinstance(inside, BlockPlan)
-    assert inside.grants[0].phase == "superpod"
+    assert inside.allocations[0].phase == "superpod"
     across = plan_racks(pool, demand(2, 20), RULES, unlinked=unlinked)
     assert isinstance(across, BlockPlan)
     assert not np.isin(unlinked, across.rows).any()
@@ -143,19 +143,19 @@ def test_nodes_off_the_network_count_only_inside_one_superpod() -> None:
 def test_pieces_of_a_soft_gang_get_the_next_ids_and_every_rank_a_node() -> None:
     nodes = {(0, 0): 4, (1, 0): 7, (1, 1): 5}
     found = planned(nodes, demand(8, 16, 8, soft=True))
-    assert found.grants == (
+    assert found.allocations == (
         BlockAllocation(0, 1, 5, "multi-superpod-pieces"),
         BlockAllocation(1, 1, 7, "multi-superpod-pieces"),
         BlockAllocation(2, 0, 4, "multi-superpod-pieces"),
     )
-    assert found.vids.tolist() == [0] * 5 + [1] * 7 + [2] * 4
+    assert found.block_ids.tolist() == [0] * 5 + [1] * 7 + [2] * 4
     assert found.rows.tolist() == [11, 12, 13, 14, 15, *range(4, 11), 0, 1, 2, 3]
 
 
 def test_pieces_in_parity_count_down_and_lose_ranks() -> None:
     nodes = {(0, 0): 4, (1, 0): 7, (1, 1): 5}
     found = planned(nodes, demand(8, 16, 8, soft=True), PARITY)
-    assert [allocation.block_id for allocation in found.grants] == [0, 1, 16]
+    assert [allocation.block_id for allocation in found.allocations] == [0, 1, 16]
     assert found.rows.tolist() == [11, 12, 13, 14, 15, -1, -1, -1, *range(4, 11), -1]
 
 
@@ -167,7 +167,7 @@ def test_a_soft_gang_without_enough_nodes_is_refused() -> None:
 def test_memory_is_shared_inside_one_domain_of_sixteen_racks() -> None:
     nodes = {(0, 14): 8, (0, 15): 2, (0, 16): 8, (0, 17): 4}
     found = planned(nodes, demand(5, 10, ub_memory=True))
-    assert found.grants == (BlockAllocation(0, 0, 5, "ub-memory"), BlockAllocation(1, 0, 5, "ub-memory"))
+    assert found.allocations == (BlockAllocation(0, 0, 5, "ub-memory"), BlockAllocation(1, 0, 5, "ub-memory"))
     assert found.rows.tolist() == [8, 9, *range(8)]
     assert planned(nodes, demand(6, 12, 2, ub_memory=True)).rows.tolist() == [18, 19, 20, 21, *range(10, 18)]
     assert refused(nodes, demand(14, 14, ub_memory=True)).lack == "rack"
@@ -181,16 +181,16 @@ def test_of_superpods_with_as_many_nodes_the_smallest_domain_shares_memory() -> 
 
 def test_a_small_gang_that_shares_memory_goes_as_any_other() -> None:
     found = planned({(0, 0): 3, (0, 16): 3}, demand(3, 6, ub_memory=True))
-    assert {allocation.phase for allocation in found.grants} == {"superpod"}
+    assert {allocation.phase for allocation in found.allocations} == {"superpod"}
 
 
 def test_an_oversized_superpod_is_used_and_fails_in_parity_only() -> None:
     nodes = {(0, 0): 8, (0, 1): 8, (1, 0): 4}
-    assert planned(nodes, demand(4, 4), Rules(size=15)).pods.tolist() == [1] * 4
-    found = refused(nodes, demand(4, 4), Rules(size=15, parity=True))
+    assert planned(nodes, demand(4, 4), BlockRules(size=15)).pods.tolist() == [1] * 4
+    found = refused(nodes, demand(4, 4), BlockRules(size=15, parity=True))
     assert (found.lack, found.limit) == ("size", 15)
-    assert decisions_of(yard_with(nodes), demand(4, 4), Rules(size=15)) == ("D-1",)
-    assert decisions_of(yard_with(nodes), demand(4, 4), Rules(size=16)) == ()
+    assert rack_decisions(pool_with(nodes), demand(4, 4), BlockRules(size=15)) == ("D-1",)
+    assert rack_decisions(pool_with(nodes), demand(4, 4), BlockRules(size=16)) == ()
 
 
 def test_nodes_of_an_unknown_rack_are_no_candidates() -> None:
@@ -199,13 +199,15 @@ def test_nodes_of_an_unknown_rack_are_no_candidates() -> None:
 
 
 def test_nothing_at_all_is_a_refusal() -> None:
-    assert isinstance(plan_racks(yard_with({}), demand(4, 4), RULES), NoBlocks)
-    assert isinstance(plan_racks(yard_with({}), demand(16, 16, ub_memory=True), RULES), NoBlocks)
-    assert isinstance(plan_rack_service(yard_with({}), demand(4, 4), ()), NoBlocks)
+    assert isinstance(plan_racks(pool_with({}), demand(4, 4), RULES), NoBlocks)
+    assert isinstance(plan_racks(pool_with({}), demand(16, 16, ub_memory=True), RULES), NoBlocks)
+    assert isinstance(plan_rack_service(pool_with({}), demand(4, 4), ()), NoBlocks)
 
 
 def test_a_single_pod_goes_where_the_fewest_chips_are_idle_ill_or_not() -> None:
-    pool = yard_with({(0, 0): 2, (1, 0): 1})._replace(idle=np.array([8, 4, 4]), ill=np.array([False, False, True]))
+    pool = pool_with({(0, 0): 2, (1, 0): 1})._replace(
+        idle=np.array([8, 4, 4]), sub_healthy=np.array([False, False, True])
+    )
     found = plan_racks(pool, demand(1, 1), RULES)
     assert isinstance(found, BlockPlan)
     assert found.rows.tolist() == [1]
@@ -215,7 +217,7 @@ def test_a_single_pod_goes_where_the_fewest_chips_are_idle_ill_or_not() -> None:
 
 
 def served(nodes: Nodes, asked: BlockDemand, hosts: Sequence[tuple[str, int]] = ()) -> BlockPlan:
-    found = plan_rack_service(yard_with(nodes), asked, hosts)
+    found = plan_rack_service(pool_with(nodes), asked, hosts)
     assert isinstance(found, BlockPlan), found
     return found
 
@@ -236,7 +238,7 @@ def test_a_new_service_goes_where_most_racks_are_idle() -> None:
 
 def test_later_blocks_of_a_service_go_beside_the_first() -> None:
     found = served({(0, 0): 8, (0, 1): 8, (1, 0): 8}, demand(3, 12))
-    assert [(allocation.block_id, allocation.pod, allocation.phase) for allocation in found.grants] == [
+    assert [(allocation.block_id, allocation.pod, allocation.phase) for allocation in found.allocations] == [
         (0, 0, "service"),
         (1, 0, "service"),
         (2, 0, "service"),
@@ -246,36 +248,36 @@ def test_later_blocks_of_a_service_go_beside_the_first() -> None:
 
 
 def test_a_block_of_a_service_needs_one_rack() -> None:
-    found = plan_rack_service(yard_with({(0, 0): 5, (0, 1): 5}), demand(4, 12), ())
+    found = plan_rack_service(pool_with({(0, 0): 5, (0, 1): 5}), demand(4, 12), ())
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.blocks_need, found.blocks_have) == ("service", 3, 2)
 
 
 @pytest.mark.parametrize(
-    ("sessions", "stage"),
+    ("sessions", "scope"),
     [(0, "pod"), (2, "pod"), (3, "part"), (5, "part"), (6, "block"), (12, "block"), (13, "job")],
 )
-def test_stages_after_a_loss(sessions: int, stage: Stage) -> None:
-    assert stage_of(sessions, only_pods=False, by_pods=True, master_lost=False) == stage
-    assert stage_of(sessions, only_pods=False, by_pods=True, master_lost=True) == "job"
-    assert stage_of(sessions, only_pods=False, by_pods=False, master_lost=False) == "job"
-    assert stage_of(sessions, only_pods=True, by_pods=True, master_lost=True) == "pod"
+def test_stages_after_a_loss(sessions: int, scope: MoveScope) -> None:
+    assert move_scope(sessions, only_pods=False, by_pods=True, master_lost=False) == scope
+    assert move_scope(sessions, only_pods=False, by_pods=True, master_lost=True) == "job"
+    assert move_scope(sessions, only_pods=False, by_pods=False, master_lost=False) == "job"
+    assert move_scope(sessions, only_pods=True, by_pods=True, master_lost=True) == "pod"
 
 
 def after(
-    nodes: Nodes, rows: Sequence[int], lost: Sequence[int], stage: Stage, asked: BlockDemand
-) -> RackMended | NoBlocks:
+    nodes: Nodes, rows: Sequence[int], lost: Sequence[int], scope: MoveScope, asked: BlockDemand
+) -> RackRecovery | NoBlocks:
     """What becomes of a gang at ``rows`` when some of them are lost."""
-    pool = yard_with(nodes)
+    pool = pool_with(nodes)
     pods = np.repeat(np.arange(len(pool.ids)), pool.counts)
     held = np.array(rows)
-    standing = Standing(held, np.arange(len(rows)) // asked.block, pods[held], pool.racks[held])
-    return mend_racks(pool.without(np.isin(pool.rows, lost)), asked, RULES, standing, stage)
+    placed = PlacedRanks(held, np.arange(len(rows)) // asked.block, pods[held], pool.racks[held])
+    return recover_racks(pool.without(np.isin(pool.rows, lost)), asked, RULES, placed, scope)
 
 
-def moved(nodes: Nodes, rows: Sequence[int], lost: Sequence[int], stage: Stage, asked: BlockDemand) -> RackMended:
-    found = after(nodes, rows, lost, stage, asked)
-    assert isinstance(found, RackMended), found
+def moved(nodes: Nodes, rows: Sequence[int], lost: Sequence[int], scope: MoveScope, asked: BlockDemand) -> RackRecovery:
+    found = after(nodes, rows, lost, scope, asked)
+    assert isinstance(found, RackRecovery), found
     return found
 
 
@@ -286,7 +288,7 @@ def test_first_a_lost_pod_gets_another_node_of_its_rack() -> None:
     found = moved(TWO_RACKS, [0, 1, 2, 3], [1], "pod", demand(4, 4, 2))
     assert found.plan.rows.tolist() == [0, 4, 2, 3]
     assert (found.moved.tolist(), found.given_up.tolist()) == ([1], [])
-    assert found.plan.grants == (BlockAllocation(0, 0, 1, "replaced"),)
+    assert found.plan.allocations == (BlockAllocation(0, 0, 1, "replaced"),)
     none = after(TWO_RACKS, [0, 1, 2, 3], [1, 2], "pod", demand(4, 4, 2))
     assert isinstance(none, NoBlocks)
     assert none.lack == "rack"
@@ -313,24 +315,24 @@ def test_then_its_block_moves_anywhere_and_others_stay() -> None:
     found = moved(TWO_RACKS, [0, 1, 2, 3, 5, 6, 7, 8], [1, 2], "block", asked)
     assert found.plan.rows.tolist() == [9, 10, 11, 12, 5, 6, 7, 8]
     assert found.given_up.tolist() == [0, 3]
-    assert found.plan.vids.tolist() == [0] * 4 + [1] * 4
-    assert found.plan.grants == (BlockAllocation(0, 0, 4, "rack"),)
+    assert found.plan.block_ids.tolist() == [0] * 4 + [1] * 4
+    assert found.plan.allocations == (BlockAllocation(0, 0, 4, "rack"),)
 
 
 def test_a_piece_may_become_other_pieces() -> None:
     nodes: Nodes = {(0, 0): 4, (0, 1): 2, (1, 0): 1, (1, 1): 1}
-    pool = yard_with(nodes)
+    pool = pool_with(nodes)
     asked = demand(3, 6, 3, soft=True)
-    standing = Standing(
+    placed = PlacedRanks(
         np.array([0, 1, 2, 4, 5, 6]),
         np.array([0, 0, 0, 1, 1, 2]),
         np.array([0, 0, 0, 0, 0, 1]),
         np.array([0, 0, 0, 1, 1, 0]),
     )
-    found = mend_racks(pool.without(pool.rows == 4), asked, RULES, standing, "block")
-    assert isinstance(found, RackMended)
+    found = recover_racks(pool.without(pool.rows == 4), asked, RULES, placed, "block")
+    assert isinstance(found, RackRecovery)
     assert found.plan.rows.tolist() == [0, 1, 2, 3, 5, 6]
-    assert found.plan.vids.tolist() == [0, 0, 0, 3, 4, 2]
+    assert found.plan.block_ids.tolist() == [0, 0, 0, 3, 4, 2]
     assert found.given_up.tolist() == []
 
 
@@ -343,8 +345,8 @@ def test_in_the_end_the_gang_is_placed_anew() -> None:
 
 
 def test_pods_that_are_being_deleted_hold_everything_up() -> None:
-    pool = yard_with(TWO_RACKS)
-    standing = Standing(*(np.array(values) for values in ([0, 99], [0, 0], [0, 0], [0, 0])))
-    found = mend_racks(pool, demand(2, 2), RULES, standing, "pod", ending=True)
+    pool = pool_with(TWO_RACKS)
+    placed = PlacedRanks(*(np.array(values) for values in ([0, 99], [0, 0], [0, 0], [0, 0])))
+    found = recover_racks(pool, demand(2, 2), RULES, placed, "pod", ending=True)
     assert isinstance(found, NoBlocks)
     assert (found.lack, found.nodes_need) == ("wait", 1)

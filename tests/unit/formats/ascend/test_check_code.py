@@ -39,7 +39,7 @@ class Outer(msgspec.Struct, rename="pascal"):
         ),
     ],
 )
-def test_codes_of_the_specification(value: Any, code: str) -> None:  # noqa: ANN401 - whatever is summed
+def test_codes_of_the_reference_page(value: Any, code: str) -> None:  # noqa: ANN401 - whatever is summed
     assert check_code(value) == code
 
 

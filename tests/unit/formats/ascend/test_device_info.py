@@ -19,7 +19,7 @@ def chips(devices: dict[str, str]) -> ChipLists:
     return report_of(devices, update_s=1, field="list").chips[RES]
 
 
-def test_the_sample_of_the_specification_is_read_and_its_sum_is_right() -> None:
+def test_the_sample_of_the_reference_page_is_read_and_its_sum_is_right() -> None:
     report = parse_device_info(SAMPLE)
     assert report.update_s == 1_763_640_660
     lists = report.chips[RES]

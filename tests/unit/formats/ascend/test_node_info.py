@@ -8,7 +8,7 @@ from berth.schemas.facts import NodeHealth
 from tests.support.device_texts import NODE_SAMPLE, node_cfg
 
 
-def test_the_sample_of_the_specification_is_read_and_judged() -> None:
+def test_the_sample_of_the_reference_page_is_read_and_judged() -> None:
     verdict = judge_node(parse_node_info(NODE_SAMPLE))
     assert verdict.level is NodeHealth.NO_NEW_WORK
     assert verdict.reason == "node status is PreSeparate: Memory 3 PreSeparateFault 0100001D"

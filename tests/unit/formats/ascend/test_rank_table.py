@@ -54,7 +54,7 @@ def a_pod(rank: int, node: str, text: str, *, name: str = "", serial: str = "", 
     )
 
 
-def test_the_example_of_the_specification() -> None:
+def test_the_example_of_the_reference_page() -> None:
     pods = [
         a_pod(1, "npu-a22", A22, serial="SN-A22-0011", container="containerd://91be"),
         a_pod(0, "npu-a21", A21, serial="SN-A21-0007", container="containerd://6f0c"),

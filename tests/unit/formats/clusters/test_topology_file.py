@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.clusters.topology_file import Cluster, Fault, Switches, TopologyError, parse_cluster
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.constraints import Taint
 from berth.schemas.facts import NodeHealth
 

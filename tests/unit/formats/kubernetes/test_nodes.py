@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.kubernetes.nodes import read_node
 from berth.formats.kubernetes.objects import Node
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.constraints import Taint
 from berth.schemas.nodes import NodeDescription
 

@@ -8,15 +8,16 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from berth.core.chips import form_selection, products, soft_share_table
+from berth.core.chips import form_selection, soft_share_table
 from berth.core.cluster import node_classes
 from berth.core.levels import model
 from berth.core.requests import block_requests, job_validation
 from berth.core.state.ledger import LedgerDump
 from berth.core.superpods import inference, validation
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.recordings.anonymisation import MESSAGES
 from berth.formats.recordings.anonymisation_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
+from berth.products.catalogue import FORMS, NODE_PRODUCTS
+from berth.products.model import ANNOTATION_POLICY, LABEL_TYPE
 from berth.runtime.recording import read_file, record
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import decode, encode
@@ -89,14 +90,14 @@ def test_every_text_of_every_message_has_a_rule() -> None:
 def test_labels_that_decide_by_their_value_are_kept() -> None:
     read = {
         job_validation.MIN_AVAILABLE, job_validation.SKIP_PLUGIN, job_validation.SUB_HEALTHY, job_validation.GANG_PODS, job_validation.SHARE_AICORE, job_validation.SHARE_HBM,
-        job_validation.SHARE_POLICY, *job_validation.LABEL_VALUES, form_selection.SCHEDULE_POLICY, form_selection.SP_BLOCK, form_selection.ACCELERATOR_TYPE,
+        job_validation.SHARE_POLICY, *job_validation.LABEL_VALUES, ANNOTATION_POLICY, form_selection.SP_BLOCK, LABEL_TYPE,
         form_selection.STRATEGY_310, form_selection.DUO, form_selection.DISTRIBUTED, soft_share_table.ENABLE_LABEL, soft_share_table.MEMORY_LABEL, validation.RA_BLOCK,
         validation.SUPER_POD_AFFINITY, validation.UB_MEMORY, inference.SP_FIT, model.AFFINITY_CONFIG,
         model.TOPOTREE, block_requests.SKIP_PLUGIN, "framework",
     }  # fmt: skip
     for product in NODE_PRODUCTS.values():
         read.update(product.labels, product.selector, product.job_labels)
-    for form in products.FORMS.values():
+    for form in FORMS.values():
         if form.one_pod_label is not None:
             read.add(form.one_pod_label[0])
     assert read <= KEPT_KEYS

@@ -11,6 +11,7 @@ from berth.runtime.bus.publisher import Publisher
 from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.streams import refuse_purge
 from berth.runtime.errors import AmbiguousError, FatalError, TransientError
+from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.subjects import StreamName, Subjects
 from tests.support.fake_wire import Arrived, FakeWire
 from tests.support.waiting import until
@@ -104,7 +105,7 @@ async def test_a_request_that_cannot_be_answered_now_does_not_end_its_handler() 
             raise errors.pop()
         return data
 
-    served = NatsServed(wire, Inbox(wire), "ask", handle)
+    served = NatsServed(wire, Inbox(wire), "ask", handle, DEFAULT_LOG)
     served._listening = await wire.listen("ask", served._receive)
     wire.answer("ask", b"1", reply="first")
     wire.answer("ask", b"2", reply="second")
@@ -125,7 +126,7 @@ async def test_no_more_publishes_are_on_their_way_than_the_bound_says(monkeypatc
     monkeypatch.setattr(publishing, "OUTSTANDING_MAX", 2)
     _, publisher = await a_publisher()
     futures = [publisher.submit("a", b"1"), publisher.submit("a", b"2")]
-    with pytest.raises(TransientError, match="2 publishes are on their way"):
+    with pytest.raises(TransientError, match="2 publishes are outstanding"):
         publisher.submit("a", b"3")
     futures.append(publisher.submit("lease", b"4", awaited=True))
     await publisher.close()

@@ -344,4 +344,4 @@ async def test_a_pod_that_stands_for_another_rank_than_it_was_bound_for_is_not_t
         await world.sync()
         cluster.take_members(members_of(gang, [(rank, "p0", uid_of(world, "p0"))]))
         await cluster.recover([gang])
-        assert cluster._bound_before.get(gang.key, set()) == expected
+        assert cluster._recovery.take_bound(gang.key) == expected

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen, RankFailure
 from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
-from berth.schemas.simulation import GangBound
 from berth.schemas.subjects import StreamName
-from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.loop import FAILURES_TOLD_MAX, Loop
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import AttemptKey, Work
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
@@ -24,17 +25,21 @@ KEY = ("a", 1)
 PLACEMENT = placement_of(["n0", "n1"], [(0,), (1,)], [Run(2, 1)], resource="huawei.com/Ascend910")
 
 
-class Cluster:
+class Cluster(FactlessCluster):
     """Answers as it is told to; while ``gate`` is not set, binding waits."""
 
     def __init__(self) -> None:
-        self.answer = GangBound(2)
+        self.answer = BindResult(2)
         self.errors: list[Exception] = []
         self.asked: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def bind(self, gang: Gang) -> GangBound:
+    @property
+    def uses_run_time(self) -> bool:
+        return True
+
+    async def bind(self, gang: Gang) -> BindResult:
         self.asked.append(f"bind {gang.uid}")
         await self.gate.wait()
         if self.errors:
@@ -67,7 +72,7 @@ class Binder:
         self.bus = FakeBus(self.server, "cell")
         self.cluster = Cluster()
         config = BinderConfig(**settings)  # type: ignore[arg-type]  # fields of the settings
-        self.loop = kind(self.bus, self.cluster, self.server.clock, config, Work())
+        self.loop = kind(self.bus, self.cluster, self.server.clock, config, Work(), Instruments.make(BinderMetrics))
         self.work = self.loop.work
         self.head = 1
         self.work.apply_record(1, encode(Epoch(1, 0, 0, 0, "me", Settings())))
@@ -142,7 +147,7 @@ async def test_what_is_told_of_an_attempt_while_it_is_in_hand_is_looked_at_after
         binder.record("a")
         await until(lambda: binder.cluster.asked, deadline_s=5, what="a try to bind")
         binder.record(freed=[1])
-        binder.cluster.answer = GangBound(1)
+        binder.cluster.answer = BindResult(1)
         binder.cluster.gate.set()
         try:
             await until(lambda: len(binder.cluster.asked) == 2, deadline_s=2, what="another try at once")
@@ -157,7 +162,7 @@ async def test_ranks_that_were_released_are_not_missed() -> None:
     binder = await Binder().open()
     binder.record("a")
     binder.record(freed=[0])
-    binder.cluster.answer = GangBound(1)
+    binder.cluster.answer = BindResult(1)
     await binder.loop._advance(KEY)
     (seen,) = await binder.outcomes()
     assert (seen.state, seen.bound, seen.failures) == ("bound", 1, [])
@@ -169,7 +174,7 @@ async def test_a_gang_is_left_in_part_only_if_all_who_failed_can_be_told(failure
     binder = await Binder(partial="leave").open()
     binder.record("a")
     named = [RankFailure(rank, "taken") for rank in range(failures)]
-    seen = binder.loop._outcome(binder.work.attempts[KEY], GangBound(1), named)
+    seen = binder.loop._outcome(binder.work.attempts[KEY], BindResult(1), named)
     assert (seen.state, len(seen.failures)) == (state, FAILURES_TOLD_MAX)
     await binder.bus.close()
 
@@ -192,7 +197,7 @@ async def test_an_eviction_that_is_refused_is_not_done() -> None:
 async def test_the_outcome_of_an_eviction_says_what_had_become_of_the_attempt() -> None:
     binder = await Binder().open()
     binder.record("a")
-    binder.cluster.answer = GangBound(1, [RankFailure(1, "taken")])
+    binder.cluster.answer = BindResult(1, [RankFailure(1, "taken")])
     await binder.loop._advance(KEY)
     binder.record(evict=["a"])
     await binder.loop._advance(KEY)

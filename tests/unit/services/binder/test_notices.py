@@ -6,11 +6,13 @@ import pytest
 
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
 from berth.schemas.facts import MembersSeen, Owner, Rejection
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notice_loop import NoticeLoop
 from berth.services.binder.notices import Notices, Told, Word
 from tests.support.clock import ManualClock
@@ -178,7 +180,8 @@ class World:
     def __init__(self, **settings: float) -> None:
         self.clock = ManualClock()
         self.kube = FakeKube(clock=self.clock)
-        self.loop = NoticeLoop(self.kube, self.clock, BinderConfig(**{"notices_per_s": 1_000, **settings}))  # type: ignore[arg-type]  # fields
+        config = BinderConfig(**{"notices_per_s": 1_000, **settings})  # type: ignore[arg-type]  # fields
+        self.loop = NoticeLoop(self.kube, self.clock, config, Instruments.make(BinderMetrics))
         self.uids = [
             str(self.kube.put("/api/v1/namespaces/ns/pods", a_pod(name))["metadata"]["uid"]) for name in ("p0", "p1")
         ]

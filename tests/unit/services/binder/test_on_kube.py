@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen, PodPhase
@@ -19,6 +20,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_in_kubernetes
 from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -83,7 +85,10 @@ class World:
         stop = asyncio.Event()
         bus = FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(bind_in_kubernetes(self.kube, bus, self.clock, config, stop), name="binder")
+            task = group.create_task(
+                bind_in_kubernetes(self.kube, bus, self.clock, config, Instruments.make(BinderMetrics), stop),
+                name="binder",
+            )
             try:
                 yield
             finally:

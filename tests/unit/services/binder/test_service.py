@@ -5,16 +5,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
-from berth.schemas.simulation import GangBound
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
@@ -25,7 +26,7 @@ CONFIG = BinderConfig(gangs_at_once=2, retry_wait_s=0.001, retry_wait_max_s=0.00
 PLACEMENT = placement_of(["n0", "n1"], [(0,), (1,)], [Run(2, 1)], resource=RESOURCE)
 
 
-class FakeCluster:
+class FakeCluster(FactlessCluster):
     """Cluster that remembers what it was asked, and fails when told to.
 
     ``errors`` are raised one after another before anything works; while ``gate`` is not set, binding waits.
@@ -35,13 +36,17 @@ class FakeCluster:
         self.asked: list[tuple[str, str, int]] = []
         self.run_ms: dict[str, int] = {}
         self.errors: list[Exception] = []
-        self.answers: dict[str, GangBound] = {}
+        self.answers: dict[str, BindResult] = {}
         self.gate = asyncio.Event()
         self.gate.set()
         self.most_at_once = 0
         self._at_once = 0
 
-    async def bind(self, gang: Gang) -> GangBound:
+    @property
+    def uses_run_time(self) -> bool:
+        return True
+
+    async def bind(self, gang: Gang) -> BindResult:
         self.asked.append(("bind", gang.uid, gang.attempt))
         self.run_ms[gang.uid] = gang.run_ms
         self._at_once += 1
@@ -52,7 +57,7 @@ class FakeCluster:
                 raise self.errors.pop(0)
         finally:
             self._at_once -= 1
-        return self.answers.get(gang.uid, GangBound(2))
+        return self.answers.get(gang.uid, BindResult(2))
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         assert reason
@@ -119,7 +124,9 @@ class World:
         stop = asyncio.Event()
         bus = FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(bind_on(self.cluster, bus, self.clock, CONFIG, stop), name="binder")
+            task = group.create_task(
+                bind_on(self.cluster, bus, self.clock, CONFIG, Instruments.make(BinderMetrics), stop), name="binder"
+            )
             try:
                 yield
             finally:
@@ -158,8 +165,8 @@ async def test_the_run_time_comes_from_the_accepted_job(world: World) -> None:
 
 
 async def test_pods_that_cannot_be_bound_make_a_failed_outcome(world: World) -> None:
-    world.cluster.answers["a"] = GangBound(1, [RankFailure(1, "taken")])
-    world.cluster.answers["b"] = GangBound(1)
+    world.cluster.answers["a"] = BindResult(1, [RankFailure(1, "taken")])
+    world.cluster.answers["b"] = BindResult(1)
     async with world.binder():
         await world.round("a", "b")
         await world.has(("a", "failed"), ("b", "failed"))

@@ -2,25 +2,30 @@
 
 import asyncio
 
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode
 from berth.schemas.facts import OutcomeSeen
-from berth.schemas.simulation import GangBound
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import Gang
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 from tests.support.waiting import until
 
 
-class TakesAll:
+class TakesAll(FactlessCluster):
     def __init__(self) -> None:
         self.bound: list[str] = []
 
-    async def bind(self, gang: Gang) -> GangBound:
+    @property
+    def uses_run_time(self) -> bool:
+        return True
+
+    async def bind(self, gang: Gang) -> BindResult:
         self.bound.append(gang.uid)
-        return GangBound(gang.placement.pods())
+        return BindResult(gang.placement.pods())
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         raise AssertionError(f"nothing is to be evicted, {gang.uid} was: {reason}")
@@ -41,7 +46,9 @@ async def test_an_attempt_that_only_the_snapshot_still_knows_is_bound() -> None:
     stop = asyncio.Event()
     bus = FakeBus(cell.server, cell.cell)
     async with asyncio.TaskGroup() as group:
-        group.create_task(bind_on(cluster, bus, cell.clock, BinderConfig(), stop), name="binder")
+        group.create_task(
+            bind_on(cluster, bus, cell.clock, BinderConfig(), Instruments.make(BinderMetrics), stop), name="binder"
+        )
         await until(lambda: len(cluster.bound) == 2, deadline_s=10, what="both are bound")
         await cell.settle()
         stop.set()

@@ -7,13 +7,14 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.feeds import snapshot_ends
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, TimerSeen
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DecisionConfig
 from berth.services.dispatcher.loop import FencedError
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.views import Views
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
@@ -255,7 +256,7 @@ async def test_statuses_that_cannot_be_written_together_are_written_one_by_one()
     cell.dispatcher._apply_facts()
     bus = NoBatches(cell.server, cell.cell)
     cell.buses.append(bus)
-    views = Views(bus, cell.clock, cell.dispatcher.state, FaultPoints())
+    views = Views(bus, cell.clock, cell.dispatcher.state, Instruments.make(DispatcherMetrics))
     views.all_jobs()
     await views.publish()
     await cell.settle()

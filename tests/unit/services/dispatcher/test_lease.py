@@ -2,8 +2,9 @@
 
 import asyncio
 
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.services.dispatcher.lease import Lease
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 
@@ -33,7 +34,14 @@ class Candidates:
         self.bus = FakeBus(FakeServer(self.clock), "cell")
 
     def one(self, holder: str) -> Lease:
-        return Lease(self.bus, self.clock, role="dispatcher", holder=holder, lease_s=5, faults=FaultPoints())
+        return Lease(
+            self.bus,
+            self.clock,
+            role="dispatcher",
+            holder=holder,
+            lease_s=5,
+            instruments=Instruments.make(DispatcherMetrics),
+        )
 
 
 async def test_one_of_two_candidates_gets_the_lease_until_it_runs_out() -> None:
@@ -72,7 +80,7 @@ async def test_a_lease_runs_from_when_it_was_asked_for_because_the_server_may_ha
     clock = ManualClock()
     bus = SlowBus(FakeServer(clock), "cell")
     await bus.ensure_streams()
-    lease = Lease(bus, clock, role="dispatcher", holder="a", lease_s=5, faults=FaultPoints())
+    lease = Lease(bus, clock, role="dispatcher", holder="a", lease_s=5, instruments=Instruments.make(DispatcherMetrics))
     assert await lease.acquire()  # stored at 0 s, answered at 3 s
     clock.advance(1)
     assert lease.is_held
@@ -116,7 +124,14 @@ async def test_a_lease_that_cannot_be_asked_for_is_not_held() -> None:
 async def taken_over(them: Candidates) -> tuple[Lease, Lease]:
     """A lease whose holder's clock stands still, and that of who has it now."""
     await them.bus.ensure_streams()
-    first = Lease(them.bus, ManualClock(), role="dispatcher", holder="a", lease_s=5, faults=FaultPoints())
+    first = Lease(
+        them.bus,
+        ManualClock(),
+        role="dispatcher",
+        holder="a",
+        lease_s=5,
+        instruments=Instruments.make(DispatcherMetrics),
+    )
     second = them.one("b")
     assert await first.acquire()
     them.clock.advance(6)

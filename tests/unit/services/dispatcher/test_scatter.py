@@ -5,10 +5,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Offer
 from berth.services.scorer.loop import Shard
+from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 
@@ -21,7 +23,7 @@ async def a_cell(twist: Callable[[Offer], Offer]) -> Cell:
     await cell.buses[-1].close()
     bus = FakeBus(cell.server, cell.cell)
     cell.buses.append(bus)
-    shard = Shard(bus, cell.clock, shard=0, shards=1)
+    shard = Shard(bus, cell.clock, shard=0, shards=1, instruments=Instruments.make(ScorerMetrics))
     await shard.start()
 
     async def answer(data: bytes) -> bytes:

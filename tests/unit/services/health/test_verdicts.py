@@ -4,7 +4,7 @@ import pytest
 
 from berth.formats.ascend.device_info import SwitchInfo, report_of
 from berth.formats.ascend.node_info import FaultDevice, NodeInfo
-from berth.formats.ascend.node_products import LABEL_SOFT_SHARE
+from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.reports import HealthReport

@@ -3,11 +3,13 @@
 import msgspec
 
 from berth.formats.kubernetes.objects import Node, Pod
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, PodsSeen
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
+from berth.services.inventory.metrics import InventoryMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -47,7 +49,7 @@ class Desk:
         clock = self.clock = ManualClock()
         self.server = PickyServer(clock)
         self.bus = FakeBus(self.server, "cell")
-        self.loop = Loop(self.bus, FakeKube(clock=clock), clock, InventoryConfig())
+        self.loop = Loop(self.bus, FakeKube(clock=clock), clock, InventoryConfig(), Instruments.make(InventoryMetrics))
         self.loop.replace_nodes([NODE])
 
     async def pods(self) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import unpack_nodes
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.intake import JobCancel, JobRequest
@@ -20,6 +21,7 @@ from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.loop import Loop
+from berth.services.inventory.metrics import InventoryMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -90,7 +92,9 @@ class World:
         stop = asyncio.Event()
         bus = FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(serve_on(bus, self.kube, self.clock, CONFIG, stop), name="inventory")
+            task = group.create_task(
+                serve_on(bus, self.kube, self.clock, CONFIG, Instruments.make(InventoryMetrics), stop), name="inventory"
+            )
             try:
                 yield task
             finally:

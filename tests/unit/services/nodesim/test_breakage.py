@@ -2,8 +2,8 @@
 
 import pytest
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.clusters.topology_file import Fault
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.simulation import BreakNode

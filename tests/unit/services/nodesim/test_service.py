@@ -12,6 +12,7 @@ from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.errors import FatalError
+from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import HealthSeen, JobSeen, Leaf, NodeHealth, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.intake import JobRequest
@@ -21,6 +22,7 @@ from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, 
 from berth.schemas.subjects import StreamName
 from berth.services.nodesim.app import serve
 from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.metrics import NodesimMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
@@ -62,7 +64,9 @@ class World:
         stop = asyncio.Event()
         bus = FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(serve(bus, self.clock, self.config, stop), name="nodesim")
+            task = group.create_task(
+                serve(bus, self.clock, self.config, Instruments.make(NodesimMetrics), stop), name="nodesim"
+            )
             try:
                 await until(
                     lambda: len(self.server.services) == 4 or task.done(), deadline_s=10, what="the cluster to stand"
@@ -304,7 +308,7 @@ async def test_a_file_that_describes_no_cluster_is_fatal(world: World, text: str
     else:
         world.write(text)
     with pytest.raises(FatalError) as caught:
-        await serve(world.bus, world.clock, world.config, asyncio.Event())
+        await serve(world.bus, world.clock, world.config, Instruments.make(NodesimMetrics), asyncio.Event())
     assert str(world.file) in caught.value.reason
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_share import KEY, MANAGED, NAME
+from berth.services.summary.metrics import SummaryMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube
@@ -44,7 +46,9 @@ class Desk:
     async def running(self) -> AsyncIterator[None]:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(write_on(self.kube, self.bus, self.clock, self.config, stop))
+            group.create_task(
+                write_on(self.kube, self.bus, self.clock, self.config, Instruments.make(SummaryMetrics), stop)
+            )
             try:
                 yield
             finally:

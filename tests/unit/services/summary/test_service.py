@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
+from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import decode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary
@@ -15,6 +17,7 @@ from berth.services.summary.app import write_on
 from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.loop import Loop
+from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.record import Chunk
 from berth.services.summary.store import Store
 from berth.services.summary.views import JobName
@@ -50,7 +53,9 @@ class Desk:
         stop = asyncio.Event()
         await self.bus.ensure_streams()
         async with asyncio.TaskGroup() as group:
-            group.create_task(write_on(self.kube, self.bus, self.clock, self.config, stop))
+            group.create_task(
+                write_on(self.kube, self.bus, self.clock, self.config, Instruments.make(SummaryMetrics), stop)
+            )
             try:
                 yield
             finally:
@@ -205,7 +210,7 @@ async def test_a_stop_before_the_first_list_ends_it() -> None:
 
 async def a_store(desk: Desk) -> Store:
     await desk.bus.ensure_streams()
-    return Store(desk.kube, desk.bus, desk.clock)
+    return Store(desk.kube, desk.bus, desk.clock, DEFAULT_LOG)
 
 
 def a_chunk(index: int) -> Chunk:
@@ -236,7 +241,7 @@ async def test_pauses_before_a_summary_is_tried_again_double() -> None:
     desk = Desk()
     store = await a_store(desk)
     config = SummaryConfig(retry_wait_s=40, retry_wait_max_s=100)
-    writer = Loop(Book(kept_s=60), store, desk.clock, config)
+    writer = Loop(Book(kept_s=60), store, desk.clock, config, Instruments.make(SummaryMetrics))
     clock = asyncio.get_running_loop()
     for expected_s in (40, 80, 100):
         writer._later(JobName("team-a", "Job", "llm", "u-llm"), TransientError("busy"))

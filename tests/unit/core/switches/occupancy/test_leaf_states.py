@@ -14,9 +14,9 @@ from berth.core.switches.occupancy.leaf_states import (
     SHARED,
     STATE,
     UNHEALTHY,
+    JobPhase,
     LeafBook,
     LeafJob,
-    Stage,
 )
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.facts import Leaf
@@ -80,21 +80,21 @@ def test_unhealthy_makes_a_leaf_shared_so_that_it_is_in_one_class_at_least() -> 
 
 
 def test_without_chips_a_job_counts_only_as_in_the_reference() -> None:
-    job = LeafJob("", 0, ["n00", "n11"], has_chips=False, stage=Stage.RUNNING)
+    job = LeafJob("", 0, ["n00", "n11"], has_chips=False, phase=JobPhase.RUNNING)
     assert a_book(job).bits().tolist() == [0, 0, 0]
     assert a_book(job, parity=True).bits().tolist() == [CROSS | NOT_NORMAL, CROSS | NOT_NORMAL, 0]
 
 
 @pytest.mark.parametrize(
-    ("stage", "bits"),
+    ("phase", "bits"),
     [
-        (Stage.DECIDED, NOT_NORMAL),
-        (Stage.PARTLY, NOT_NORMAL | EXCLUSIVE),
-        (Stage.RUNNING, NOT_NORMAL | EXCLUSIVE | CROSS | LARGE_CROSS),
+        (JobPhase.DECIDED, NOT_NORMAL),
+        (JobPhase.PARTLY, NOT_NORMAL | EXCLUSIVE),
+        (JobPhase.RUNNING, NOT_NORMAL | EXCLUSIVE | CROSS | LARGE_CROSS),
     ],
 )
-def test_the_reference_counts_by_how_far_a_job_is(stage: Stage, bits: int) -> None:
-    job = LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 2]), stage=stage)
+def test_the_reference_counts_by_how_far_a_job_is(phase: JobPhase, bits: int) -> None:
+    job = LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 2]), phase=phase)
     assert a_book(job, parity=True).bits()[0] == bits
     assert a_book(job).bits()[0] == NOT_NORMAL | EXCLUSIVE | CROSS | LARGE_CROSS
 
@@ -168,10 +168,10 @@ JOBS = st.builds(
     nodes=st.lists(st.sampled_from([f"n{leaf}{place}" for leaf in range(4) for place in range(3)]), max_size=5),
     states=st.just(b""),
     has_chips=st.booleans(),
-    stage=st.sampled_from(list(Stage)),
+    phase=st.sampled_from(list(JobPhase)),
 ).flatmap(
     lambda job: st.lists(st.sampled_from((0, 1, 2, 5)), min_size=len(job.nodes), max_size=len(job.nodes)).map(
-        lambda states: LeafJob(job.tor_affinity, job.pods, job.nodes, bytes(states), job.has_chips, job.stage)
+        lambda states: LeafJob(job.tor_affinity, job.pods, job.nodes, bytes(states), job.has_chips, job.phase)
     )
 )
 

@@ -11,6 +11,7 @@ import pytest
 from berth.formats.kubernetes.objects import Node, Pod
 from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.clock import SystemClock
+from berth.runtime.instruments import Instruments
 from berth.schemas.columns import pack, unpack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, MembersSeen, PodPhase, PodsSeen
@@ -20,8 +21,10 @@ from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_in_kubernetes
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Named, Nodes
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
@@ -149,8 +152,10 @@ class Cell:
         binder, inventory = BinderConfig(**quick), InventoryConfig(settle_s=0.002, **quick)
         buses = [FakeBus(self.server, "test") for _ in range(2)]
         async with asyncio.TaskGroup() as group:
-            group.create_task(bind_in_kubernetes(self.kube, buses[0], clock, binder, stop))
-            group.create_task(serve_on(buses[1], self.kube, clock, inventory, stop))
+            group.create_task(
+                bind_in_kubernetes(self.kube, buses[0], clock, binder, Instruments.make(BinderMetrics), stop)
+            )
+            group.create_task(serve_on(buses[1], self.kube, clock, inventory, Instruments.make(InventoryMetrics), stop))
             try:
                 yield
             finally:

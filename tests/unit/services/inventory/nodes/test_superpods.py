@@ -112,7 +112,7 @@ async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
     world.node("b", superPodID="1")
     world.kube.report("a", report(SuperPodID=4))
     patient = msgspec.structs.replace(CONFIG, reports_wait_s=0.01, retry_wait_s=0.002, retry_wait_max_s=0.002)
-    monkeypatch.setattr("tests.unit.test_inventory_service.CONFIG", patient)
+    monkeypatch.setattr("tests.unit.services.inventory.test_service.CONFIG", patient)
     refused = RefusedError("configmaps is forbidden", status=403, cause="Forbidden")
     world.kube.fail(refused, method="GET", part="configmaps", times=100_000)
     with capture_logs() as logs:

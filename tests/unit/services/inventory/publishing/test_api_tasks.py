@@ -8,9 +8,11 @@ from structlog.testing import capture_logs
 
 from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.instruments import Instruments
 from berth.schemas.facts import PodsSeen, TimerSeen
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
@@ -53,7 +55,7 @@ def quick() -> TransientError:
 
 async def test_a_call_is_tried_again_until_it_is_answered() -> None:
     done: list[str] = []
-    chores = ApiTasks(CONFIG)
+    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(chores):
         chores.put(Chore("a", "a", answering(done, "a", *(quick() for _ in range(9)))))
         await until(lambda: chores.is_idle, deadline_s=5, what="rest")
@@ -62,7 +64,7 @@ async def test_a_call_is_tried_again_until_it_is_answered() -> None:
 
 async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> None:
     done: list[str] = []
-    chores = ApiTasks(CONFIG)
+    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(chores):
         errors = [quick() for _ in range(3)]
         chores.put(Chore("a", "a", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3))
@@ -73,7 +75,7 @@ async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> Non
 
 async def test_of_two_calls_about_one_thing_the_newer_is_made() -> None:
     done: list[str] = []
-    chores = ApiTasks(CONFIG)
+    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     chores.put(Chore("a", "old", answering(done, "old")))
     chores.put(Chore("a", "new", answering(done, "new")))
     async with at_work(chores):
@@ -96,7 +98,7 @@ async def test_calls_about_one_thing_are_never_made_at_the_same_time() -> None:
         await gate.wait()
         running.pop()
 
-    chores = ApiTasks(CONFIG)
+    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(chores):
         chores.put(Chore("a", "a", do))
         await until(lambda: running, deadline_s=5, what="the first")
@@ -113,7 +115,7 @@ async def test_messages_are_stored_in_order_and_again_after_a_break() -> None:
     server = FakeServer(ManualClock())
     bus = FakeBus(server, "test")
     await bus.ensure_streams()
-    outlet = PublishQueue(bus)
+    outlet = PublishQueue(bus, Instruments.make(InventoryMetrics))
     letters = [OutboundMessage(bus.subjects.fact_timer, TimerSeen(number)) for number in range(600)]
     assert await outlet.store(letters) == 600
     server.is_down = True
@@ -136,7 +138,7 @@ async def test_a_message_that_is_too_large_is_left_out() -> None:
         OutboundMessage(bus.subjects.fact_timer, TimerSeen(3)),
     ]
     with capture_logs() as logs:
-        settled = await PublishQueue(bus).store(letters)
+        settled = await PublishQueue(bus, Instruments.make(InventoryMetrics)).store(letters)
     assert settled == 3
     assert (await bus.state(StreamName.FACTS)).last_seq == 2
     assert [log["event"] for log in logs] == ["message refused"]
@@ -146,8 +148,8 @@ async def test_a_message_that_is_too_large_is_left_out() -> None:
 async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
     clock = ManualClock()
     kube = FakeKube(clock=clock)
-    chores = ApiTasks(CONFIG)
-    complaints = EventReporter(kube, clock, CONFIG, chores, reason="NodeInvalid")
+    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    complaints = EventReporter(kube, clock, CONFIG, chores, Instruments.make(InventoryMetrics), reason="NodeInvalid")
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)
@@ -177,6 +179,6 @@ async def test_messages_behind_one_that_was_not_stored_are_not_settled() -> None
     await bus.ensure_streams()
     letters = [OutboundMessage(bus.subjects.fact_pod("team", name), PodsSeen("team", name, "u", 1)) for name in "abc"]
     server.loses = letters[1].subject
-    assert await PublishQueue(bus).store(letters) == 1
+    assert await PublishQueue(bus, Instruments.make(InventoryMetrics)).store(letters) == 1
     assert (await bus.state(StreamName.FACTS)).last_seq == 2, "what is behind it was stored, and is to be stored again"
     await bus.close()

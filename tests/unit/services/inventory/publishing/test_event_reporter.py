@@ -3,10 +3,12 @@
 import pytest
 
 from berth.formats.kubernetes.events import Involved
+from berth.runtime.instruments import Instruments
 from berth.schemas.facts import MembersSeen, Owner, PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.effects import SetGroup
+from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.podgroups.notices import GroupNotes
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
@@ -115,8 +117,9 @@ def test_a_group_that_waits_without_pods_is_told_of_until_it_is_let_in() -> None
 def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     clock = ManualClock()
     config = InventoryConfig(event_apart_s=60)
-    chores = ApiTasks(config)
-    complaints = EventReporter(FakeKube(clock=clock), clock, config, chores, reason="NodeInvalid")
+    instruments = Instruments.make(InventoryMetrics)
+    chores = ApiTasks(config, instruments)
+    complaints = EventReporter(FakeKube(clock=clock), clock, config, chores, instruments, reason="NodeInvalid")
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)

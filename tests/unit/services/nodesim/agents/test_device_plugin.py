@@ -1,12 +1,15 @@
-"""The device plug-in's rules one by one. Source: specification, Kubernetes contracts, section B.4."""
+"""The device plug-in's rules one by one.
+
+Source: docs/reference/kubernetes.md, "Life of a pod".
+"""
 
 import json
 
 import pytest
 
-from berth.formats.ascend.node_products import NODE_PRODUCTS
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.formats.kubernetes.objects import Container, Meta, PodSpec, Requirements
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.device_plugin import AllocateError, DevicePlugin
 from berth.services.nodesim.agents.device_report import Place

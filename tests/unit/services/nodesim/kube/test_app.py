@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from berth.formats.ascend.device_info import parse_device_info
 from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME
 from berth.formats.ascend.tor_config import read_tor_config
+from berth.runtime.backoff import Backoff
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import RefusedError
+from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.simulation import BreakNode
 from berth.services.nodesim.kube.writes import KubeWrites
 from tests.support.bound_pods import RESOURCE, bind, bound, pod_body
@@ -159,7 +161,7 @@ class TestWrites:
 
     @pytest.fixture
     def writes(self) -> KubeWrites:
-        return KubeWrites(at_once=4, retry_wait_s=0.001, retry_wait_max_s=0.002)
+        return KubeWrites(at_once=4, backoff=Backoff(first_s=0.001, max_s=0.002), log=DEFAULT_LOG)
 
     async def test_writes_about_an_object_keep_their_order_and_others_do_not_wait(self, writes: KubeWrites) -> None:
         done: list[str] = []
@@ -207,7 +209,9 @@ class TestWrites:
         assert (writes.done, writes.refused) == (2, 1)
 
     async def test_what_is_forbidden_is_tried_for_a_while(self) -> None:
-        writes = KubeWrites(at_once=1, retry_wait_s=0.001, retry_wait_max_s=0.002, forbidden_max_s=0.1)
+        writes = KubeWrites(
+            at_once=1, backoff=Backoff(first_s=0.001, max_s=0.002), log=DEFAULT_LOG, forbidden_max_s=0.1
+        )
         answers: list[Exception] = [RefusedError("roles unknown", status=403)] * 3
         done: list[str] = []
 

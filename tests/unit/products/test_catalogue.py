@@ -1,9 +1,21 @@
-"""The product forms are complete and consistent."""
+"""The product catalogue is complete and consistent."""
 
 import pytest
 
 from berth.core.chips.affinity import NEVER, class_of
-from berth.core.chips.products import CARDS_OF_2, CARDS_OF_4, FORMS, RINGS_OF_4, RINGS_OF_8, Form
+from berth.core.chips.form_selection import FormChoice, choose_form
+from berth.products.catalogue import (
+    ACCELERATOR_TYPES,
+    CARDS_OF_2,
+    CARDS_OF_4,
+    FORMS,
+    NODE_PRODUCTS,
+    POLICIES,
+    PRODUCTS,
+    RINGS_OF_4,
+    RINGS_OF_8,
+)
+from berth.products.model import ANNOTATION_POLICY, Form, Product
 
 NAMES = [
     "module910x8", "half910x4", "card910x2", "module910bx8", "module910bx16", "module910a3x16", "module910a3x8", "chip4-node8", "chip4-node16",
@@ -12,7 +24,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def test_every_form_of_the_specification_is_there_under_its_own_name() -> None:
+def test_every_form_of_the_reference_page_is_there_under_its_own_name() -> None:
     assert list(FORMS) == NAMES
     assert all(form.name == name for name, form in FORMS.items())
 
@@ -22,6 +34,36 @@ def test_forms_of_superpods_and_levels_say_how_nodes_are_chosen() -> None:
         "module910a3x16-sp": "a3", "module910a3x8-sp": "a3", "chip8-node8-sp": "850", "chip8-node8-ra64-sp": "rack",
         "multilevel": "levels",
     }  # fmt: skip
+
+
+def test_forms_of_superpods_name_their_product_and_say_whether_pods_carry_their_block() -> None:
+    assert {name: (form.block_product, form.block_annotations) for name, form in FORMS.items() if form.variant} == {
+        "module910a3x16-sp": ("A3", True), "module910a3x8-sp": ("A3", True), "chip8-node8-sp": ("Atlas 850", True),
+        "chip8-node8-ra64-sp": ("Atlas 950", False), "multilevel": ("", False),
+    }  # fmt: skip
+    assert not any(form.block_product or form.block_annotations for form in FORMS.values() if not form.variant)
+
+
+def test_names_policies_and_labels_lead_to_one_entry_each() -> None:
+    assert len(FORMS) == len(PRODUCTS)
+    assert len(NODE_PRODUCTS) == sum(len(entry.nodes) for entry in PRODUCTS)
+    assert len(POLICIES) == sum(len(entry.policies) for entry in PRODUCTS)
+    assert len(ACCELERATOR_TYPES) == sum(len(entry.accelerator_types) for entry in PRODUCTS)
+
+
+@pytest.mark.parametrize("entry", PRODUCTS, ids=lambda entry: entry.form.name)
+def test_a_job_that_asks_for_the_nodes_of_an_entry_gets_its_form(entry: Product) -> None:
+    for node in entry.nodes:
+        chosen = choose_form(
+            resource=node.resource,
+            labels=node.job_labels,
+            annotations={ANNOTATION_POLICY: node.policy} if node.policy else {},
+            selector=node.selector,
+        )
+        assert isinstance(chosen, FormChoice)
+        assert (node.name, chosen.form) == (node.name, entry.form)
+        assert node.chips <= entry.form.chips_max
+        assert node.in_superpod == bool(entry.form.variant)
 
 
 def test_network_unhealthy_chips_are_dropped_by_the_training_forms_only() -> None:

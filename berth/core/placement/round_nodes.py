@@ -1,0 +1,78 @@
+"""Nodes as the gangs of one round leave them, on top of a node table that stays as it is."""
+
+from berth.core.chips.soft_share_scoring import pick_chip
+from berth.core.placement.scoring import RowState, Scorer
+from berth.schemas.offers import Shape
+
+
+class RoundNodes:
+    """State of the nodes that a round has touched.
+
+    Args:
+        scorer: Scoring on the dispatcher's own columns, unchanged during the round.
+
+    Attributes:
+        states: Current state of each touched row.
+        versions: How often each touched row has changed.
+        log: Touched rows in the order of their changes.
+        before: Rows that the current gang has touched, as they were before it.
+    """
+
+    __slots__ = ("before", "log", "scorer", "states", "versions")
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.states: dict[int, RowState] = {}
+        self.versions: dict[int, int] = {}
+        self.log: list[int] = []
+        self.before: dict[int, RowState] = {}
+
+    def begin_gang(self) -> None:
+        """Begin with the next gang: what was placed before it stays placed."""
+        self.before = {}
+
+    def roll_back(self) -> None:
+        """Return everything that the current gang has taken."""
+        for row, state in self.before.items():
+            self._set(row, state)
+
+    def end_soft_share(self) -> None:
+        """Let the pods of the current gang count as pods of others: its nodes are scored again for the next gang."""
+        for row in self.before:
+            self._set(row, self.states[row])
+
+    def take(self, row: int, shape: Shape) -> tuple[int, ...]:
+        """Give a pod its chips on a node.
+
+        Returns:
+            Indexes of the chips; empty for a pod without chips.
+        """
+        scorer = self.scorer
+        old = self.states.get(row)
+        if old is None:
+            old = scorer.row_state(row)
+        self.before.setdefault(row, old)
+        rule = scorer.rule(shape)
+        share = old.share
+        free, idle = old.free, old.idle
+        chips: tuple[int, ...] = ()
+        if rule is not None:
+            chips = rule.pick(free, int(scorer.table.network[row]))
+        elif shape.share is not None and share is not None:
+            name = scorer.table.names[row]
+            chips = (pick_chip(scorer.shares, shape.share, row, share, name=name, free=free, settings=scorer.settings),)
+            share = share.copy()
+            share.add(chips[0], shape.share)
+        for chip in chips:
+            idle -= free >> chip & 1
+            free &= ~(1 << chip)
+        self._set(
+            row,
+            RowState(free, idle, old.cpu_free - shape.cpu_milli, old.memory_free - shape.memory_mib, share),
+        )
+        return chips
+
+    def _set(self, row: int, state: RowState) -> None:
+        self.states[row] = state
+        self.versions[row] = self.versions.get(row, 0) + 1
+        self.log.append(row)

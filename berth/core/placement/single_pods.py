@@ -1,0 +1,82 @@
+"""Best node for one more pod, among the offered candidates and the nodes that the round has touched.
+
+The candidates were scored before the round, so a touched node is scored again here. The result is the same as if every
+node had been scored before every pod.
+"""
+
+import heapq
+from collections.abc import Mapping
+
+from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.scoring import Candidates
+from berth.schemas.offers import Shape
+
+
+class _Cursor:
+    """How far a round has read the candidates of one shape."""
+
+    __slots__ = ("count", "found", "heap", "next", "seen")
+
+    def __init__(self, found: Candidates, count: int) -> None:
+        self.found = found
+        self.count = count
+        self.next = 0
+        """First candidate that may be untouched."""
+        self.seen = 0
+        """Entries of the log of touched rows that are in the heap."""
+        self.heap: list[tuple[int, int, int, int]] = []
+        """Touched rows that fit: negative score, rank of the name, row, version of the row."""
+
+
+class SinglePods:
+    """Chooses nodes pod by pod.
+
+    Args:
+        nodes: Nodes as the round leaves them.
+        views: Merged candidates of each shape.
+        counts: How many candidates were asked for, by shape.
+    """
+
+    def __init__(self, nodes: RoundNodes, views: Mapping[Shape, Candidates], counts: Mapping[Shape, int]) -> None:
+        self._nodes = nodes
+        self._scorer = nodes.scorer
+        self._ranks = nodes.scorer.table.ranks()
+        self._cursors = {shape: _Cursor(found, counts[shape]) for shape, found in views.items()}
+
+    def best(self, shape: Shape) -> int | None:
+        """Row of the best node for one more pod, by score and then by name; None when no node fits.
+
+        Raises:
+            NeedMoreError: Better nodes may be among those that were not offered.
+        """
+        nodes, cursor = self._nodes, self._cursors[shape]
+        if cursor.seen < len(nodes.log):
+            self._score_touched(shape, cursor)
+        heap, rows = cursor.heap, cursor.found.rows
+        versions, states = nodes.versions, nodes.states
+        while heap and heap[0][3] != versions[heap[0][2]]:
+            heapq.heappop(heap)
+        while cursor.next < len(rows) and rows[cursor.next] in states:
+            cursor.next += 1
+        if cursor.next == len(rows):
+            if not cursor.found.exhausted:
+                raise NeedMoreError(shape, 2 * cursor.count + 1)
+            return heap[0][2] if heap else None
+        row = rows[cursor.next]
+        if heap and heap[0][:2] < (-cursor.found.scores[cursor.next], int(self._ranks[row])):
+            return heap[0][2]
+        return row
+
+    def _score_touched(self, shape: Shape, cursor: _Cursor) -> None:
+        """Put the rows into the heap that were touched since the last call."""
+        scorer, nodes = self._scorer, self._nodes
+        states, before = nodes.states, nodes.before
+        rule = scorer.rule(shape)
+        for row in dict.fromkeys(nodes.log[cursor.seen :]):
+            if rule is not None and states[row].idle < rule.chips:
+                continue  # it cannot fit, whatever the reason
+            reason, score = scorer.evaluate_one(shape, row, states[row], before.get(row))
+            if not reason:
+                heapq.heappush(cursor.heap, (-score, int(self._ranks[row]), row, nodes.versions[row]))
+        cursor.seen = len(nodes.log)

@@ -1,0 +1,54 @@
+"""What may help a class of request that was refused, besides more room on a node that takes one of its pods.
+
+More room never hurts most classes, so less of it never helps them: a class sleeps until a node improves that takes one of its
+pods. The refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class
+is tried again after a change unless :func:`may_fit` says that it finds no room.
+"""
+
+from typing import Final
+
+from berth.core.errors import guarded
+from berth.core.placement.round_refusals import is_larger_than_cluster
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import ClassKey
+from berth.schemas.refusal import Refusal
+
+_FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
+"""Rules of plans of blocks that fewer free nodes may help: the reference gives up where a SuperPoD has more of them than it is said
+to have nodes, and leaves a plan unfinished."""
+
+
+def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
+    """Whether a change for the worse may help a refused class.
+
+    It may where the plan takes only nodes with exactly so many chips (levels), where fewer free nodes change the plan, and where
+    pods of another shape had found their nodes before some pod found none: on other nodes they may leave room for it.
+
+    Args:
+        request_class: The class.
+        refusal: Why it was refused.
+    """
+    lack = refusal.blocks
+    if lack is not None:
+        has_levels = any(shape.blocks is not None and bool(shape.blocks.levels) for shape, _ in request_class)
+        return has_levels or lack.rule in _FEWER_NODES_HELP
+    parts = sorted(request_class, key=lambda part: not part[0].is_planned)  # the order in which pods get their nodes
+    pods = 0
+    for shape, count in parts:
+        if shape != parts[0][0]:
+            return refusal.pods_have >= pods
+        pods += count
+    return False
+
+
+def may_fit(scorer: Scorer, request_class: ClassKey) -> bool:
+    """Whether a class may find room: the cluster is large enough, and nodes that take its pods have free chips enough.
+
+    A class that a node cannot be scored for may.
+    """
+    return guarded(
+        lambda: (
+            not is_larger_than_cluster(scorer, request_class) and all(scorer.may_fit(*part) for part in request_class)
+        ),
+        lambda _: True,
+    )

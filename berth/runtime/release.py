@@ -1,0 +1,20 @@
+"""The installed distribution: its name on the package index, and its release."""
+
+import importlib.metadata
+from typing import Final
+
+DISTRIBUTION: Final = "berth"
+
+
+def release() -> str:
+    """Version of the installed distribution, such as ``0.4.0`` or ``0.5.0.dev1``.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: Berth is not installed; a folder on the module path is not enough.
+    """
+    return importlib.metadata.version(DISTRIBUTION)
+
+
+def install_extra(name: str) -> str:
+    """Command that installs an optional part, for messages: ``pip install 'berth-npu[plots]'``."""
+    return f"pip install '{DISTRIBUTION}[{name}]'"

@@ -1,0 +1,69 @@
+"""After a start: what an earlier run of the binder did last, as the pods themselves say."""
+
+import asyncio
+from collections.abc import Iterable
+
+from berth.formats.ascend.pod_annotations import RANK
+from berth.runtime.errors import PoisonError, TransientError
+from berth.services.binder.cluster import Gang
+from berth.services.binder.members import Member, Members
+from berth.services.binder.pod_binding import PodBinding
+from berth.services.binder.predicate_times import PredicateTimes
+from berth.services.binder.turns import Slot, Turns
+from berth.services.binder.work import AttemptKey
+
+
+class KubeRecovery:
+    """Reads pods that an earlier run may have bound.
+
+    Args:
+        pods: Reads pods, within the bounds of all requests.
+        members: Which pods stand for which ranks.
+        turns: Gets the slots that pods are in.
+        times: Gets the times that pods bear.
+    """
+
+    def __init__(self, pods: PodBinding, members: Members, turns: Turns, times: PredicateTimes) -> None:
+        self._pods = pods
+        self._members = members
+        self._turns = turns
+        self._times = times
+        self._bound: dict[AttemptKey, set[int]] = {}
+
+    def take_bound(self, key: AttemptKey) -> set[int]:
+        """Ranks of an attempt that an earlier run bound; they are forgotten here."""
+        return self._bound.pop(key, set())
+
+    async def read(self, gangs: Iterable[Gang]) -> None:
+        """Look at the pods of all gangs, except those of which facts say that they have their chips.
+
+        Raises:
+            TransientError: The API server did not answer.
+        """
+        errors: list[TransientError | PoisonError] = []
+        async with asyncio.TaskGroup() as group:
+            for gang in gangs:
+                crew = self._members.of(gang.namespace, gang.name, gang.uid)
+                chips, names = gang.placement.chips_by_rank(), gang.placement.names()
+                for rank, member in crew.rows.items() if crew is not None else ():
+                    if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
+                        continue
+                    slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
+                    group.create_task(self._read_one(gang, rank, member, slot, errors), name="look at pod")
+        if errors:
+            raise TransientError(errors[0].reason) from errors[0]
+
+    async def _read_one(
+        self, gang: Gang, rank: int, member: Member, slot: Slot, errors: list[TransientError | PoisonError]
+    ) -> None:
+        try:
+            pod = await self._pods.look(gang.namespace, member.pod)
+        except (TransientError, PoisonError) as error:
+            errors.append(error)
+            return
+        if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
+            if (pod.spec.node_name, pod.metadata.annotation(RANK)) == (slot.node, str(rank)):
+                self._bound.setdefault(gang.key, set()).add(rank)
+            self._times.note(pod.spec.node_name, pod.predicate_ns)
+            if slot.chips and pod.awaits_chips:
+                self._turns.hold(slot._replace(node=pod.spec.node_name), (*gang.key, rank))

@@ -1,0 +1,46 @@
+"""The Events that the inventory writes, by reason."""
+
+from functools import partial
+
+from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
+from berth.runtime.kube.port import Api
+from berth.schemas.units import UnixMs
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.metrics import InventoryMetrics
+from berth.services.inventory.publishing.api_tasks import ApiTasks
+from berth.services.inventory.publishing.event_reporter import EventReporter
+
+
+class Reporters:
+    """One reporter for each reason.
+
+    Args:
+        api: Where Events are written.
+        clock: Source of time.
+        config: Settings.
+        tasks: Makes the calls.
+        instruments: Of the process.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        config: InventoryConfig,
+        tasks: ApiTasks,
+        instruments: Instruments[InventoryMetrics],
+    ) -> None:
+        reporter = partial(EventReporter, api, clock, config, tasks, instruments)
+        self.nodes = reporter(reason="NodeInvalid")
+        self.moves = reporter(reason="NodeMoved")
+        self.pods = reporter(reason="ChipsInvalid")
+        self.switches = reporter(reason="SwitchesInvalid")
+        self.health = reporter(reason="HealthSuspect")
+        self.jobs = reporter(reason="FormAssumed")
+        self.groups = reporter(reason="EnqueueFailed", is_fault=False)
+        self._all = (self.nodes, self.moves, self.pods, self.switches, self.health, self.jobs, self.groups)
+
+    def next_due_ms(self) -> UnixMs | None:
+        """When a held-back Event is due though nothing has changed; None for never."""
+        return min((due for one in self._all if (due := one.next_due_ms()) is not None), default=None)
