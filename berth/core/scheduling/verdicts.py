@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.domains import shard_of
 from berth.core.errors import ReportedError
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
@@ -14,7 +15,7 @@ from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
 from berth.core.scheduling.turn import Asking, MissingShards, Opening, Verdicts
-from berth.core.state.cell import State, shard_of
+from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL, SetAside
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape

@@ -6,9 +6,8 @@ went: a scorer that took them in another order than the dispatcher has the same 
 Longer than 400 lines because this is where facts and ledger meet, and each kind of fact has its step.
 """
 
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,6 +16,7 @@ from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.fact_checks import check_pods, check_subject
+from berth.core.state.job_nodes import JobNodes
 from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
@@ -39,10 +39,11 @@ from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.versions import encode_record
 
+__all__ = ["AppliedFact", "JobKey", "State"]
+
 _FOLDED: Final = "folded"
 _VOID: Final = "void"
 _GONE: Final = "gone"
-__all__ = ["AppliedFact", "JobKey", "State", "shard_of"]
 
 
 class AppliedFact(NamedTuple):
@@ -51,11 +52,6 @@ class AppliedFact(NamedTuple):
     changes: Changes = NO_CHANGES
     error: str = ""
     """Why the message can never be applied; nothing of it was then. Empty otherwise."""
-
-
-def shard_of(domain: str, shards: int) -> int:
-    """Shard that owns a domain, 0..shards-1; the same on every machine."""
-    return zlib.crc32(domain.encode()) % shards
 
 
 class State:
@@ -76,12 +72,10 @@ class State:
         self._occupancy = Occupancy(self.fold, self.pods)
         self.table = self._occupancy.table
         self.shares = self._occupancy.shares
-        self.blocks = BlockGround(
-            SuperpodMap(self.table),
-            LevelMap(self.table),
-            ColocationIndex(self._nodes_of_service, self._nodes_of_labels),
-        )
         self.jobs: dict[JobKey, JobSeen] = {}
+        nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
+        colocation = ColocationIndex(nodes.of_service, nodes.of_labels)
+        self.blocks = BlockGround(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.name_of: dict[str, JobKey] = {}
         """Who has a uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}
@@ -252,23 +246,6 @@ class State:
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._occupancy.owned(key)
-
-    def _nodes_of_service(self, service: str) -> list[str]:
-        """Nodes of the jobs of an inference service."""
-        parts = ((key, holding.placement.block) for key, holding in self.fold.holdings.items())
-        return self._nodes_of(key for key, part in parts if part is not None and part.service == service)
-
-    def _nodes_of_labels(self, labels: Mapping[str, str]) -> list[str]:
-        """Nodes of the jobs that carry all of some labels."""
-        held = self.fold.holdings.items()
-        jobs = ((key, self.jobs.get((holding.namespace, holding.name))) for key, holding in held)
-        return self._nodes_of(
-            key for key, job in jobs if job and job.request and labels.items() <= job.request.labels.items()
-        )
-
-    def _nodes_of(self, keys: Iterable[tuple[str, int]]) -> list[str]:
-        """Nodes on which attempts own chips, by name."""
-        return sorted({pod.node for key in keys for pod in self.owned(key) if pod.mask})
 
     def held(self, node: str) -> int:
         """Mask of a node's chips that have an owner."""

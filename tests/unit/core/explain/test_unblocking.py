@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.explain.evidence import Unblocking, Way, unblocking_lines
 from berth.core.explain.unblocking import Waiting, end_of, reduced, unblocking
 from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.turn import MissingShards
-from berth.core.state.cell import shard_of
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.refusal import Refusal

@@ -4,9 +4,9 @@ held for longer than there is a reason.
 
 import pytest
 
+from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scheduling.turn import MissingShards
-from berth.core.state.cell import shard_of
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import Task
