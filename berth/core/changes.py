@@ -115,6 +115,7 @@ class ChangesBuilder:
             or self.jobs_changed
             or self.pods_changed
             or self.gangs_to_examine
+            or self.applied
         ):
             return NO_CHANGES
         return Changes(
