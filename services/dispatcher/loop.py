@@ -1,7 +1,7 @@
-"""The dispatcher's turn: intake, facts, one numbered round, statuses.
+"""Dispatch cycle: intake, facts, one numbered round, statuses.
 
-Nothing is decided before it is appended, and nothing that was appended is decided again: a refused or doubtful append
-is answered by reading the ledger up to its head, where an own record is found like any other.
+A decision counts once its record is appended, and what was appended is not decided again. After a refused or doubtful append the
+dispatcher reads the ledger up to its head, where it finds its own record like any other.
 """
 
 import functools
@@ -51,13 +51,13 @@ class _Sent(NamedTuple):
 
 
 class Dispatcher:
-    """One reign.
+    """One term of a leader.
 
     Args:
         bus: The cell.
         clock: Of the process.
         config: Settings.
-        holder: Who reigns; stands in the epoch record.
+        holder: Name of the leader; stored in the epoch record.
         instruments: Of the process.
         versions: Versions in which records are written.
     """
@@ -97,7 +97,7 @@ class Dispatcher:
         self._pods_changed: dict[JobKey, None] = {}
         """Jobs whose status is looked at once more when the turn is over."""
         self._sent: _Sent | None = None
-        """Until it is known what became of it nothing else is decided, and no fact is applied."""
+        """Until its outcome is known, nothing else is decided and no fact is applied."""
 
     async def start(self) -> None:
         """Load what is stored and begin an epoch.
@@ -140,7 +140,7 @@ class Dispatcher:
         """Do what there is to do once; returns whether a record was appended.
 
         Raises:
-            FencedError: Another dispatcher reigns.
+            FencedError: Another dispatcher is the leader.
             TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
             FatalError: The history broke.
         """
@@ -157,7 +157,7 @@ class Dispatcher:
         for key in self.scheduler.pending.jobs_changed:
             self.intake.echoed(key)
             self.views.touch(key)
-        # A round knows facts only. One that is on its way and would change it is waited for; until then nobody is woken.
+        # A round knows facts only. It waits for a cancellation that is on its way; until then no class is woken.
         may_decide = not self.intake.awaits_cancel
         appended = may_decide and await self.round()
         for key in self._pods_changed:
@@ -203,7 +203,7 @@ class Dispatcher:
         """One round; returns whether it appended a record.
 
         Raises:
-            FencedError: Another dispatcher reigns.
+            FencedError: Another dispatcher is the leader.
         """
         # 1. Take gangs in queue order, and what is due without a decision.
         opening = self.scheduler.open(self.clock.now_ms())
@@ -227,8 +227,8 @@ class Dispatcher:
         """See what becomes of a record that was decided; returns whether it is stored.
 
         Raises:
-            FencedError: Another dispatcher reigns.
-            TransientError: Nobody can tell; the next turn goes on from here.
+            FencedError: Another dispatcher is the leader.
+            TransientError: The outcome is unknown; the next cycle goes on from here.
         """
         await self._append(sent)
         self._sent = None

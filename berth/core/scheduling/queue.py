@@ -297,7 +297,7 @@ class Queue:
     def retry_at_ms(self) -> int:
         """First moment until which some class sleeps or a gang is held; 0 when none waits for time.
 
-        In strict order that of the head, and of those that block nobody: those behind the head wait for it.
+        In strict order that of the head, and of classes that block no gang: gangs behind the head wait for it.
         """
         if self._strict:
             head = self.head()

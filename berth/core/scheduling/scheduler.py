@@ -99,7 +99,7 @@ class Scheduler:
         return self.queue.has_work or (self.queue.is_holding and any(part.queue_unblocked for part in self._pending))
 
     def begin(self, changes: Changes) -> None:
-        """Begin an epoch: all gangs that wait are tried anew, under its settings.
+        """Begin an epoch: all waiting gangs are tried again, under its settings.
 
         Args:
             changes: What the record of the epoch changed, and whatever else was not handed over yet.

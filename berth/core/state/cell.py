@@ -77,7 +77,7 @@ class State:
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels)
         self.blocks = BlockGround(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.name_of: dict[str, JobKey] = {}
-        """Who has a uid: jobs that were accepted and have not given up their names."""
+        """Job of each uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
@@ -86,7 +86,7 @@ class State:
         """Highest INTAKE sequence that has a verdict."""
         self.time_ms = 0
         self.waiting: WaitingDump | None = None
-        """What the snapshot from which it started says of who waits."""
+        """Waiting gangs in the snapshot from which it started."""
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""
@@ -185,7 +185,7 @@ class State:
             found.add(self._occupancy.give_back(holding))
         for holding, ranks in folded.freed:
             found.add(self._occupancy.free(holding, ranks))
-        for holding in folded.taken:  # last: what was adopted anew was given back by the same record
+        for holding in folded.taken:  # last: a repeated adoption is given back by the same record
             found.add(self._occupancy.take(holding))
         if self._owns is None:
             self._examine_gangs(folded.gangs, found)
@@ -253,12 +253,12 @@ class State:
         return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
 
     def lift(self, holding: Holding) -> Changes:
-        """Take a holding out as if it had been given back, to see what would be; :meth:`lay` puts it in again."""
+        """Remove a holding as if it had been given back, for a trial; :meth:`lay` restores it."""
         del self.fold.holdings[holding.key]
         return self._occupancy.give_back(holding)
 
     def lay(self, holding: Holding) -> Changes:
-        """Put a holding in as if a record had given it, to see what would be; :meth:`lift` takes it out again."""
+        """Add a holding as if a record had given it, for a trial; :meth:`lift` removes it."""
         self.fold.holdings[holding.key] = holding
         return self._occupancy.take(holding)
 
@@ -275,7 +275,7 @@ class State:
         """Snapshot of the facts kept and of the ledger's fold, in a total order.
 
         Args:
-            waiting: Who waits for decisions, where somebody decides.
+            waiting: Gangs that wait for a decision; None in a service that does not decide.
         """
         dump = self.fold.dump()
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
@@ -293,7 +293,7 @@ class State:
         """Become what a snapshot holds; only for a state that has applied nothing yet.
 
         Returns:
-            The gangs to examine. The scheduler must be given them, where there is one; it tries all that wait anew.
+            The gangs to examine. The scheduler must be given them, where there is one; it tries all waiting gangs again.
 
         Raises:
             DecodeError: The folded ledger does not decode; then nothing was loaded.
@@ -321,7 +321,10 @@ class State:
         return found.build()
 
     def forget_unnamed(self) -> None:
-        """Drop gangs whose name is another's or nobody's; for a start from LATEST, where the facts that said so are missing."""
+        """Drop gangs whose name belongs to another job or to none.
+
+        For a start from LATEST, where the facts that said so are missing.
+        """
         for gang in list(self.fold.gangs.values()):
             job = self.jobs.get((gang.namespace, gang.name))
             if job is None or job.uid != gang.uid:
@@ -330,7 +333,7 @@ class State:
     def _nodes(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, NodesSeen)
         check_nodes(fact)
-        self._check_subject("node", fact.domain)
+        check_subject(self._subject, "node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             found.add(self.table.apply_nodes(fact))
             self.shares.learn(self.table.rows_of_domain(fact.domain))
@@ -339,14 +342,14 @@ class State:
     def _health(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, HealthSeen)
         check_health(fact)
-        self._check_subject("health", fact.domain)
+        check_subject(self._subject, "health", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             found.add(self.table.apply_health(fact))
         return _FOLDED
 
     def _topology(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, TopologySeen)
-        self._check_subject("topology", fact.kind)
+        check_subject(self._subject, "topology", fact.kind)
         if fact.kind == SWITCHES:
             check_topology(fact)
         known = self.topologies.get(fact.kind)
@@ -359,7 +362,7 @@ class State:
     def _pods(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, PodsSeen)
         check_pods(fact)
-        self._check_subject("pod", fact.namespace, fact.gang)
+        check_subject(self._subject, "pod", fact.namespace, fact.gang)
         self._pod_facts.note_pods(fact, self._subject, self._sequence)
         self._look_again((fact.namespace, fact.gang), found)
         found.pods_changed[fact.namespace, fact.gang] = None
@@ -371,7 +374,7 @@ class State:
 
     def _job(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, JobSeen)
-        self._check_subject("job", fact.namespace, fact.name)
+        check_subject(self._subject, "job", fact.namespace, fact.name)
         key = (fact.namespace, fact.name)
         known = self.jobs.get(key)
         if fact.state == "tombstone":
@@ -408,21 +411,17 @@ class State:
         found.jobs_changed[key] = None
         return _GONE
 
-    def _check_subject(self, kind: str, *names: str) -> None:
-        """As :func:`berth.core.state.fact_checks.check_subject`, of the fact that is being applied."""
-        check_subject(self._subject, kind, *names)
-
     def _give_up(self, job: JobSeen) -> None:
         if self.name_of.get(job.uid) == (job.namespace, job.name):
             del self.name_of[job.uid]
 
     def _forget(self, uid: str) -> None:
-        if uid not in self.name_of:  # a request that was turned away may have borne the uid of a job that lives
+        if uid not in self.name_of:  # a rejected request may have had the uid of a running job
             self.fold.forget(uid, self.facts_seq)
 
     def _outcome(self, envelope: Envelope, found: ChangesBuilder) -> str:
         fact = body_of(envelope, OutcomeSeen)
-        self._check_subject("outcome", fact.namespace, fact.name)
+        check_subject(self._subject, "outcome", fact.namespace, fact.name)
         self._pod_facts.note_outcome(fact, self._subject)
         self._look_again((fact.namespace, fact.name), found)
         found.pods_changed[fact.namespace, fact.name] = None

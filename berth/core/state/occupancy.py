@@ -150,7 +150,7 @@ class Occupancy:
         return found.build()
 
     def set_leaves(self, leaves: LeafTable, *, parity: bool) -> Changes:
-        """Count all jobs on leaf switches anew: the leaves are others, or what counts is.
+        """Count all jobs on leaf switches again: the leaves, or the rules of counting, changed.
 
         Args:
             leaves: The leaf switches.
