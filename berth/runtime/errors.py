@@ -1,7 +1,7 @@
 """Errors of the runtime, classified by what a handler does next.
 
-Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data; the
-text is for people.
+Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data;
+the text is for people.
 """
 
 from berth.schemas.envelope import NewerVersionError
@@ -26,7 +26,7 @@ class TransientError(ShellError):
 
 
 class AmbiguousError(TransientError):
-    """No answer came: the request may have taken effect, may still take effect, or may be lost. Read back before a retry."""
+    """No answer came: the request may have taken effect, may still do so, or may be lost. Read back before a retry."""
 
 
 class ConflictError(ShellError):

@@ -4,9 +4,10 @@ import asyncio
 from typing import Final
 
 from berth.core.cluster.bitmaps import bitmap_of
+from berth.core.cluster.domains import shard_of
 from berth.core.placement.offers import OwnRows, offer_of
 from berth.core.placement.scoring import Scorer
-from berth.core.state.cell import State, shard_of
+from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
@@ -77,7 +78,7 @@ class Shard:
         )
         if not ready:
             self._log.warning(
-                "cannot answer at the sequences asked",
+                "cannot answer at the requested sequences",
                 shard=self.shard,
                 facts_asked=request.facts_seq,
                 facts=self.state.nodes_seq,
@@ -133,7 +134,7 @@ class Shard:
         self.show()
 
     def show(self) -> None:
-        """Let the metrics say how far this shard is."""
+        """Set the metrics to the sequences of this shard."""
         self._metrics.facts.set(self.state.nodes_seq)
         self._metrics.ledger.set(self.state.fold.head)
         self._metrics.nodes.set(len(self.state.table))

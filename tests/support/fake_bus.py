@@ -276,7 +276,7 @@ class FakeBus:
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
         gathered, is_served = await self._ask({0: subject}, data, timeout_s)
         if not is_served:
-            raise TransientError(f"nobody serves {subject}")
+            raise TransientError(f"no responders on {subject}")
         if gathered.missing:
             raise TransientError(f"no reply from {subject} within {timeout_s} s")
         return gathered.replies[0]

@@ -35,4 +35,4 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
     except NewerVersionError as error:
         raise CommandError(f"{file}: {error}", code=WRONG_USE) from error
     except (HistoryError, InvariantError, DecodeError) as error:
-        raise CommandError(f"{file}: what it holds cannot have happened: {error}") from error
+        raise CommandError(f"{file}: impossible history: {error}") from error

@@ -172,7 +172,7 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
         if verdict.placement is not None:
             said.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
-            said.append(f"{'turned away' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+            said.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
     said += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
@@ -201,7 +201,7 @@ def _health(body: HealthSeen) -> str:
     columns = (body.unhealthy, body.recovering, body.network_unhealthy)
     masks = zip(body.level, *(unpack(column, 8) for column in columns), strict=True)
     unwell = sum(any(row) for row in masks)
-    return f"health of {body.domain}: {pluralize(len(body.level), 'node')}, {unwell} not well"
+    return f"health of {body.domain}: {pluralize(len(body.level), 'node')}, {unwell} not healthy"
 
 
 def _topology(body: TopologySeen) -> str:
@@ -233,7 +233,7 @@ def _job(body: JobSeen) -> str:
         pods = sum(task.replicas for task in body.request.tasks)
         chips = sum(task.replicas * task.chips for task in body.request.tasks)
         name = f"{name}: {pluralize(pods, 'pod')}, {pluralize(chips, 'chip')}"
-    turned = f"; turned away another: {sentence(body.rejection.refusal)}" if body.rejection is not None else ""
+    turned = f"; rejected another request: {sentence(body.rejection.refusal)}" if body.rejection is not None else ""
     return f"{name}{f': {body.reason}' if body.reason else ''}{turned}"
 
 
