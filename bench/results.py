@@ -14,7 +14,7 @@ from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.results import Results, settings_lines
 from berth.cli.simulation.simulate import Policy, Wanted, prepare, simulated
 from berth.core.simulation.comparison import Comparison, Row, markdown_of
-from berth.core.simulation.statistics import Figures
+from berth.core.simulation.statistics import Statistics
 from berth.core.simulation.timeline import Timeline
 from tests.support.traces import FILES, traces_folder
 
@@ -116,7 +116,7 @@ def main() -> int:
         print(f"no trace at {missing[0]}; the variable BERTH_TRACES names the folder", file=sys.stderr)
         return 1
     chosen = [study for study in _studies() if not sys.argv[1:] or study.name in sys.argv[1:]]
-    found: dict[tuple[str, str], Figures] = {}
+    found: dict[tuple[str, str], Statistics] = {}
     parts = {study: _part(study, found) for study in chosen}
     if len(chosen) == len(_studies()):
         text = "\n".join([_INTRODUCTION, _beside(found), *parts.values()])
@@ -126,7 +126,7 @@ def main() -> int:
     return 0
 
 
-def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, str], Figures]) -> str:
+def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, str], Statistics]) -> str:
     """The document with the parts of some studies anew."""
     sections = text.split("\n## ")
     for study, part in parts.items():
@@ -137,7 +137,7 @@ def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, 
     return "\n".join(next((new for start, new in anew.items() if line.startswith(start)), line) for line in lines)
 
 
-def _beside(found: Mapping[tuple[str, str], Figures]) -> str:
+def _beside(found: Mapping[tuple[str, str], Statistics]) -> str:
     """The figures beside those of another program."""
     lines = ["## Beside another program", ""]
     lines += [
@@ -156,13 +156,13 @@ def _beside_start(study: str, title: str) -> str:
     return f"| {study}: {title} |"
 
 
-def _beside_line(key: tuple[str, str], ours: Figures) -> str:
+def _beside_line(key: tuple[str, str], ours: Statistics) -> str:
     wait_s, span = _ORIENTATION[key]
     mean_s, ratio = ours.wait.mean_ms / 1000, ours.leaf_span.ratio_mean
     return f"{_beside_start(*key)} {wait_s:,.0f} | {mean_s:,.0f} | {span:.2f} | {ratio:.2f} |"
 
 
-def _part(study: _Study, all_found: dict[tuple[str, str], Figures]) -> str:
+def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
     """Run a study; returns its part of the document, and adds its figures to all."""
     start_s = time.perf_counter()
     setup = prepare(traces_folder() / FILES[study.trace], study.cluster, study.wanted)
