@@ -26,7 +26,7 @@ _SECTIONS: Final = frozenset(
     }
 )  # fmt: skip
 _ROWS: Final = {
-    "placed", "turned away", "still waiting at the end", "mean", "p50", "p95", "p99", "makespan", "allocation ratio",
+    "placed", "rejected", "still waiting at the end", "mean", "p50", "p95", "p99", "makespan", "allocation ratio",
     "idle on partly used nodes, mean", "jobs of several nodes", "span over the smallest possible, mean",
     "jobs that span more than they must", "jobs on more than one", "jobs that fit one and lie on several",
 }  # fmt: skip
@@ -76,7 +76,11 @@ def _studies() -> list[_Study]:
         title = f"Kalos, arrivals {factor} times as dense, 302 nodes"
         studies += [
             _Study(
-                f"kalos-x{factor}-nodes", f"{title}: which nodes", "kalos", kalos, Wanted(compress=factor, rivals=True)
+                f"kalos-x{factor}-nodes",
+                f"{title}: which nodes",
+                "kalos",
+                kalos,
+                Wanted(compress=factor, baselines=True),
             ),
             _Study(
                 f"kalos-x{factor}-queue",
@@ -97,7 +101,7 @@ def _studies() -> list[_Study]:
         title = f"Philly, {nodes} nodes"
         where = philly.format(nodes)
         studies += [
-            _Study(f"philly-{nodes}-nodes", f"{title}: which nodes", "philly", where, Wanted(rivals=True)),
+            _Study(f"philly-{nodes}-nodes", f"{title}: which nodes", "philly", where, Wanted(baselines=True)),
             _Study(
                 f"philly-{nodes}-queue",
                 f"{title}: queue policies, run times declared exactly",

@@ -1,4 +1,7 @@
-"""Clock of a recording: the moments of facts and records. An entry without one has the moment of the entry before it."""
+"""Clock of a recording: the moments of facts and records.
+
+An entry without a moment has the moment of the entry before it.
+"""
 
 from typing import Final
 

@@ -103,7 +103,7 @@ def test_a_placement_on_an_equal_node_is_caught_with_the_scores_of_both(story: S
     assert (found.queue, found.queue_length, found.asleep) == (["default/job0"], 1, [])
     assert found.facts_given == found.facts_seq == 3
     text = "\n".join(lines_of(found))
-    assert "node n3: chips 0-7 free; well; score" in text
+    assert "node n3: chips 0-7 free; healthy; score" in text
     assert "job default/job0 accepted" in text
 
 
