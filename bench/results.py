@@ -28,7 +28,7 @@ _SECTIONS: Final = frozenset(
 _ROWS: Final = {
     "placed", "rejected", "still waiting at the end", "mean", "p50", "p95", "p99", "makespan", "allocation ratio",
     "idle on partly used nodes, mean", "jobs of several nodes", "span over the smallest possible, mean",
-    "jobs that span more than they must", "jobs on more than one", "jobs that fit one and lie on several",
+    "jobs that span more than they must", "jobs on more than one", "jobs that fit one and use several",
 }  # fmt: skip
 """Rows of which the tables are made; ``berth simulate`` gives all."""
 _BLOCKED: Final = (", mean", ", part of the time")
