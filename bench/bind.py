@@ -31,7 +31,7 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_book import NodeBook, NodeLean
-from berth.services.binder.pod_binding import Wish, binding_of
+from berth.services.binder.pod_binding import BindRequest, binding_of
 
 PODS = 2_000
 ROUNDS = 5
@@ -109,8 +109,8 @@ async def bare_s(server: KubeServer, nodes: NodeBook, gang: Gang, members: Membe
             name=pod, uid=uid, resource=RESOURCE, chips=CHIPS, predicate_ns=time.time_ns(), distributed=True,
             rank_index=str(rank), job=gang.name, job_uid=gang.uid, attempt=1, rank=rank,
         )  # fmt: skip
-        wish = Wish(NAMESPACE, pod, uid, node, annotations(described, card, card.devices()))
-        requests.append((f"{wish.path}/binding", binding_of(wish)))
+        request = BindRequest(NAMESPACE, pod, uid, node, annotations(described, card, card.devices()))
+        requests.append((f"{request.path}/binding", binding_of(request)))
     return await seconds_for(server.url, server.ssl_context(), server.token(USER), requests, at_once=AT_ONCE)
 
 

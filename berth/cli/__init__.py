@@ -1,4 +1,4 @@
-"""The command line: ``berth``. One module a group of commands; results go to stdout, talk goes to stderr."""
+"""Command line ``berth``: one module per group of commands; results go to stdout, all other messages to stderr."""
 
 from berth.cli.app import main
 

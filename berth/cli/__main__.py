@@ -1,4 +1,4 @@
-"""``python -m berth.cli``: the same as ``berth``."""
+"""``python -m berth.cli``: equivalent to ``berth``."""
 
 from berth.cli.app import main
 

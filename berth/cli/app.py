@@ -1,6 +1,6 @@
-"""The ``berth`` command: what there is to ask, and the exit code of each way to end.
+"""The ``berth`` command with its subcommands, and its exit codes.
 
-0: done. 1: it failed, or was refused. 2: it was asked for in a wrong way, or a setting is wrong.
+0: success. 1: failure or refusal. 2: wrong usage or invalid setting.
 """
 
 import sys
@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from cyclopts import App, CycloptsError
 
 from berth.cli.check_config import check_config
-from berth.cli.cluster.faults import break_node, mend_node
+from berth.cli.cluster.faults import break_node, repair_node
 from berth.cli.cluster.nodes import nodes
 from berth.cli.cluster.superpods import superpods
 from berth.cli.cluster.switches import switches
@@ -40,7 +40,8 @@ APP.command(cancel)
 NODES: Final = App(name="nodes")
 NODES.default(nodes)
 NODES.command(break_node, name="break")
-NODES.command(mend_node, name="mend")
+NODES.command(repair_node, name="repair")
+NODES.command(repair_node, name="mend", show=False)  # the name until 0.4
 APP.command(NODES)
 APP.command(switches)
 APP.command(superpods)

@@ -1,4 +1,4 @@
-"""The cell that a command speaks with, and how a command runs."""
+"""Connection of a command to its cell, and the execution of commands."""
 
 import asyncio
 import re
@@ -15,13 +15,14 @@ from berth.runtime import logs
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
-from berth.runtime.errors import FatalError, ShellError, TransientError
+from berth.runtime.errors import FatalError, ShellError, TransientError, newer_version
+from berth.schemas.envelope import NewerVersionError
 from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
-"""An error of the system as Python writes it."""
+"""Text of an operating system error in Python's format."""
 
 
 @Parameter(name="*")
@@ -39,12 +40,12 @@ class Form:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Common:
-    """Options of every command that speaks with a cell.
+    """Options of every command that connects to a cell.
 
     Attributes:
-        url: Address of NATS; several with commas between. Default: $BERTH_NATS_URL, else $BERTH_BUS__URL, else
+        url: Address of NATS; several are separated by commas. Default: $BERTH_NATS_URL, else $BERTH_BUS__URL, else
             nats://127.0.0.1:4222.
-        cell: The cell.
+        cell: Name of the cell.
         json: Print JSON instead of text.
     """
 
@@ -60,10 +61,10 @@ class Common:
 
 @asynccontextmanager
 async def connected(common: Common) -> AsyncIterator[NatsBus]:
-    """The bus of the cell.
+    """Connection to the bus of the cell.
 
     Raises:
-        CommandError: No server answers there, it does not let us in, or it has no such cell.
+        CommandError: No server answers, the server rejects the connection, or it does not have the cell.
     """
     url = common.address
     access = access_of(bus_from_environment(url))
@@ -71,8 +72,8 @@ async def connected(common: Common) -> AsyncIterator[NatsBus]:
         bus = await NatsBus.connect(url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access)
     except FatalError as error:
         raise CommandError(
-            f"the server at {url} does not let us in ({_cause(error)}); say who you are with BERTH_BUS__USER and"
-            " BERTH_BUS__PASSWORD_FILE, or another of the settings in section bus"
+            f"the server at {url} rejects the connection ({_cause(error)}); set BERTH_BUS__USER and"
+            " BERTH_BUS__PASSWORD_FILE, or other credentials of section bus"
         ) from error
     except TransientError as error:
         raise CommandError(
@@ -91,26 +92,26 @@ async def connected(common: Common) -> AsyncIterator[NatsBus]:
 
 
 def _cause(error: ShellError) -> str:
-    """The last part of an error's words; a name of an exception in it says nothing to a person."""
+    """Last part of an error message; the names of exceptions before it do not help users."""
     words = str(error).rpartition(": ")[2] or str(error)
     words = _NUMBERED.sub(r"\g<words>", words)
     return "connection refused" if "refused" in words.lower() else words
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
-    """Exit code of a command; errors are printed, a line each, without a traceback."""
+    """Run a command. Returns its exit code; errors are printed one per line, without a traceback."""
     logs.configure("berth", LogConfig(level="error"))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work()) or OK
     except KeyboardInterrupt:
         return FAILED
-    except Exception as error:  # noqa: BLE001  # the last door: every error becomes a line and an exit code
+    except Exception as error:  # noqa: BLE001  # outermost handler: every error becomes a line and an exit code
         return report(error)
 
 
 def report(error: Exception) -> int:
-    """Exit code for an error, which is printed."""
+    """Print an error. Returns its exit code."""
     code = FAILED
     for leaf in _leaves(error):
         match leaf:
@@ -120,10 +121,12 @@ def report(error: Exception) -> int:
             case ConfigError():
                 complain([str(leaf)])
                 code = WRONG_USE
-            case ShellError():
-                complain([str(leaf)])
+            case ShellError() | NewerVersionError():
+                newer = newer_version(leaf)
+                complain([str(newer or leaf)])
+                code = WRONG_USE if newer is not None else code
             case _:
-                complain([f"this is a fault of Berth, please report it: {leaf!r}"])
+                complain([f"internal error of Berth, please report it: {leaf!r}"])
     return code
 
 

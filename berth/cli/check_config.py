@@ -1,4 +1,4 @@
-"""``berth check-config``: the settings that a file and the environment make."""
+"""``berth check-config``: effective settings of a service."""
 
 import importlib
 import pkgutil
@@ -38,7 +38,7 @@ def settings_of(service: str) -> type[ServiceConfig]:
 
 
 def check_config(service: str, file: Path, *, json: bool = False) -> int:
-    """Print the settings that result for a service from a file, the environment and the defaults.
+    """Print the effective settings of a service from a file, the environment and the defaults.
 
     Args:
         service: Name of the service, such as dispatcher.

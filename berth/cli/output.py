@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for machines, one line for an error."""
+"""Output of commands: tables for people, JSON for programs, one line per error."""
 
 import difflib
 import sys
@@ -23,10 +23,10 @@ _DAY_S: Final = 86_400
 
 
 class CommandError(Exception):
-    """A command that did not do what was asked.
+    """A command failed.
 
     Attributes:
-        lines: What was wrong, a line each.
+        lines: Errors, one per line.
         code: Exit code.
     """
 
@@ -54,23 +54,23 @@ def _console(*, to_stderr: bool) -> Console:
 
 
 def say(line: str) -> None:
-    """A line of talk."""
+    """Print a line to stderr."""
     talk().print(escape(line), soft_wrap=True)
 
 
 def tell(line: str) -> None:
-    """A line of a result."""
+    """Print a line of a result."""
     results().print(escape(line), soft_wrap=True)
 
 
 def emit(value: object) -> None:
-    """A result as one line of JSON."""
+    """Print a result as one line of JSON."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
 
 def complain(lines: Iterable[str]) -> None:
-    """Errors, a line each."""
+    """Print errors, one per line."""
     console = talk()
     for line in lines:
         console.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True)

@@ -4,6 +4,8 @@ Adapters translate exceptions of libraries into these, so that no other exceptio
 the text is for people.
 """
 
+from berth.schemas.envelope import NewerVersionError
+
 DEFAULT_RETRY_AFTER_S = 0.5
 
 
@@ -64,3 +66,11 @@ class FatalError(ShellError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def newer_version(error: BaseException) -> NewerVersionError | None:
+    """The message that only a newer release reads, if it is the error or its cause; None for other errors."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, NewerVersionError):
+        cause = cause.__cause__
+    return cause

@@ -1,8 +1,8 @@
 """Life cycle of a process: signals, a bounded shutdown, and exit codes.
 
-0: stopped on request, and all work finished. 1: fatal error (a fault, a lost bus, a service that ended unexpectedly,
-    work
-that did not finish within the grace period). 2: an invalid setting. The reason is logged before the process ends.
+0: stopped on request, and all work finished. 1: fatal error (a fault, a lost bus, a service that ended unexpectedly, work
+that did not finish within the grace period). 2: an invalid setting, or a record that only a newer release reads. The
+reason is logged before the process ends.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from berth.runtime.bus.discovery import Identity
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
-from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.errors import FatalError, ShellError, newer_version
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
@@ -220,7 +220,11 @@ def report(error: Exception, log: Logger) -> int:
     """Log an error and return its exit code: the reason of a known error, the traceback of any other."""
     code = FAILED
     for leaf in _leaves(error):
-        if isinstance(leaf, ShellError):
+        newer = newer_version(leaf)
+        if newer is not None:
+            log.error("fatal error", reason=str(newer), release=newer.release)
+            code = MISCONFIGURED
+        elif isinstance(leaf, ShellError):
             log.error("fatal error", reason=str(leaf))
             code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError) else FAILED)
         else:

@@ -9,7 +9,7 @@ from berth.services.binder.cluster import BindResult
 from berth.services.binder.members import Member
 
 _FORBIDDEN_MAX_S: Final = 30.0
-"""What is forbidden for so long is a failure. A server that has just started does not know the roles for a moment."""
+"""What is forbidden for so long is a failure. A server that has just started has not loaded the roles for a moment."""
 _LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
 
 
@@ -21,7 +21,7 @@ class Progress:
         began_s: When it was first taken up.
         nodes: Node of each rank.
         chips: Chips of each rank, in the order of picking.
-        notes: Annotations of each rank that tell of its leaf switch and its SuperPoD.
+        notes: Annotations of each rank for its leaf switch and its SuperPoD.
         done: Ranks that are bound.
         failures: Ranks that cannot be bound, and why.
         turns: When each rank that waits for its turn began to.

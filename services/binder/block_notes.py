@@ -1,4 +1,4 @@
-"""Annotations that say on each pod of a gang in which block and in which SuperPoD it lies. Pure.
+"""Annotations with the block and the SuperPoD of each pod of a gang. Pure.
 
 Source: docs/reference/superpods.md, "Ranks and annotations of blocks" and "Keys of SuperPoDs".
 """
@@ -13,7 +13,7 @@ _INDEX_BYTES: Final = 2
 
 
 def block_notes(placement: Placement) -> list[dict[str, str]]:
-    """Annotations of each rank; none for pods without chips or a block, and where the placement says that none are written.
+    """Annotations of each rank; none for pods without chips or a block, nor where the placement disables them.
 
     Raises:
         ValueError: The columns do not have one entry a rank.

@@ -1,7 +1,7 @@
 """Pods of an attempt are asked to end: those, all of those, and no others.
 
-Facts say which ranks have pods, members say which pods stand for the ranks now; a pod's own annotations decide whether the
-attempt bound it. What neither knows by name is looked for on the nodes of the placement.
+Facts of pods show which ranks have pods, facts of members name the current pods of the ranks. A pod's own annotations
+decide whether the attempt bound it. Pods that neither fact names are looked for on the nodes of the placement.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class KubeEviction:
     async def evict(self, gang: Gang, members: Mapping[int, Member]) -> list[PodLean]:
         """Ask all pods of a gang that have not ended to do so; returns those that were still there.
 
-        A pod whose uid is another by then is another pod, and stays.
+        A pod that has another uid by then is a different pod and is not deleted.
 
         Raises:
             TransientError: The server did not answer; some may have been asked.

@@ -1,4 +1,4 @@
-"""After a start: what an earlier run of the binder did last, as the pods themselves say."""
+"""After a start: what an earlier run of the binder did last, read from the pods."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class KubeRecovery:
 
     Args:
         pods: Reads pods, within the bounds of all requests.
-        members: Which pods stand for which ranks.
+        members: The pods of the ranks.
         turns: Gets the slots that pods are in.
         times: Gets the times that pods bear.
     """
@@ -35,7 +35,7 @@ class KubeRecovery:
         return self._bound.pop(key, set())
 
     async def read(self, gangs: Iterable[Gang]) -> None:
-        """Look at the pods of all gangs, except those of which facts say that they have their chips.
+        """Read the pods of all gangs, except those that have their chips according to facts.
 
         Raises:
             TransientError: The API server did not answer.
@@ -43,9 +43,9 @@ class KubeRecovery:
         errors: list[TransientError | PoisonError] = []
         async with asyncio.TaskGroup() as group:
             for gang in gangs:
-                crew = self._members.of(gang.namespace, gang.name, gang.uid)
+                job_members = self._members.of(gang.namespace, gang.name, gang.uid)
                 chips, names = gang.placement.chips_by_rank(), gang.placement.names()
-                for rank, member in crew.rows.items() if crew is not None else ():
+                for rank, member in job_members.rows.items() if job_members is not None else ():
                     if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
                         continue
                     slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))

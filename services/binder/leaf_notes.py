@@ -1,4 +1,4 @@
-"""Annotations that say on each pod of a gang what the leaf switch above its node is for the job. Pure.
+"""Annotations with the state of the leaf switch above the node of each pod of a gang. Pure.
 
 Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
 """
@@ -13,7 +13,7 @@ _INDEX_BYTES: Final = 2
 
 
 def leaf_notes(placement: Placement) -> list[dict[str, str]]:
-    """Annotations of each rank; none for pods without chips, and where the placement says that none are written.
+    """Annotations of each rank; none for pods without chips, and none where the placement disables them.
 
     Raises:
         ValueError: The columns do not have one entry a rank.

@@ -1,4 +1,4 @@
-"""Which pod stands for which rank of a job. Pure."""
+"""The pod of each rank of a job. Pure."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _RANK_BYTES: Final = 4
 
 
 class Member(NamedTuple):
-    """A pod that stands for a rank."""
+    """The pod of a rank."""
 
     pod: str
     uid: str
@@ -17,7 +17,7 @@ class Member(NamedTuple):
     is_stale: bool
 
 
-class Crew:
+class JobMembers:
     """Pods of one job request, decoded when first asked for."""
 
     __slots__ = ("_rows", "fact")
@@ -43,7 +43,7 @@ class Members:
     """Crews by job."""
 
     def __init__(self) -> None:
-        self._crews: dict[tuple[str, str], Crew] = {}
+        self._by_job: dict[tuple[str, str], JobMembers] = {}
 
     def take(self, fact: MembersSeen) -> None:
         """Take a fact, in place of the one before.
@@ -60,11 +60,11 @@ class Members:
             )
         name = (fact.namespace, fact.job)
         if fact.rank or fact.hold:
-            self._crews[name] = Crew(fact)
+            self._by_job[name] = JobMembers(fact)
         else:
-            self._crews.pop(name, None)
+            self._by_job.pop(name, None)
 
-    def of(self, namespace: str, job: str, uid: str) -> Crew | None:
+    def of(self, namespace: str, job: str, uid: str) -> JobMembers | None:
         """Pods of a job request; None while there are none for the request with this uid."""
-        crew = self._crews.get((namespace, job))
-        return crew if crew is not None and crew.fact.uid == uid else None
+        job_members = self._by_job.get((namespace, job))
+        return job_members if job_members is not None and job_members.fact.uid == uid else None

@@ -1,4 +1,4 @@
-"""Nodes of the cluster, as far as annotations of pods speak of them."""
+"""What annotations of pods need of the nodes of the cluster."""
 
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
@@ -37,7 +37,7 @@ class NodeBook:
         self._cards = {node.metadata.name: card_of(node) for node in objects}
 
     def change(self, changes: list[tuple[Change, NodeLean]]) -> None:
-        """Changes, oldest first. The kubelet touches every node all the time: what says the same is kept."""
+        """Changes, oldest first. The kubelet updates every node all the time: an equal entry is kept."""
         for change, node in changes:
             if change == "DELETED":
                 self._cards.pop(node.metadata.name, None)

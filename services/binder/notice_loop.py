@@ -1,6 +1,6 @@
 """Writes notices into the cluster: Events of gangs, conditions of their pods, Events of what else happens to pods.
 
-Nobody waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
+Nothing waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.notices import Kind, Notices, Told
+from berth.services.binder.notices import Kind, Notice, Notices
 from berth.services.binder.pod_binding import pod_path
 
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
@@ -36,10 +36,10 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "placed": ("Scheduled", "Normal"),
 }
 _GONE: Final = frozenset({404, 409, 422})
-"""Answers when who was to be told is gone, or another object has the name: absent, conflict, uid cannot change."""
+"""Answers when the object is gone, or another object has the name: absent, conflict, uid cannot change."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 _SCHEDULING_GATED: Final = "SchedulingGated"
-"""What the API server says of a pod with gates: it is not short of room, so nobody need add nodes for it."""
+"""What the API server says of a pod with gates: it does not lack room, so no node has to be added for it."""
 
 
 class _Named(Lean, frozen=True):
@@ -80,11 +80,11 @@ class NoticeLoop:
         self._notices.take_status(status, self._clock.monotonic_s())
         self._woken.set()
 
-    def hush(self, namespace: str, job: str) -> None:
+    def suppress(self, namespace: str, job: str) -> None:
         """A gang was placed: it does not wait any more."""
-        self._notices.hush((namespace, job))
+        self._notices.suppress((namespace, job))
 
-    def tell(self, involved: Involved, reason: str, message: str) -> None:
+    def report_event(self, involved: Involved, reason: str, message: str) -> None:
         """Write an Event, soon."""
         if len(self._events) == _EVENTS_MAX:
             self._metrics.notices.labels("dropped").inc()
@@ -97,8 +97,8 @@ class NoticeLoop:
             if self._events:
                 involved, reason, message = self._events.popleft()
                 await self._try(_Event(involved, reason, message, "Warning"))
-            elif (told := self._notices.next(self._clock.monotonic_s())) is not None:
-                await self._try(told)
+            elif (notice := self._notices.next(self._clock.monotonic_s())) is not None:
+                await self._try(notice)
             else:
                 await self._wait()
                 continue
@@ -112,7 +112,7 @@ class NoticeLoop:
         except TimeoutError:
             return
 
-    async def _try(self, what: "_Event | Told") -> None:
+    async def _try(self, what: "_Event | Notice") -> None:
         """Write something, or count that it could not be written."""
         for tries in range(1, _TRIES + 1):
             try:
@@ -121,8 +121,8 @@ class NoticeLoop:
                 elif what.pod_uid:
                     await self._condition(what)
                 else:
-                    reason, kind = _REASONS[what.word.kind]
-                    await self._event(_Event(await self._involved(what), reason, what.word.sentence, kind))
+                    reason, kind = _REASONS[what.text.kind]
+                    await self._event(_Event(await self._involved(what), reason, what.text.sentence, kind))
             except TransientError as error:
                 if tries < _TRIES:
                     await asyncio.sleep(max(error.retry_after_s, self._pause_s))
@@ -139,23 +139,23 @@ class NoticeLoop:
                 self._metrics.notices.labels("written").inc()
             return
 
-    def _failed(self, what: "_Event | Told", reason: str) -> None:
+    def _failed(self, what: "_Event | Notice", reason: str) -> None:
         self._metrics.notices.labels("failed").inc()
         about = what.involved.name if isinstance(what, _Event) else "/".join(what.job)
         self._log.warning("notice not written", about=about, reason=reason)
 
-    async def _condition(self, told: Told) -> None:
+    async def _condition(self, notice: Notice) -> None:
         now = rfc3339(self._clock.now_ms())
-        is_gated = f"pod {told.pod} {GATED} " in told.word.sentence
+        is_gated = f"pod {notice.pod} {GATED} " in notice.text.sentence
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": _SCHEDULING_GATED if is_gated else _UNSCHEDULABLE,
-            "message": told.word.sentence,
+            "message": notice.text.sentence,
             "lastTransitionTime": now,
         }
-        body = {"metadata": {"uid": told.pod_uid}, "status": {"conditions": [condition]}}
-        await self._api.patch(f"{pod_path(told.job[0], told.pod)}/status", body, how="strategic")
+        body = {"metadata": {"uid": notice.pod_uid}, "status": {"conditions": [condition]}}
+        await self._api.patch(f"{pod_path(notice.job[0], notice.pod)}/status", body, how="strategic")
 
     async def _event(self, event: "_Event") -> None:
         now_ms = self._clock.now_ms()
@@ -177,9 +177,9 @@ class NoticeLoop:
             said = await self._api.get(one, _Counted)
             await self._api.patch(one, repeated(said.count + 1, now_ms))
 
-    async def _involved(self, told: Told) -> Involved:
-        """Whom an Event of a gang is about: its PodGroup, else its controller, else its first pod."""
-        namespace, members = told.job[0], told.members
+    async def _involved(self, notice: Notice) -> Involved:
+        """The object of an Event of a gang: its PodGroup, else its controller, else its first pod."""
+        namespace, members = notice.job[0], notice.members
         if members.podgroup:
             path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"
             try:
@@ -193,7 +193,7 @@ class NoticeLoop:
         owner = members.owner
         if owner.name and owner.uid:
             return Involved(kind=owner.kind, namespace=namespace, name=owner.name, uid=owner.uid)
-        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (told.job[1], "")
+        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (notice.job[1], "")
         return Involved(api_version="v1", kind="Pod", namespace=namespace, name=pod, uid=uid)
 
 

@@ -1,9 +1,10 @@
 """Times of decisions that pods carry: strictly increasing on each node. Pure.
 
-The device plug-in serves the pod with the smallest time first, so two pods of one node must never share one, and a later
-decision must never look like an earlier one: not within a millisecond of the clock, not when the clock is set back, and not
-after a restart. After one, the times of pods that still wait for chips are read from the pods; for all others, whose time does
-not count any more, the moments of the last outcomes are a floor.
+The device plug-in serves the pod with the smallest time first, so two pods of one node must never share one, and a
+later
+decision must never look like an earlier one: not within a millisecond of the clock, not when the clock is set back, and
+not after a restart. After one, the times of pods that still wait for chips are read from the pods; for all others,
+whose time does not count any more, the moments of the last outcomes are a floor.
 
 Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md, "Pod annotations"
 and "Binding".

@@ -1,10 +1,11 @@
-"""Whose turn it is on a node: pods with equally many chips there are bound one after another. Pure.
+"""Order of binding on a node: pods with equally many chips are bound one after another. Pure.
 
-The kubelet's request to the device plug-in says how many chips it wants, not for which pod; the plug-in takes the oldest pod
-with so many. With two such pods waiting, the kubelet may ask for the second first, and both get the other's chips. So a
-*slot*, equally many chips of a kind on a node, belongs to one pod from its binding until it has its chips.
+The kubelet's request to the device plug-in has the number of chips, not the pod; the plug-in takes the oldest pod with
+that number. With two such pods waiting, the kubelet may ask for the second first, and each gets the chips of the other.
+So a *slot*, equally many chips of a kind on a node, belongs to one pod from its binding until it has its chips.
 
-Two sources say who is in a slot: our own bindings, at once, and facts of pods, which also know those of others.
+Two sources show which pod is in a slot: the binder's own bindings, at once, and facts of pods, which also cover the
+pods of other schedulers.
 
 Source: docs/reference/kubernetes.md, "Gaps of the hand-off" and "Binding".
 """
@@ -32,11 +33,11 @@ class Slot(NamedTuple):
 
 
 class Turns:
-    """Who is in which slot."""
+    """The pods in each slot."""
 
     def __init__(self) -> None:
         self._in: dict[Slot, dict[PodKey, int]] = {}
-        """Pods in each slot, in the order in which they came, and who says so."""
+        """Pods in each slot, in order of arrival, and the sources that show it."""
         self._claims: dict[tuple[str, int], dict[int, Slot]] = {}
         self._seen: dict[tuple[str, str], dict[PodKey, Slot | None]] = {}
 
@@ -45,20 +46,20 @@ class Turns:
         return next((key for key in self._in.get(slot, ()) if key != besides), None)
 
     def claim(self, slot: Slot, key: PodKey) -> bool:
-        """Take a slot for a pod that is about to be bound; returns whether nobody else is in it."""
+        """Take a slot for a pod that is about to be bound; returns whether no other pod is in it."""
         if self.occupant(slot, besides=key) is not None:
             return False
         self.hold(slot, key)
         return True
 
     def hold(self, slot: Slot, key: PodKey) -> None:
-        """A pod is in a slot, whoever else is."""
+        """A pod is in a slot, even if others are."""
         if self._claims.get(key[:2], {}).get(key[2], slot) != slot:
-            self.let_go(key)
+            self.release(key)
         self._claims.setdefault(key[:2], {})[key[2]] = slot
         self._enter(slot, key, _CLAIMED)
 
-    def let_go(self, key: PodKey) -> list[Slot]:
+    def release(self, key: PodKey) -> list[Slot]:
         """A pod was not bound, or needs its slot no longer; returns the slots that are free now."""
         claims = self._claims.get(key[:2], {})
         slot = claims.pop(key[2], None)
@@ -69,16 +70,16 @@ class Turns:
     def forget(self, uid: str, attempt: int) -> list[Slot]:
         """No pod of an attempt was bound, or none is left; returns the slots that are free now."""
         return [
-            slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.let_go((uid, attempt, rank))
+            slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.release((uid, attempt, rank))
         ]
 
     def is_served(self, namespace: str, gang: str, key: PodKey) -> bool:
-        """Whether facts say that a pod waits for no chips: it has them, needs none, or has ended."""
+        """Whether a pod waits for no chips, by the facts: it has them, needs none, or has ended."""
         rows = self._seen.get((namespace, gang), {})
         return key in rows and rows[key] is None
 
-    def is_told(self, namespace: str, gang: str, key: PodKey) -> bool:
-        """Whether the last fact of a gang speaks of a pod as one that is there."""
+    def is_reported(self, namespace: str, gang: str, key: PodKey) -> bool:
+        """Whether the last fact of a gang reports a pod as present."""
         return key in self._seen.get((namespace, gang), {})
 
     def take(self, fact: PodsSeen) -> list[Slot]:
@@ -92,20 +93,20 @@ class Turns:
         now = _rows(fact)
         before = self._seen.pop(name, {})
         freed: list[Slot] = []
-        if any(phase not in _ENDED for phase in fact.phase):  # else no word may ever follow: it is nothing to keep
+        if any(phase not in _ENDED for phase in fact.phase):  # else no other fact may follow: keep nothing
             self._seen[name] = now
         if not fact.phase:
             freed += self.forget(fact.uid, fact.attempt)
         for key, slot in now.items():
             if slot is None:
-                freed += self.let_go(key)
+                freed += self.release(key)
             else:
                 self._enter(slot, key, _SEEN)
         for key, slot in before.items():
             if slot is not None and now.get(key) != slot:
                 freed += self._leave(slot, key, _SEEN)
             if key not in now:
-                freed += self.let_go(key)
+                freed += self.release(key)
         return freed
 
     def _enter(self, slot: Slot, key: PodKey, source: int) -> None:

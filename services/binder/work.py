@@ -1,8 +1,8 @@
 """What the binder has to do, from the ledger's fold and its own outcomes. Pure.
 
-The answer for an attempt depends on where things stand, not on the order in which messages came: a placement without an
-outcome is to be bound, an eviction that has not been carried out is to be carried out, and what was released is nobody's
-business any more.
+The answer for an attempt depends on the current state, not on the order in which messages came: a placement without an
+outcome is to be bound, an eviction that has not been carried out is to be carried out, and a released rank is left
+alone.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Attempt:
     """A live attempt: placed, and not released.
 
     Attributes:
-        holding: What the ledger says of it.
+        holding: Its record in the ledger.
         evict_seq: Record that ended it; 0 while it may run.
         outcome: What has been achieved; None for nothing yet.
     """
@@ -78,7 +78,7 @@ class Attempt:
 
     @property
     def gone(self) -> list[int]:
-        """Ranks that were released, ascending: nobody's business, whatever becomes of the others."""
+        """Ranks that were released, ascending; they are left alone, whatever becomes of the others."""
         return self.holding.gone
 
 
@@ -96,7 +96,7 @@ class Work:
 
     Attributes:
         fold: The ledger, by the same rules as for every other reader.
-        over: Attempts that ended since somebody last emptied this, in the ledger's order.
+        over: Attempts that ended, in the ledger's order, until the caller clears the list.
     """
 
     fold: LedgerFold = field(default_factory=LedgerFold)
@@ -185,7 +185,7 @@ class Work:
         return (outcome.uid, outcome.attempt)
 
     def settle(self) -> None:
-        """Forget outcomes of attempts that are not live: the ledger has been folded, so nobody will ask for them."""
+        """Forget outcomes of attempts that are not live: the ledger has been folded, so nothing needs them."""
         self._settled = True
         live = {
             (item.namespace, item.name): item for item in self.attempts.values() if self.outcome_of(item) is not None

@@ -45,7 +45,7 @@ class Intake:
         self._cancel_seq = 0
         """INTAKE sequence of the last cancelling that was granted."""
         self._last_seq = 0
-        self._unsayable: dict[int, str] = {}
+        self._unpublishable: dict[int, str] = {}
         """Requests whose verdict can never be stored, by INTAKE sequence, and why; they are dead letters."""
         self._broken = ""
         self.judged = 0
@@ -55,14 +55,15 @@ class Intake:
         """Read on behind the last verdict that the facts hold."""
         stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
-        self._unsayable = {seq: reason for seq, reason in self._unsayable.items() if seq > self._last_seq}
+        self._unpublishable = {seq: reason for seq, reason in self._unpublishable.items() if seq > self._last_seq}
         self._sent.clear()
         self._sent_names.clear()
         self._cancel_seq = 0
         self._broken = ""
         self._feed = Feed(self._arrived)
         start_seq = self._last_seq + 1
-        # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to stop.
+        # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to
+        # stop.
         self._feed.start(
             self._bus, StreamName.INTAKE, start_seq=max(start_seq, stored.first_seq), created=stored.created
         )
@@ -73,7 +74,7 @@ class Intake:
 
     @property
     def needs_restart(self) -> str:
-        """Why the intake must start again; empty while all is well."""
+        """Why the intake must start again; empty while nothing is wrong."""
         return self._broken
 
     @property
@@ -121,8 +122,8 @@ class Intake:
             self._sent_names[verdict.uid] = key
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
-        if stored.sequence in self._unsayable:
-            await self._dead_letter(stored, self._unsayable[stored.sequence])
+        if stored.sequence in self._unpublishable:
+            await self._dead_letter(stored, self._unpublishable[stored.sequence])
             return
         try:
             verdict = self._verdict(stored, settings)
@@ -161,10 +162,10 @@ class Intake:
         self.dead += 1
 
     def _verdict(self, stored: Stored, settings: Settings) -> JobSeen | None:
-        """Verdict on a stored request, None where there is nothing to say.
+        """Verdict on a stored request, None where none is needed.
 
         Raises:
-            DecodeError: It is no request, or stands on the subject of another job.
+            DecodeError: It is no request, or has the subject of another job.
         """
         envelope = open_envelope(stored.data)
         receipt = Receipt(stored.sequence, self._last_seq, self._clock.now_ms())
@@ -181,7 +182,7 @@ class Intake:
         return admit(message, receipt, holder, settings)
 
     def _check_subject(self, subject: str, message: JobRequest | JobCancel) -> None:
-        """See that a message stands on the subject of the job that it names.
+        """Check that a message has the subject of the job that it names.
 
         Raises:
             DecodeError: It does not.
@@ -217,7 +218,7 @@ class Intake:
 
     def _not_stored(self, sequence: int, error: ShellError) -> None:
         if isinstance(error, PoisonError):
-            self._unsayable[sequence] = str(error)
+            self._unpublishable[sequence] = str(error)
         self._break(str(error))
 
     def _break(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Lease for liveness: who of several dispatchers works. Correctness does not rest on it."""
+"""Lease for liveness: it elects one of several dispatchers. Correctness does not depend on it."""
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -86,7 +86,7 @@ class Lease:
                 self._subject, encode(nobody), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
             )
         except (ConflictError, TransientError) as error:
-            self._log.warning("lease not given up", reason=error.reason)
+            self._log.warning("lease not released", reason=error.reason)
 
     def drop(self) -> None:
         """Act no more; the lease itself runs out by its time to live."""

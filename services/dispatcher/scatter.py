@@ -92,7 +92,7 @@ class Scatter:
         return Offers(views, sorted(missing), [shard for shard in sorted(missing) if answers.get(shard) is not None])
 
     def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
-        """A shard's answer by shape, or None when it does not count; what it says of leaves may not count by itself."""
+        """A shard's answer by shape, or None when it is rejected; its leaf states may be rejected alone."""
         try:
             offer = decode(data, Offer)
             fits = (offer.shard, offer.round, offer.facts_seq, offer.ledger_seq) == (
@@ -109,7 +109,7 @@ class Scatter:
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
-            self._log.warning("offer does not count", shard=shard, reason=str(error))
+            self._log.warning("offer rejected", shard=shard, reason=str(error))
             return None
 
     def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer) -> Candidates:
@@ -123,11 +123,11 @@ class Scatter:
         return candidates_of(table, offer, leaves=self._state.leaves if shape.tor_affinity else None, own=own)
 
     def _contradicts(self, offer: Offer) -> bool:
-        """Whether a shard makes something else of the same ledger and the same leaf switches; then it is not believed."""
+        """Whether a shard has other leaf states at the same sequences; then its answer is rejected."""
         book = self._state.leaf_book
         if book.parity or offer.leaf_states == book.bits().tobytes():
             return False
-        self._log.error("a shard has other leaf states at the same sequences", shard=offer.shard, round=offer.round)
+        self._log.error("shard disagrees on leaf states", shard=offer.shard, round=offer.round)
         return True
 
     def _nodes_of(self, shards: list[int]) -> int:

@@ -94,7 +94,7 @@ def kept_of(ends: Iterable[SnapshotEnd], *, oldest_fact: int, apart_ms: int) -> 
     """Snapshots to keep, oldest first.
 
     Kept are the newest few, which a reader may be loading, and older ones until one is not younger than the oldest kept
-    fact, so that all history can be told from some snapshot; of those between, one each ``apart_ms`` is enough.
+    fact, so that all history can be replayed from some snapshot; of those between, one each ``apart_ms`` is enough.
 
     Args:
         ends: Ends of all snapshots, at least one.

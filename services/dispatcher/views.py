@@ -1,7 +1,7 @@
 """Statuses of jobs, and the tombstones of those that are over.
 
-A status is a view: it is written when what it says has changed, again when it was lost, and for all jobs at the start of
-a reign.
+A status is a view: it is written when its content has changed, again when it was lost, and for all jobs when a
+dispatcher becomes leader.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
 class Views:
-    """What the dispatcher tells people."""
+    """What the dispatcher publishes about jobs."""
 
     def __init__(self, bus: Bus, clock: Clock, state: State, instruments: Instruments[DispatcherMetrics]) -> None:
         self._bus = bus
@@ -54,7 +54,7 @@ class Views:
         self._touched[key] = None
 
     def all_jobs(self) -> None:
-        """Write the status of every job anew."""
+        """Write the status of every job again."""
         self._written.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
 
@@ -84,12 +84,12 @@ class Views:
         if batch:
             await self._submit(batch)
 
-    async def expire_finished(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
+    async def expire_finished(self, now_ms: int, *, has_pending_verdict: Callable[[JobKey], bool]) -> None:
         """Let jobs that have been over for long enough give up their names.
 
         Args:
             now_ms: The time.
-            is_spoken_of: Whether a verdict on a name is on its way; a tombstone must not be stored over it.
+            has_pending_verdict: Whether a verdict on a name is on its way; a tombstone must not be stored over it.
         """
         after_ms = self._state.fold.settings.tombstone_after_ms
         later: list[tuple[int, JobKey, str]] = []
@@ -99,7 +99,7 @@ class Views:
             status = status_of(self._state, key, at_ms=now_ms)
             if job is None or status is None or job.uid != uid or status.phase not in _OVER:
                 continue
-            if is_spoken_of(key):
+            if has_pending_verdict(key):
                 later.append((now_ms, key, uid))
                 continue
             tombstone = msgspec.structs.replace(
@@ -161,7 +161,7 @@ class Views:
         elif not isinstance(error, ShellError):
             raise error
         else:
-            self._log.warning("tombstone not stored, later again", reason=str(error))
+            self._log.warning("tombstone not stored, will retry", reason=str(error))
             heapq.heappush(self._over, entry)
 
     def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:

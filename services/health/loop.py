@@ -26,8 +26,8 @@ from berth.services.health.config import HealthConfig
 from berth.services.health.ground import Ground
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.reports import answer, check_against, parse_report
-from berth.services.health.verdicts import Rules, is_own_list, judge, turns_ms
-from berth.services.health.words import Words
+from berth.services.health.verdicts import Rules, judge, turns_ms, uses_own_list
+from berth.services.health.words import SourceReports
 
 AGENT: Final = "agent"
 _MS: Final = 1000
@@ -53,8 +53,8 @@ class Loop:
             self_maintained=config.self_maintain_available_card,
         )
         self.ground = Ground()
-        self.words = Words()
-        self.said: dict[str, HealthSeen] = {}
+        self.words = SourceReports()
+        self.published: dict[str, HealthSeen] = {}
         """The last fact of each domain."""
         self._is_open = False
         self._started_ms = clock.now_ms()
@@ -71,7 +71,7 @@ class Loop:
 
     def restore(self, fact: HealthSeen, conditions: Iterable[NodeCondition]) -> None:
         """Take a fact of an earlier run."""
-        self.said[fact.domain] = fact
+        self.published[fact.domain] = fact
         for condition in conditions:
             self.words.restore(condition)
 
@@ -89,7 +89,7 @@ class Loop:
     def _pods_changed(self, nodes: list[str]) -> None:
         for name in nodes:
             node = self.ground.nodes.get(name)
-            if node is not None and is_own_list(node, self.words.of(name), self.rules):
+            if node is not None and uses_own_list(node, self.words.of(name), self.rules):
                 self._look_again(name)
                 self.touch([name])
 
@@ -106,23 +106,23 @@ class Loop:
         """All sources have been read once: begin to say what they come to."""
         if not self._is_open:
             self._is_open = True
-            self._dirty.update(self.ground.domains, self.said)
+            self._dirty.update(self.ground.domains, self.published)
             self._woken.set()
 
-    async def hear(self, data: bytes) -> bytes:
+    async def take_report(self, data: bytes) -> bytes:
         """Take a report of an agent, and answer it."""
         try:
-            self._hear(data)
+            self._take_report(data)
         except ReportError as error:
             self._metrics.refused.labels(AGENT).inc()
             if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
                 self._refusal = str(error)
-                self._log.warning("report of an agent refused", reason=self._refusal)
+                self._log.warning("agent report rejected", reason=self._refusal)
             return answer(error)
         self._metrics.taken.labels(AGENT).inc()
         return answer()
 
-    def _hear(self, data: bytes) -> None:
+    def _take_report(self, data: bytes) -> None:
         """Take a report of an agent.
 
         Raises:
@@ -133,11 +133,11 @@ class Loop:
             check_against(report, self.ground.nodes)
         except ReportError as error:
             if report.node in self.ground.nodes:
-                self.words.doubt(report.node, AGENT, str(error))
+                self.words.mark_suspect(report.node, AGENT, str(error))
                 self.touch([report.node])
             raise
-        self.words.trust(report.node, AGENT)
-        self.words.hear_agent(report, now_ms=self._clock.now_ms())
+        self.words.mark_good(report.node, AGENT)
+        self.words.take_agent(report, now_ms=self._clock.now_ms())
         self.touch([report.node])
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -168,7 +168,7 @@ class Loop:
         """Look at the clock."""
         now_ms = self._clock.now_ms()
         if not self._is_open and now_ms - self._started_ms > self.rules.stale_ms:
-            self._log.warning("sources cannot be read, judging without them", source=self.rules.source)
+            self._log.warning("sources cannot be read, continuing without them", source=self.rules.source)
             self.open()
         for name in sorted(self.words.unsettled):
             before = self.words.of(name).device
@@ -199,11 +199,11 @@ class Loop:
             except TransientError:
                 self._dirty.add(domain)
                 raise
-            self.said[domain] = fact
+            self.published[domain] = fact
             self._metrics.facts.inc()
         for health in NodeHealth:
             self._metrics.nodes.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
-        self._metrics.suspect.set(self.words.doubted())
+        self._metrics.suspect.set(self.words.suspect_count())
 
     def _fact(self, domain: str) -> HealthSeen:
         """Fact of a domain as it is now; without rows when the domain is gone."""
@@ -212,12 +212,12 @@ class Loop:
         counts = self._levels[domain] = [0] * len(NodeHealth)
         for name in sorted(self.ground.domains.get(domain, ())):
             node = self.ground.nodes[name]
-            word = self.words.of(name)
-            row = judge(node, word, self.rules, held=self.ground.held(name), now_ms=now_ms)
+            latest = self.words.of(name)
+            row = judge(node, latest, self.rules, held=self.ground.held(name), now_ms=now_ms)
             counts[row.level] += 1
             if node.chips or row.level is not NodeHealth.OK or row.reason:
                 rows.append(row)
-            turn_ms = turns_ms(word, self.rules, now_ms=now_ms)
+            turn_ms = turns_ms(latest, self.rules, now_ms=now_ms)
             if turn_ms is not None:
                 self._turns[name] = turn_ms
                 self._due_ms = turn_ms if self._due_ms is None else min(self._due_ms, turn_ms)
@@ -227,7 +227,7 @@ class Loop:
 
     def _is_news(self, fact: HealthSeen) -> bool:
         """Whether a fact is worth a message."""
-        before = self.said.get(fact.domain)
+        before = self.published.get(fact.domain)
         if before is None:
             return bool(fact.names)
         if meaning(before) != meaning(fact):

@@ -18,7 +18,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection
 from berth.services.health.ground import Ground
 from berth.services.health.metrics import HealthMetrics
-from berth.services.health.words import Words
+from berth.services.health.words import SourceReports
 
 E = TypeVar("E")
 
@@ -29,7 +29,7 @@ _DIRECT_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 _CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
 
 
-class Ears:
+class ReportIntake:
     """What all sources do with a word: keep it, judge it suspect or good, say whose it is.
 
     Args:
@@ -42,7 +42,7 @@ class Ears:
 
     def __init__(
         self,
-        words: Words,
+        words: SourceReports,
         ground: Ground,
         clock: Clock,
         on_change: Callable[[list[str]], None],
@@ -57,19 +57,19 @@ class Ears:
 
     def device(self, node: str, report: DeviceReport, *, is_live: bool) -> None:
         """Take a report of a device plug-in."""
-        self.words.hear_device(node, report, now_ms=self.clock.now_ms(), is_live=is_live, idle=self._ground.idle(node))
+        self.words.take_device(node, report, now_ms=self.clock.now_ms(), is_live=is_live, idle=self._ground.idle(node))
 
     def good(self, node: str, source: str) -> None:
         """A source's newest word on a node was read."""
         self.metrics.taken.labels(source).inc()
-        if self.words.trust(node, source):
-            self.log.info("report is good again", node=node, source=source)
+        if self.words.mark_good(node, source):
+            self.log.info("report recovered", node=node, source=source)
 
     def bad(self, node: str, source: str, error: ReportError) -> None:
         """A source's newest word on a node cannot be read; the one before it holds."""
         self.refused(source)
-        if self.words.doubt(node, source, str(error)):
-            self.log.warning("report refused, the last good one holds", node=node, source=source, reason=str(error))
+        if self.words.mark_suspect(node, source, str(error)):
+            self.log.warning("report rejected, last good one kept", node=node, source=source, reason=str(error))
 
     def refused(self, source: str) -> None:
         """Count something that cannot be read."""
@@ -80,7 +80,7 @@ class DirectMaps:
     """ConfigMaps of one kind, one a node, written on the node.
 
     Args:
-        ears: What is done with words.
+        intake: What is done with words.
         prefix: What the names begin with; the node's name follows.
         read: Takes a node, the data and whether they were watched live.
         drop: Takes a node whose ConfigMap is gone.
@@ -88,12 +88,12 @@ class DirectMaps:
 
     def __init__(
         self,
-        ears: Ears,
+        intake: ReportIntake,
         prefix: str,
         read: Callable[[str, Mapping[str, str], bool], None],
         drop: Callable[[str], None],
     ) -> None:
-        self._ears = ears
+        self._intake = intake
         self._prefix = prefix
         self._read = read
         self._drop = drop
@@ -107,7 +107,7 @@ class DirectMaps:
         gone = sorted(set(self._versions) - set(found))
         for node in gone:
             self._lose(node)
-        self._ears.on_change([*changed, *gone])
+        self._intake.on_change([*changed, *gone])
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """Take changes."""
@@ -121,7 +121,7 @@ class DirectMaps:
             else:
                 self._take(node, one, is_live=True)
             touched.append(node)
-        self._ears.on_change(touched)
+        self._intake.on_change(touched)
 
     def _node(self, one: ConfigMap) -> str:
         name = one.metadata.name
@@ -143,10 +143,10 @@ class DirectMaps:
 class Direct:
     """ConfigMaps that device plug-ins and NodeD write, one a node."""
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
-        self.devices = DirectMaps(ears, device_info.NAME_PREFIX, self._device, self._no_device)
-        self.nodes = DirectMaps(ears, node_info.NAME_PREFIX, self._noded, self._no_noded)
+    def __init__(self, intake: ReportIntake) -> None:
+        self._intake = intake
+        self.devices = DirectMaps(intake, device_info.NAME_PREFIX, self._device, self._no_device)
+        self.nodes = DirectMaps(intake, node_info.NAME_PREFIX, self._noded, self._no_noded)
 
     def reflections(self, api: Api) -> list[Reflection]:
         """Reflections of both kinds."""
@@ -159,10 +159,10 @@ class Direct:
         try:
             report = parse_device_info(_value(data, device_info.KEY))
         except ReportError as error:
-            self._ears.bad(node, DEVICE, error)
+            self._intake.bad(node, DEVICE, error)
         else:
-            self._ears.device(node, report, is_live=is_live)
-            self._ears.good(node, DEVICE)
+            self._intake.device(node, report, is_live=is_live)
+            self._intake.good(node, DEVICE)
         self._switch(node, data.get(device_info.SWITCH_KEY, ""))
 
     def _switch(self, node: str, text: str) -> None:
@@ -170,46 +170,46 @@ class Direct:
         try:
             info = parse_switch_info(text) if text.strip() else None
         except ReportError as error:
-            self._ears.bad(node, SWITCH, error)
+            self._intake.bad(node, SWITCH, error)
             return
-        self._ears.words.hear_switch(node, info)
-        self._ears.good(node, SWITCH)
+        self._intake.words.take_switch(node, info)
+        self._intake.good(node, SWITCH)
 
     def _no_device(self, node: str) -> None:
         """What it said ages; its switch is not known any more."""
-        self._ears.words.hear_switch(node, None)
+        self._intake.words.take_switch(node, None)
         for source in (DEVICE, SWITCH):
-            self._ears.words.trust(node, source)
+            self._intake.words.mark_good(node, source)
 
     def _noded(self, node: str, data: Mapping[str, str], is_live: bool) -> None:  # noqa: FBT001 - called by position
         del is_live  # NodeD has no rhythm: it writes while there is a fault
         try:
             info = parse_node_info(_value(data, node_info.KEY))
         except ReportError as error:
-            self._ears.bad(node, NODED, error)
+            self._intake.bad(node, NODED, error)
             return
-        self._ears.words.hear_node(node, info)
-        self._ears.good(node, NODED)
+        self._intake.words.take_node(node, info)
+        self._intake.good(node, NODED)
 
     def _no_noded(self, node: str) -> None:
         """NodeD deletes its ConfigMap when the node is well."""
-        self._ears.words.hear_node(node, None)
-        self._ears.words.trust(node, NODED)
+        self._intake.words.take_node(node, None)
+        self._intake.words.mark_good(node, NODED)
 
 
 class Clusterd:
     """ConfigMaps that ClusterD writes, each with many nodes."""
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
+    def __init__(self, intake: ReportIntake) -> None:
+        self._intake = intake
         self._devices: Chunks[DeviceReport] = Chunks()
         self._switches: Chunks[SwitchInfo] = Chunks()
         self._nodes: dict[str, Entry[NodeInfo]] = {}
         self._versions: dict[str, str] = {}
         self._refused: set[str] = set()
         self._is_live = False
-        self._log = ears.log
-        self._metrics = ears.metrics
+        self._log = intake.log
+        self._metrics = intake.metrics
 
     def reflections(self, api: Api) -> list[Reflection]:
         """The one reflection."""
@@ -235,12 +235,12 @@ class Clusterd:
 
     def forget(self, *, after_ms: int) -> None:
         """Forget what no chunk has held for ``after_ms``: a node's switch counts as well again."""
-        now_ms = self._ears.clock.now_ms()
+        now_ms = self._intake.clock.now_ms()
         self._devices.forget(now_ms=now_ms, after_ms=after_ms)
         gone = self._switches.forget(now_ms=now_ms, after_ms=after_ms)
-        self._hear_switches(gone)
+        self._count_switches(gone)
         if gone:
-            self._ears.on_change(gone)
+            self._intake.on_change(gone)
 
     def _lose(self, name: str) -> None:
         """A chunk that is deleted takes nothing away; the list of sick nodes that is deleted is empty."""
@@ -268,19 +268,19 @@ class Clusterd:
             return
         if name in self._refused:
             self._refused.discard(name)
-            self._log.info("chunk is good again", chunk=name)
-        self._ears.on_change(changed)
+            self._log.info("chunk recovered", chunk=name)
+        self._intake.on_change(changed)
 
     def _refuse(self, name: str, error: ReportError) -> None:
         """A chunk cannot be read as a whole: what it held stays in force, and its nodes grow stale by themselves."""
-        self._ears.refused("ClusterD")
+        self._intake.refused("ClusterD")
         if name not in self._refused:
             self._refused.add(name)
-            self._log.warning("chunk refused, what it held stays", chunk=name, reason=str(error))
+            self._log.warning("chunk rejected, its last content kept", chunk=name, reason=str(error))
         nodes = self._held_by(name)
         for node in nodes:
-            self._ears.words.doubt(node, _source_of(name), str(error))
-        self._ears.on_change(nodes)
+            self._intake.words.mark_suspect(node, _source_of(name), str(error))
+        self._intake.on_change(nodes)
 
     def _held_by(self, name: str) -> list[str]:
         if name == cluster_info.NODE_NAME:
@@ -290,21 +290,21 @@ class Clusterd:
 
     def _take_devices(self, name: str, text: str) -> list[str]:
         read = cluster_info.read_devices(text, self._devices.newest, name=name)
-        changed = self._devices.take(name, read.entries, now_ms=self._ears.clock.now_ms())
+        changed = self._devices.take(name, read.entries, now_ms=self._intake.clock.now_ms())
         for node in changed:
-            self._ears.device(node, self._devices.newest[node].value, is_live=self._is_live)
+            self._intake.device(node, self._devices.newest[node].value, is_live=self._is_live)
         return [*changed, *self._judge(read, DEVICE)]
 
     def _take_switches(self, name: str, text: str) -> list[str]:
         read = cluster_info.read_switches(text, self._switches.newest, name=name)
-        changed = self._switches.take(name, read.entries, now_ms=self._ears.clock.now_ms())
-        self._hear_switches(changed)
+        changed = self._switches.take(name, read.entries, now_ms=self._intake.clock.now_ms())
+        self._count_switches(changed)
         return [*changed, *self._judge(read, SWITCH)]
 
-    def _hear_switches(self, nodes: list[str]) -> None:
+    def _count_switches(self, nodes: list[str]) -> None:
         for node in nodes:
             entry = self._switches.newest.get(node)
-            self._ears.words.hear_switch(node, entry.value if entry is not None else None)
+            self._intake.words.take_switch(node, entry.value if entry is not None else None)
 
     def _take_nodes(self, text: str) -> list[str]:
         read = cluster_info.read_nodes(text, self._nodes)
@@ -312,19 +312,21 @@ class Clusterd:
         changed = sorted(node for node in {*before, *read.entries} if before.get(node) is not read.entries.get(node))
         for node in changed:
             entry = read.entries.get(node)
-            self._ears.words.hear_node(node, entry.value if entry is not None else None)
+            self._intake.words.take_node(node, entry.value if entry is not None else None)
             if entry is None:
-                self._ears.words.trust(node, NODED)
+                self._intake.words.mark_good(node, NODED)
         return [*changed, *self._judge(read, NODED)]
 
     def _judge(self, read: ChunkRead[E], source: str) -> list[str]:
         """Note which entries were good and which were not; returns the nodes of which that changed anything."""
         for node, error in read.errors.items():
-            self._ears.bad(node, source, error)
+            self._intake.bad(node, source, error)
         self._metrics.taken.labels(source).inc(len(read.entries))
-        trusted = [node for node in read.entries if node not in read.errors and self._ears.words.trust(node, source)]
+        trusted = [
+            node for node in read.entries if node not in read.errors and self._intake.words.mark_good(node, source)
+        ]
         if trusted:
-            self._log.info("reports are good again", source=source, nodes=len(trusted), first=trusted[0])
+            self._log.info("reports recovered", source=source, nodes=len(trusted), first=trusted[0])
         return [*read.errors, *trusted]
 
 

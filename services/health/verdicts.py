@@ -21,7 +21,7 @@ from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
-from berth.services.health.words import Word
+from berth.services.health.words import NodeReports
 
 NETWORK_FAULT: Final = "CardNetworkUnhealthy"
 NODE_FAULT: Final = "NodeUnhealthy"
@@ -51,7 +51,7 @@ class Rules(msgspec.Struct, frozen=True):
         return " via ClusterD" if self.source == "clusterd" else ""
 
 
-class Said(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True):
     """What one source's word comes to.
 
     Attributes:
@@ -71,27 +71,27 @@ class Said(msgspec.Struct, frozen=True):
     withheld: int = 0
 
 
-def judge(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms: UnixMs) -> NodeCondition:
+def judge(node: NodeDescription, latest: NodeReports, rules: Rules, *, held: int, now_ms: UnixMs) -> NodeCondition:
     """Condition of a node.
 
     Args:
         node: The node.
-        word: What was said of it.
+        latest: What was said of it.
         rules: Settings.
         held: Mask of the chips that its pods hold.
         now_ms: The time.
     """
-    parts = [*_devices(node, word, rules, held=held, now_ms=now_ms), *_others(word, rules)]
-    known, updated_ms = _heard(node, word)
-    agent = _agent(word, rules, now_ms=now_ms)
+    parts = [*_devices(node, latest, rules, held=held, now_ms=now_ms), *_others(latest, rules)]
+    known, updated_ms = _known_until(node, latest)
+    agent = _agent(latest, rules, now_ms=now_ms)
     if agent is not None:
         parts.append(agent)
-    elif word.device is None and node.chips:
-        restored = word.restored
+    elif latest.device is None and node.chips:
+        restored = latest.restored
         if restored is not None and 0 <= now_ms - restored.updated_ms <= rules.stale_ms:
             return restored
-        parts.append(_silence(node, word, rules, now_ms=now_ms))
-    parts += [Said(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(word.doubts.items())]
+        parts.append(_missing_report(node, latest, rules, now_ms=now_ms))
+    parts += [Finding(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(latest.suspect.items())]
     sick = _union(part.unhealthy | part.recovering for part in parts)
     return NodeCondition(
         name=node.name,
@@ -106,56 +106,56 @@ def judge(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms:
     )
 
 
-def is_own_list(node: NodeDescription, word: Word, rules: Rules) -> bool:
+def uses_own_list(node: NodeDescription, latest: NodeReports, rules: Rules) -> bool:
     """Whether the device plug-in's own list of free chips counts, so that pods on the node change the verdict.
 
     Source: docs/reference/nodes-and-chips.md, "Free list".
     """
     if not rules.self_maintained or node.labels.get(LABEL_SOFT_SHARE) == "true":
         return True
-    return word.device is not None and any(lists.has_virtual for lists in word.device.report.chips.values())
+    return latest.device is not None and any(lists.has_virtual for lists in latest.device.report.chips.values())
 
 
-def turns_ms(word: Word, rules: Rules, *, now_ms: UnixMs) -> UnixMs | None:
+def turns_ms(latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> UnixMs | None:
     """When the verdict on a node next changes by time alone, if nobody speaks; None for never."""
-    spoke = [heard.spoke_ms for heard in (word.device, word.agent) if heard is not None]
-    if not spoke and word.restored is not None:
-        spoke = [word.restored.updated_ms]
+    spoke = [heard.reported_ms for heard in (latest.device, latest.agent) if heard is not None]
+    if not spoke and latest.restored is not None:
+        spoke = [latest.restored.updated_ms]
     due = []
-    for spoke_ms in spoke:
+    for reported_ms in spoke:
         limit_ms = rules.stale_ms
-        while spoke_ms + limit_ms < now_ms:
+        while reported_ms + limit_ms < now_ms:
             limit_ms *= 2
-        due.append(spoke_ms + limit_ms + 1)
+        due.append(reported_ms + limit_ms + 1)
     return min(due, default=None)
 
 
-def _devices(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms: UnixMs) -> list[Said]:
+def _devices(node: NodeDescription, latest: NodeReports, rules: Rules, *, held: int, now_ms: UnixMs) -> list[Finding]:
     """What the device plug-in's report comes to."""
-    if word.device is None:
+    if latest.device is None:
         return []
     source = f"device plug-in{rules.via}"
-    report = word.device.report
+    report = latest.device.report
     parts = []
-    stale = stale_reason(now_ms - word.device.spoke_ms, rules.stale_ms)
+    stale = stale_reason(now_ms - latest.device.reported_ms, rules.stale_ms)
     if stale:
-        parts.append(Said(NodeHealth.NO_NEW_WORK, f"{source}: {stale}"))
+        parts.append(Finding(NodeHealth.NO_NEW_WORK, f"{source}: {stale}"))
     lists = _lists(report, node.resource)
     if lists is None:
         if node.chips:
             why = f"DeviceList has no key {node.resource or 'huawei.com/<type>'}: it offers no chips"
-            parts.append(Said(NodeHealth.NO_NEW_WORK, f"{source}: {why}"))
+            parts.append(Finding(NodeHealth.NO_NEW_WORK, f"{source}: {why}"))
         return parts
     if report.remarks:
-        parts.append(Said(reason=f"{source}: {report.remarks[0]}"))
+        parts.append(Finding(reason=f"{source}: {report.remarks[0]}"))
     sick = lists.unhealthy | lists.recovering
-    view = word.device.views.get(node.resource) or next(iter(word.device.views.values()))
+    view = latest.device.views.get(node.resource) or next(iter(latest.device.views.values()))
     parts.append(
-        Said(
+        Finding(
             unhealthy=lists.unhealthy,
             recovering=lists.recovering,
             network_unhealthy=lists.network_unhealthy,
-            withheld=_withheld(node, view, held=held) & ~sick if is_own_list(node, word, rules) else 0,
+            withheld=_withheld(node, view, held=held) & ~sick if uses_own_list(node, latest, rules) else 0,
         )
     )
     parts += _rows(report.faults, source, sick=sick)
@@ -174,7 +174,7 @@ def _withheld(node: NodeDescription, view: FreeView, *, held: int) -> int:
     return node.chips & ~free & ~(held if is_shared else 0)
 
 
-def _rows(rows: tuple[FaultRow, ...], source: str, *, sick: int) -> list[Said]:
+def _rows(rows: tuple[FaultRow, ...], source: str, *, sick: int) -> list[Finding]:
     """What rows of faults add to the lists: reasons, sub-health, and chips that are to take no new work."""
     told: list[str] = []
     level = NodeHealth.OK
@@ -198,20 +198,20 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, sick: int) -> list[Said]:
     if not told:
         return []
     more = f" and {len(told) - _ROWS_TOLD_MAX} more" if len(told) > _ROWS_TOLD_MAX else ""
-    return [Said(level, f"{source}: {', '.join(told[:_ROWS_TOLD_MAX])}{more}", withheld=withheld)]
+    return [Finding(level, f"{source}: {', '.join(told[:_ROWS_TOLD_MAX])}{more}", withheld=withheld)]
 
 
-def _others(word: Word, rules: Rules) -> list[Said]:
+def _others(latest: NodeReports, rules: Rules) -> list[Finding]:
     """What NodeD and the switch say."""
     parts = []
-    if word.node is not None:
-        verdict = judge_node(word.node)
+    if latest.node is not None:
+        verdict = judge_node(latest.node)
         if verdict.level is not NodeHealth.OK:
-            parts.append(Said(verdict.level, f"NodeD{rules.via}: {verdict.reason}"))
-    if word.switch is not None:
-        level, reason = judge_switch(word.switch)
+            parts.append(Finding(verdict.level, f"NodeD{rules.via}: {verdict.reason}"))
+    if latest.switch is not None:
+        level, reason = judge_switch(latest.switch)
         if level is not NodeHealth.OK:
-            parts.append(Said(level, f"switch{rules.via}: {reason}"))
+            parts.append(Finding(level, f"switch{rules.via}: {reason}"))
     return parts
 
 
@@ -226,20 +226,20 @@ def judge_switch(info: SwitchInfo) -> tuple[NodeHealth, str]:
     return found.health, f"node status is {name}, fault level {info.fault_level or 'not given'}"
 
 
-def _agent(word: Word, rules: Rules, *, now_ms: UnixMs) -> Said | None:
+def _agent(latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> Finding | None:
     """What the agent's report comes to; an old one counts no more where a device plug-in speaks."""
-    if word.agent is None:
+    if latest.agent is None:
         return None
-    report = word.agent.report
+    report = latest.agent.report
     source = f"agent {report.source}" if report.source else "agent"
-    stale = stale_reason(now_ms - word.agent.spoke_ms, rules.stale_ms)
-    if stale and word.device is not None:
+    stale = stale_reason(now_ms - latest.agent.reported_ms, rules.stale_ms)
+    if stale and latest.device is not None:
         return None
     level = REPORT_LEVELS.get(report.level, NodeHealth.NO_NEW_WORK)
     why = [f"level {word_of(level)}"] if level is not NodeHealth.OK else []
     why += [report.reason] if report.reason else []
     why += [stale] if stale else []
-    return Said(
+    return Finding(
         level=max(level, NodeHealth.NO_NEW_WORK) if stale else level,
         reason=f"{source}: {', '.join(why)}" if why else "",
         unhealthy=_mask(report.unhealthy),
@@ -248,29 +248,29 @@ def _agent(word: Word, rules: Rules, *, now_ms: UnixMs) -> Said | None:
     )
 
 
-def _silence(node: NodeDescription, word: Word, rules: Rules, *, now_ms: UnixMs) -> Said:
+def _missing_report(node: NodeDescription, latest: NodeReports, rules: Rules, *, now_ms: UnixMs) -> Finding:
     """Nobody has spoken of a node with chips, or not in words that could be read."""
-    if word.doubts:
-        return Said(NodeHealth.NO_NEW_WORK, "no report that can be read")
-    if word.restored is not None and word.restored.updated_ms:
-        age = stale_reason(now_ms - word.restored.updated_ms, rules.stale_ms)
+    if latest.suspect:
+        return Finding(NodeHealth.NO_NEW_WORK, "no report that can be read")
+    if latest.restored is not None and latest.restored.updated_ms:
+        age = stale_reason(now_ms - latest.restored.updated_ms, rules.stale_ms)
         if age:
-            return Said(NodeHealth.NO_NEW_WORK, f"the last {age}; its source is silent since")
+            return Finding(NodeHealth.NO_NEW_WORK, f"the last {age}; its source is silent since")
     expected = {
         "direct": f"device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-{node.name} is missing",
         "clusterd": "device plug-in via ClusterD: no report, no ConfigMap mindx-dl/cluster-info-device-* names the node",
     }.get(rules.source, "agent: no report yet")
-    return Said(NodeHealth.NO_NEW_WORK, expected)
+    return Finding(NodeHealth.NO_NEW_WORK, expected)
 
 
-def _heard(node: NodeDescription, word: Word) -> tuple[bool, UnixMs]:
+def _known_until(node: NodeDescription, latest: NodeReports) -> tuple[bool, UnixMs]:
     """Whether the list of network-unhealthy chips is known, and when the source last spoke."""
-    if word.device is not None:
-        lists = _lists(word.device.report, node.resource)
-        return lists is None or lists.network_known, word.device.spoke_ms
-    if word.agent is not None:
-        return True, word.agent.spoke_ms
-    return True, word.restored.updated_ms if word.restored is not None else 0
+    if latest.device is not None:
+        lists = _lists(latest.device.report, node.resource)
+        return lists is None or lists.network_known, latest.device.reported_ms
+    if latest.agent is not None:
+        return True, latest.agent.reported_ms
+    return True, latest.restored.updated_ms if latest.restored is not None else 0
 
 
 def _lists(report: DeviceReport, resource: str) -> ChipLists | None:

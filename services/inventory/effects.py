@@ -9,28 +9,28 @@ from berth.schemas.intake import JobCancel, JobRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class PublishMembers:
     """Publish which pods stand for a request, or why there is none."""
 
     members: MembersSeen
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class SubmitRequest:
     """Publish a job request; doing it twice is harmless."""
 
     request: JobRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class CancelRequest:
     """Publish that a request is taken back."""
 
     cancel: JobCancel
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReadOwner:
     """Read an object and give its facts to ``set_owner``."""
 
     owner: OwnerKey
@@ -47,4 +47,4 @@ class SetGroup:
     patch: dict[str, object]
 
 
-Effect: TypeAlias = Tell | Publish | Withdraw | Look | SetGroup
+Effect: TypeAlias = PublishMembers | SubmitRequest | CancelRequest | ReadOwner | SetGroup

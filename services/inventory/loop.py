@@ -26,7 +26,7 @@ from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from berth.services.inventory.effects import CancelRequest, Effect, PublishMembers, ReadOwner, SetGroup, SubmitRequest
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
@@ -36,10 +36,10 @@ from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.notices import GroupNotes
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
-from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
-from berth.services.inventory.publishing.warnings import Remarks
+from berth.services.inventory.publishing.warnings import JobWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
@@ -66,24 +66,24 @@ class Loop:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
+        self.pods = Pods(self.nodes, unconfirmed_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
         self.switches = Switches(self.nodes, self.pods.on_node)
-        self.chores = ApiTasks(config, instruments)
+        self.tasks = ApiTasks(config, instruments)
         self._asks = PodAsks()
-        self._outlet = PublishQueue(bus, instruments)
-        self._letters: deque[OutboundMessage] = deque()
+        self._publish_queue = PublishQueue(bus, instruments)
+        self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._logged: set[str] = set()
-        self._reporters = Reporters(api, clock, config, self.chores, instruments)
+        self._reporters = Reporters(api, clock, config, self.tasks, instruments)
         self._waiting = GroupNotes()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
-        self._remarks = Remarks()
+        self._job_warnings = JobWarnings()
 
     # What the cluster shows.
 
@@ -233,23 +233,23 @@ class Loop:
         """Say what has settled; whether all of it could be said."""
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
-        said = await self._say_nodes(now_ms) and await self._say_pods(now_ms)
+        said = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
         self._resolve(now_ms)
         said = await self._post() and said
-        self._complain()
+        self._report_problems()
         self._metrics.nodes.set(self.nodes.count)
         self._metrics.pods.set(len(self.pods))
         self._metrics.held.set(self.gangs.held)
         self._metrics.jobs.set(self.gangs.parts)
         return said
 
-    async def _say_nodes(self, now_ms: int) -> bool:
+    async def _publish_nodes(self, now_ms: int) -> bool:
         """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
         subjects = self._bus.subjects
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = await self._outlet.store(
+            settled = await self._publish_queue.store(
                 [OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts]
             )
             for fact in facts[:settled]:
@@ -258,16 +258,16 @@ class Loop:
                 return False
         switches = self.switches.due(now_ms)
         if switches is not None:
-            if not await self._outlet.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
+            if not await self._publish_queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
                 return False
             self.switches.say(switches)
         return True
 
-    async def _say_pods(self, now_ms: int) -> bool:
+    async def _publish_pods(self, now_ms: int) -> bool:
         """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
         while facts := self.pods.due(now_ms):
-            letters = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
-            settled = await self._outlet.store(letters)
+            messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
+            settled = await self._publish_queue.store(messages)
             for fact in facts[:settled]:
                 self.pods.say(fact)
             if settled < len(facts):
@@ -282,29 +282,31 @@ class Loop:
             self._capacity = capacity
             self.gangs.set_capacity(capacity)
         for effect in self.gangs.settle(now_ms):
-            self._carry_out(effect)
+            self._perform(effect)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         subjects = self._bus.subjects
         match effect:
-            case Tell(seen):
+            case PublishMembers(seen):
                 if not seen.rank:
-                    self._remarks.drop(seen.namespace, seen.job)
-                self._letters.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case Publish(request):
+                    self._job_warnings.drop(seen.namespace, seen.job)
+                self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
+            case SubmitRequest(request):
                 told = self.gangs.told(request.namespace, request.name)
-                self._remarks.judge(request, told, self.gangs.group_uid)
-                self._letters.append(OutboundMessage(subjects.intake_request(request.namespace, request.name), request))
-            case Withdraw(cancel):
-                self._letters.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
-            case Look(key):
-                self.chores.put(
-                    Chore(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                self._job_warnings.judge(request, told, self.gangs.group_uid)
+                self._outbound.append(
+                    OutboundMessage(subjects.intake_request(request.namespace, request.name), request)
+                )
+            case CancelRequest(cancel):
+                self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+            case ReadOwner(key):
+                self.tasks.put(
+                    ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
                 )
             case SetGroup():
                 self._waiting.see(effect, has_pods=self.gangs.has_pods(effect.namespace, effect.name))
-                self.chores.put(
-                    Chore(
+                self.tasks.put(
+                    ApiTask(
                         ("group", effect.namespace, effect.name),
                         f"patch PodGroup {effect.namespace}/{effect.name}",
                         partial(self._set_group, effect),
@@ -317,10 +319,10 @@ class Loop:
 
     async def _post(self) -> bool:
         """Store members, requests and cancels in order; whether all were stored."""
-        waiting = list(self._letters)
-        settled = await self._outlet.store(waiting)
+        waiting = list(self._outbound)
+        settled = await self._publish_queue.store(waiting)
         for _ in range(settled):
-            self._letters.popleft()
+            self._outbound.popleft()
         return settled == len(waiting)
 
     async def _look(self, key: OwnerKey) -> None:
@@ -360,7 +362,7 @@ class Loop:
         self.gangs.group_failed(effect.namespace, effect.name)
         self._changed.set()
 
-    def _complain(self) -> None:
+    def _report_problems(self) -> None:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
@@ -369,7 +371,7 @@ class Loop:
         self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
-        self._reporters.jobs.look(self._remarks.sentences, self._remarks.involved)
+        self._reporters.jobs.look(self._job_warnings.sentences, self._job_warnings.involved)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(

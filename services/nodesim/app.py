@@ -56,7 +56,7 @@ async def serve(
         await bus.serve(bus.subjects.sim("break"), loop.break_node),
     ]
     instruments.log.info(
-        "cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults)
+        "cluster ready", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults)
     )
     instruments.readiness.ready()
     try:
@@ -104,15 +104,15 @@ async def _settle_ground(bus: Bus, clock: Clock, config: NodesimConfig, ground: 
             loop.outbox.put(subjects.fact_health(domain), pack_health(domain, [], at_ms=now_ms))
         said.pop(subjects.fact_node(domain), None)
     await loop.outbox.flush()
-    loop.say_ground(list(ground.domains), said)
+    loop.publish_ground(list(ground.domains), said)
     switches = ground.switches(now_ms)
     before = await bus.last(StreamName.LATEST, subjects.fact_topology(SWITCHES))
-    if before is None or not _is_said(before.data, switches):
+    if before is None or not _is_published(before.data, switches):
         loop.outbox.put(subjects.fact_topology(SWITCHES), switches)
     await loop.outbox.flush()
 
 
-def _is_said(data: bytes, switches: TopologySeen) -> bool:
+def _is_published(data: bytes, switches: TopologySeen) -> bool:
     """Whether a fact says the same of the switches; one that cannot be read does not, and is overwritten."""
     try:
         return msgspec.structs.replace(decode(data, TopologySeen), at_ms=switches.at_ms) == switches

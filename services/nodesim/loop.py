@@ -83,31 +83,31 @@ class Loop:
             run_default_ms=round(config.run_default_s * _MS),
             terminating_ms=round(config.terminating_s * _MS),
         )
-        self._said: dict[str, NodesSeen | HealthSeen] = {}
+        self._published: dict[str, NodesSeen | HealthSeen] = {}
         self._looked_ms = 0
         self._shown_s = -math.inf
         self._changed = asyncio.Condition()
         self._log = instruments.log
         self._metrics = instruments.metrics
 
-    def say_ground(self, domains: list[str], said: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
+    def publish_ground(self, domains: list[str], said: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
         """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
 
         Args:
             domains: Domains to look at.
             said: What earlier runs said, by subject; None leaves what this run said.
         """
-        self._said.update(said or {})
+        self._published.update(said or {})
         now_ms = self._looked_ms = self._clock.now_ms()
         for domain in domains:
             facts = self._ground.facts(domain, now_ms)
-            self._say(self._bus.subjects.fact_node(domain), facts.nodes)
-            self._say(self._bus.subjects.fact_health(domain), facts.health)
+            self._publish(self._bus.subjects.fact_node(domain), facts.nodes)
+            self._publish(self._bus.subjects.fact_health(domain), facts.health)
 
-    def _say(self, subject: str, message: NodesSeen | HealthSeen) -> None:
-        before = self._said.get(subject)
+    def _publish(self, subject: str, message: NodesSeen | HealthSeen) -> None:
+        before = self._published.get(subject)
         if before is None or not is_same(before, message):
-            self._said[subject] = message
+            self._published[subject] = message
             self.outbox.put(subject, message)
 
     def restore(self, seen: PodsSeen, *, run_ms: int, share: Share | None) -> None:
@@ -138,7 +138,7 @@ class Loop:
             return await self._unreadable(error, NodeBroken(f"request unreadable: {error.reason}"))
         reason = self._ground.break_node(wish, self._clock.now_ms())
         if not reason:
-            self.say_ground([self._ground.domain_of[wish.node]])
+            self.publish_ground([self._ground.domain_of[wish.node]])
             await self.outbox.flush()
             async with self._changed:
                 self._changed.notify_all()
@@ -198,7 +198,7 @@ class Loop:
             self._show()
             turn_ms = self._ground.next_turn_ms(self._looked_ms)
             if turn_ms is not None and turn_ms <= self._clock.now_ms():
-                self.say_ground(self._ground.faulty_domains())
+                self.publish_ground(self._ground.faulty_domains())
             try:
                 await self.outbox.flush()
                 failures = 0

@@ -116,9 +116,9 @@ async def _work(
         return
     book.restore(store.found)
     store.found = []
-    await store.tell_gone(book)
+    await store.publish_deleted(book)
     instruments.readiness.ready()
-    instruments.log.info("ready", summaries=len(store.there))
+    instruments.log.info("ready", summaries=len(store.existing))
     await loop.run(stop)
 
 
@@ -186,5 +186,5 @@ class _Summaries:
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """Summaries that changed."""
         self._store.change(changes)
-        if self._store.strayed:
+        if self._store.drifted:
             self._dirty()

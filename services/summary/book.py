@@ -48,7 +48,7 @@ class Book:
         self._holders: dict[Place, str] = {}
         """Job (uid) that has the name of a summary."""
         self._touched: dict[str, None] = {}
-        self._said: dict[str, list[Chunk]] = {}
+        self._reported: dict[str, list[Chunk]] = {}
 
     def __contains__(self, uid: object) -> bool:
         """Whether a job is there, or has a summary."""
@@ -168,7 +168,7 @@ class Book:
 
     def wanted(self, uid: str) -> list[Chunk]:
         """ConfigMaps that a job should have; none when it should have none."""
-        return self._said.get(uid, [])
+        return self._reported.get(uid, [])
 
     def _settle(self, uid: str, now_s: int) -> list[Change]:
         seen = Seen(
@@ -179,7 +179,7 @@ class Book:
         record = self._records.get(uid)
         gone: list[Change] = []
         if record is None:
-            if job is None or not self._is_told(seen):
+            if job is None or not self._is_published(seen):
                 return []
             holder = self._holders.get((job.namespace, job.name), uid)
             if holder != uid:
@@ -197,13 +197,13 @@ class Book:
         if record.operator == Operator.DELETE and record.delete_s + self._kept_s <= now_s:
             return [*gone, self._forget(record)]
         wanted = chunks(record)
-        if wanted == self._said.get(uid):
+        if wanted == self._reported.get(uid):
             return gone
-        self._said[uid] = wanted
+        self._reported[uid] = wanted
         return [*gone, Change(record.job, wanted)]
 
     @staticmethod
-    def _is_told(seen: Seen) -> bool:
+    def _is_published(seen: Seen) -> bool:
         """Whether a job gets a summary: it has a PodGroup or asks for chips, and shares none."""
         if any(pod.is_shared for pod in seen.pods) or (seen.group is not None and seen.group.is_shared):
             return False
@@ -224,7 +224,7 @@ class Book:
         job = record.job
         place = (job.namespace, job.name)
         del self._records[job.uid]
-        self._said.pop(job.uid, None)
+        self._reported.pop(job.uid, None)
         if self._holders.get(place) == job.uid:
             del self._holders[place]
             self._touched.update(dict.fromkeys(self._namesakes(job)))

@@ -55,9 +55,9 @@ class LeafShare:
         self._metrics = instruments.metrics
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
-        self._there: ConfigMap | None = None
+        self._existing: ConfigMap | None = None
         self._dirty = asyncio.Event()
-        self._said = ""
+        self._reported = ""
         """What is wrong, as it was said last; empty when nothing is."""
         self.jobs = NodeJobs(self._wake)
 
@@ -67,13 +67,13 @@ class LeafShare:
 
     def replace(self, objects: list[ConfigMap]) -> None:
         """The ConfigMap, if it is there."""
-        self._there = next(iter(objects), None)
+        self._existing = next(iter(objects), None)
         self._wake()
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """The ConfigMap was written or deleted, by us or by others."""
         what, item = changes[-1]
-        self._there = None if what == "DELETED" else item
+        self._existing = None if what == "DELETED" else item
         self._wake()
 
     def _wake(self) -> None:
@@ -94,7 +94,7 @@ class LeafShare:
                 await feeds.start(filters=[self._bus.subjects.facts("topology")])
                 await self._follow(feeds)
             except (ShellError, CoreError, DecodeError) as error:
-                self._log.warning("leaf switches are read anew", reason=str(error))
+                self._log.warning("leaf switches read again", reason=str(error))
             finally:
                 await feeds.stop()
             await asyncio.sleep(self._config.retry_wait_max_s)
@@ -139,23 +139,23 @@ class LeafShare:
             TransientError: The server did not answer.
             RefusedError: The server will not have it.
         """
-        there = self._there
+        existing = self._existing
         if not text:
-            return await self._remove(there)
-        if there is not None and _is_ours(there) and there.data == {KEY: text}:
+            return await self._remove(existing)
+        if existing is not None and _is_ours(existing) and existing.data == {KEY: text}:
             return False
-        await self._write(text, there)
+        await self._write(text, existing)
         return True
 
-    async def _remove(self, there: ConfigMap | None) -> bool:
-        if there is None or not _is_ours(there):
+    async def _remove(self, existing: ConfigMap | None) -> bool:
+        if existing is None or not _is_ours(existing):
             return False
-        await self._api.delete(f"{self._folder}/{NAME}", uid=there.metadata.uid)
-        self._there = None
-        self._log.info("leaf switches not told any more", name=NAME)
+        await self._api.delete(f"{self._folder}/{NAME}", uid=existing.metadata.uid)
+        self._existing = None
+        self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
 
-    async def _write(self, text: str, there: ConfigMap | None) -> None:
+    async def _write(self, text: str, existing: ConfigMap | None) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -168,23 +168,23 @@ class LeafShare:
         }
         path = f"{self._folder}/{NAME}"
         try:
-            answer = await (self._api.create(self._folder, body) if there is None else self._api.update(path, body))
+            answer = await (self._api.create(self._folder, body) if existing is None else self._api.update(path, body))
         except RefusedError as error:
-            if there is None and error.cause == "AlreadyExists":
+            if existing is None and error.cause == "AlreadyExists":
                 answer = await self._api.update(path, body)
-            elif there is not None and error.is_absent:
+            elif existing is not None and error.is_absent:
                 answer = await self._api.create(self._folder, body)
             else:
                 raise
-        self._there = msgspec.json.decode(answer, type=ConfigMap)
-        self._log.info("leaf switches told", name=NAME, bytes=len(text))
+        self._existing = msgspec.json.decode(answer, type=ConfigMap)
+        self._log.info("leaf switch facts written", name=NAME, bytes=len(text))
 
     def _note(self, reason: str) -> None:
         """Say what is wrong, once as long as it stays the same; empty when nothing is."""
-        if reason and reason != self._said:
+        if reason and reason != self._reported:
             namespace = self._config.tor_share_namespace
-            self._log.warning("leaf switches not told", name=NAME, namespace=namespace, reason=reason)
-        self._said = reason
+            self._log.warning("leaf switch facts not written", name=NAME, namespace=namespace, reason=reason)
+        self._reported = reason
 
 
 def _is_ours(found: ConfigMap) -> bool:

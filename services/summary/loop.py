@@ -53,7 +53,7 @@ class Loop:
         """Work until ``stop`` is set, then finish what is in hand."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
-                group.create_task(self._hand(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"hand {number}")
             stopping = group.create_task(self._end(stop), name="wait for stop")
             while not stop.is_set():
                 self.dirty.clear()
@@ -80,17 +80,17 @@ class Loop:
         for change in self._book.settle(self._clock.now_ms() // 1000):
             self._jobs[change.job.uid] = change.job
             self._wake(change.job.uid)
-        for uid in self._store.strayed:
+        for uid in self._store.drifted:
             if uid in self._jobs:
                 self._wake(uid)
-        self._store.strayed.clear()
+        self._store.drifted.clear()
         self._metrics.jobs.set(len(self._book))
 
     def _wake(self, uid: str) -> None:
         self._ready[uid] = None
         self._woken.set()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             while (uid := next((one for one in self._ready if one not in self._busy), None)) is None:
                 if self._stopping:
@@ -112,9 +112,9 @@ class Loop:
     async def _write(self, job: JobName) -> None:
         wanted = self._book.wanted(job.uid)
         try:
-            count = await self._store.become(job, wanted)
+            count = await self._store.reconcile(job, wanted)
         except ShellError as error:
-            self._later(job, error)
+            self._retry_later(job, error)
             return
         self._tries.pop(job.uid, None)
         self._metrics.writes.inc(count)
@@ -124,7 +124,7 @@ class Loop:
         if not wanted and job.uid not in self._ready:
             self._jobs.pop(job.uid, None)
 
-    def _later(self, job: JobName, error: ShellError) -> None:
+    def _retry_later(self, job: JobName, error: ShellError) -> None:
         self._metrics.failures.inc()
         tries = self._tries[job.uid] = self._tries.get(job.uid, 0) + 1
         wait_s = self._backoff.pause_s(tries)

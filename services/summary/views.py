@@ -100,7 +100,7 @@ def pod_view(pod: Pod) -> PodView | None:
         shared_switch=meta.annotation(SHARED_IP) if meta.annotation(IS_SHARED) == _SHARED else "",
         master=next((item.value for box in containers for item in box.env or () if item.name == _MASTER), ""),
         minimum=_number(meta.annotation(MIN_AVAILABLE)) or 0,
-        labels=_told(meta.labels),
+        labels=_published(meta.labels),
         is_shared=meta.annotation(ANNOTATION_POLICY) == SOFT_SHARE,
         container_ids={item.name: item.container_id for item in status.container_statuses or () if item.container_id},
     )
@@ -117,7 +117,7 @@ def group_view(group: PodGroup) -> GroupView | None:
         name=meta.name,
         minimum=max(group.spec.min_member or 0, _number(meta.annotation(MIN_AVAILABLE)) or 0),
         resource=_first_resource(group.spec.min_resources),
-        labels=_told(meta.labels),
+        labels=_published(meta.labels),
         is_shared=meta.annotation(ANNOTATION_POLICY) == SOFT_SHARE,
     )
 
@@ -135,7 +135,7 @@ def is_summary(found: ConfigMap) -> bool:
     return found.metadata.name.startswith(PREFIX) and bool((found.data or {}).get("job_id"))
 
 
-def _told(labels: dict[str, str] | None) -> dict[str, str]:
+def _published(labels: dict[str, str] | None) -> dict[str, str]:
     """Labels that a summary may show: the framework, and the user's own name of the job."""
     if not labels:
         return {}

@@ -134,7 +134,7 @@ async def test_a_person_gets_in_with_the_environment(tmp_path: Path, monkeypatch
         async with opened(server, me) as bus:
             await bus.ensure_streams()
         common = Common(url=server.url, cell=me.cell)
-        with pytest.raises(CommandError, match=r"does not let us in .*BERTH_BUS__USER"):
+        with pytest.raises(CommandError, match=r"rejects the connection .*BERTH_BUS__USER"):
             async with connected(common):
                 pass
         monkeypatch.setenv("BERTH_BUS__USER", "berth")

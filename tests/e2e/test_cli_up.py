@@ -295,7 +295,7 @@ def test_a_node_breaks_and_is_mended(ask: Ask) -> None:
     code, told, _ = ask("nodes", "break", "duo-1", "--fault", "chip", "--chips", "2,4-5", "--level", "SeparateNPU")
     assert (code, told["chips"]) == (0, [2, 4, 5])
     assert unhealthy() == [2, 4, 5]
-    assert ask("nodes", "mend", "duo-1", "--fault", "chip", "--chips", "4")[0] == 0
+    assert ask("nodes", "repair", "duo-1", "--fault", "chip", "--chips", "4")[0] == 0
     assert unhealthy() == [2, 5]
     assert ask("nodes", "mend", "duo-1", "--fault", "chip")[0] == 0
     assert unhealthy() == []

@@ -27,10 +27,10 @@ class World:
         self.namespace = namespace
         self.told: list[tuple[str, str, str]] = []
         self.cluster = KubeCluster(
-            client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics), tell=self._tell
+            client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics), report_event=self._report_event
         )
 
-    def _tell(self, involved: Involved, reason: str, message: str) -> None:
+    def _report_event(self, involved: Involved, reason: str, message: str) -> None:
         self.told.append((involved.name, reason, message))
 
     @property

@@ -33,11 +33,13 @@ class World:
             self.kube.put("/api/v1/nodes", a_node(f"n{number}"))
 
     def restart(self) -> KubeCluster:
-        self.cluster = KubeCluster(self.kube, self.clock, self.config, Instruments.make(BinderMetrics), tell=self._tell)
+        self.cluster = KubeCluster(
+            self.kube, self.clock, self.config, Instruments.make(BinderMetrics), report_event=self._report_event
+        )
         self.cluster.wake = self.woken.extend
         return self.cluster
 
-    def _tell(self, involved: Involved, reason: str, message: str) -> None:
+    def _report_event(self, involved: Involved, reason: str, message: str) -> None:
         self.told.append((involved.name, reason, message))
 
     async def sync(self) -> None:

@@ -95,7 +95,9 @@ class FakeFollower:
     def _ended(self, task: asyncio.Task[Gap]) -> None:
         self._bus.server.followers.remove(self.wake)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._bus.fail(FatalError(f"follower of {self._spec.name} ended: {error!r}"))
+            failure = FatalError(f"follower of {self._spec.name} ended: {error!r}")
+            failure.__cause__ = error
+            self._bus.fail(failure)
 
 
 class FakeServed:
@@ -150,7 +152,9 @@ class FakeServed:
         if self in self._bus.server.services:
             self._bus.server.services.remove(self)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._bus.fail(FatalError(f"handler of {self.subject} ended: {error!r}"))
+            failure = FatalError(f"handler of {self.subject} ended: {error!r}")
+            failure.__cause__ = error
+            self._bus.fail(failure)
 
 
 class FakeBus:

@@ -13,7 +13,7 @@ from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, Out
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
-from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from berth.services.inventory.effects import CancelRequest, Effect, PublishMembers, ReadOwner, SetGroup, SubmitRequest
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 
@@ -148,22 +148,22 @@ class GangWorld:
         effects = self.gangs.settle(self.now_ms)
         for effect in effects:
             match effect:
-                case Tell(members):
+                case PublishMembers(members):
                     self.members[members.job] = members
-                case Publish(request):
+                case SubmitRequest(request):
                     assert self.members[request.name].uid == request.uid, "told before it is published"
                     self.requests[request.name] = request
                     self.published.append(request)
-                case Withdraw(cancel):
+                case CancelRequest(cancel):
                     self.withdrawn.append((cancel.name, cancel.uid, cancel.reason))
-                case Look(owner):
+                case ReadOwner(owner):
                     self.looks.append(owner)
                 case SetGroup():
                     self.patches.append(effect)
         assert self.gangs.settle(self.now_ms) == [], "nothing has changed, so nothing is wanted"
         return effects
 
-    def standing(self, name: str) -> dict[int, str]:
+    def ownership(self, name: str) -> dict[int, str]:
         """Pods of a request by rank."""
         seen = self.members[name]
         return dict(zip(unpack(seen.rank, 4), seen.pods, strict=True))

@@ -1,4 +1,4 @@
-"""``berth nodes break`` and ``berth nodes mend``: faults of simulated nodes on command."""
+"""``berth nodes break`` and ``berth nodes repair``: faults of simulated nodes on command."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _ID_MAX: Final = 63
 
 
 class BrokenRow(msgspec.Struct, frozen=True):
-    """What was broken or mended, as ``--json`` prints it."""
+    """Broken or repaired part, as ``--json`` prints it."""
 
     node: str
     fault: str
@@ -44,15 +44,15 @@ def break_node(
     lasts: Annotated[str, Parameter(name="--for")] = "",
     common: Common | None = None,
 ) -> int:
-    """Break something of a simulated node.
+    """Break a part of a simulated node.
 
     Args:
         node: The node.
         fault: chip, network (of chips), recovering (chips), node, switch (A3 only), kubelet or plugin.
         chips: Ids of chips, such as 3 or 0,2-4.
-        level: Level as the reporting agent names it, such as RestartNPU or SeparateFault. Default: the fault's usual one.
-        code: Fault code in upper-case hex. Default: a usual one.
-        lasts: How long, such as 30s. Default: until it is mended.
+        level: Level as the reporting agent names it, such as RestartNPU or SeparateFault. Default: that of the fault.
+        code: Fault code in upper-case hex. Default: that of the fault.
+        lasts: Duration, such as 30s. Default: until it is repaired.
         common: Cell and form of the output.
     """
 
@@ -63,13 +63,13 @@ def break_node(
     return run(work)
 
 
-def mend_node(node: str, *, fault: Fault, chips: str = "", common: Common | None = None) -> int:
-    """Mend what was broken of a simulated node.
+def repair_node(node: str, *, fault: Fault, chips: str = "", common: Common | None = None) -> int:
+    """Repair a part of a simulated node that ``berth nodes break`` broke.
 
     Args:
         node: The node.
-        fault: As it was broken.
-        chips: Ids of chips, such as 3 or 0,2-4. Default: all that have the fault.
+        fault: The fault that was given to ``break``.
+        chips: Ids of chips, such as 3 or 0,2-4. Default: all chips with the fault.
         common: Cell and form of the output.
     """
 
@@ -80,10 +80,10 @@ def mend_node(node: str, *, fault: Fault, chips: str = "", common: Common | None
 
 
 def chips_of(text: str) -> list[int]:
-    """Ids in a text such as ``0,2-4``, ascending; none in an empty one.
+    """Ids in a text such as ``0,2-4``, ascending; empty for an empty text.
 
     Raises:
-        CommandError: It is no such text.
+        CommandError: The text is invalid.
     """
     found: set[int] = set()
     for part in text.split(",") if text else ():
@@ -108,10 +108,10 @@ def _lasts_ms(text: str) -> int:
 
 
 async def _send(options: Common, wish: BreakNode) -> None:
-    """Ask the simulated cluster, and say what it did.
+    """Send the request to the simulated cluster and print the result.
 
     Raises:
-        CommandError: It refuses, or there is none.
+        CommandError: The simulated cluster refuses it or does not answer.
     """
     async with connected(options) as bus:
         reason = await _asked(bus, wish)
@@ -122,11 +122,11 @@ async def _send(options: Common, wish: BreakNode) -> None:
         return
     what = f"{wish.fault}{_listed(wish.chips)}"
     lasts = f" for {wish.lasts_ms / 1000:g} s" if wish.lasts_ms else ""
-    tell(f"{wish.node}: {what} is {'well again' if wish.mend else 'broken'}{lasts}")
+    tell(f"{wish.node}: {what} is {'repaired' if wish.mend else 'broken'}{lasts}")
 
 
 async def _asked(bus: Bus, wish: BreakNode) -> str:
-    """Why nothing was done; nothing when it was.
+    """Reason for a refusal; empty on success.
 
     Raises:
         CommandError: No simulated cluster answers.

@@ -47,7 +47,7 @@ _WORDS: Final = {
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """A node as ``--json`` prints it; lists hold chip ids."""
+    """A node as ``--json`` prints it. Lists contain chip ids."""
 
     name: str
     product: str
@@ -57,7 +57,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     superpod: str
     chips: int
     group_size: int
-    """Chips of a ring, pair, mesh or card; 0 where chips have no such groups."""
+    """Chips of a ring, pair, mesh or card; 0 if the product has no such groups."""
     free: list[int]
     used: list[int]
     shared: list[int]
@@ -70,7 +70,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     chip_ids: list[int]
     withheld: list[int] = []
     reason: str = ""
-    """Why it is not well, with the source of the word; empty when it is."""
+    """Reason for its health, with the source of the report; empty if it is healthy."""
     health_source: str = ""
     """Who judged its health; empty when nobody has."""
     updated_ms: int = 0
@@ -78,14 +78,14 @@ class NodeRow(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What the health fact of a domain says of one of its nodes."""
+    """Health of one node according to the health fact of its domain."""
 
     condition: NodeCondition
     source: str
 
 
 async def judged_nodes(bus: Bus) -> dict[tuple[str, str], Judged]:
-    """What the latest health facts say, by domain and node; facts that cannot be read are passed over."""
+    """Latest health by domain and node; facts that do not decode are skipped."""
     found: dict[tuple[str, str], Judged] = {}
     for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
         try:
@@ -102,7 +102,7 @@ def rows_of(state: State, judged: Mapping[tuple[str, str], Judged] | None = None
 
     Args:
         state: State of the cell.
-        judged: What health facts say, as :func:`judged_nodes` gives it; None leaves reasons out.
+        judged: Result of :func:`judged_nodes`; None omits reasons.
     """
     table = state.table
     found = [_row(state, row, judged or {}) for row in range(len(table)) if table.present[row]]

@@ -1,4 +1,4 @@
-"""``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and what is left."""
+"""``berth superpods``: the physical SuperPoDs, with their nodes drawn, the blocks on them, and their free nodes."""
 
 import string
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from rich.table import Table
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.switches import kind_of
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
-from berth.core.explain.superpod_explanation import seats_of, superpods_of, takers_of, users
+from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
@@ -96,7 +96,7 @@ def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
     settings = state.fold.settings
     pool = state.blocks.superpods.pool(np.ones(len(state.table), np.bool_))
-    jobs = users(state, superpods_of(state), takers_of(state))
+    jobs = users(state, superpods_of(state), jobs_with_nodes(state))
     blocks = _blocks(state)
     return SuperpodsShown(
         super_pod_size=settings.super_pod_size,
@@ -109,7 +109,7 @@ def shown_of(state: State) -> SuperpodsShown:
 def _blocks(state: State) -> dict[str, BlockKey]:
     """Job and block on each node that has one; of several jobs the first by name."""
     found: dict[str, BlockKey] = {}
-    for taken in takers_of(state):
+    for taken in jobs_with_nodes(state):
         for pod, seat in zip(taken.pods, seats_of(taken.part, len(taken.pods)), strict=True):
             if pod.mask and seat is not None:
                 found.setdefault(pod.node, (taken.job, seat.block))
@@ -126,7 +126,7 @@ def _superpod(
     above = max(len(free) - settings.reserve_nodes, 0)
     kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are taken in this order: the last ones are kept
     racks = pool.racks[pool.starts[at] : pool.starts[at + 1]]
-    warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} that super_pod_size says"
+    warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} of super_pod_size"
     return SuperpodRow(
         id=pool.ids[at],
         free=len(free),
@@ -230,7 +230,7 @@ def heading(shown: SuperpodsShown) -> str:
 def show(shown: SuperpodsShown) -> None:
     """Print the SuperPoDs, and what the signs mean."""
     if not shown.total:
-        tell("no SuperPoD is known: no node says that it is in one")
+        tell("no SuperPoD is known: no node has a SuperPoD")
         return
     console = results()
     tell(heading(shown))
@@ -263,7 +263,7 @@ def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:
 def superpods(
     *, superpod: Annotated[str | None, Parameter(name="--superpod")] = None, common: Common | None = None
 ) -> int:
-    """List physical SuperPoDs: their nodes drawn with the blocks on them, how many are free, and the jobs there.
+    """List physical SuperPoDs: their nodes drawn with the blocks on them, the number of free nodes, and the jobs there.
 
     Args:
         superpod: Only the SuperPoD with this id.

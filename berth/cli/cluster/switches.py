@@ -1,4 +1,4 @@
-"""``berth switches``: the leaf switches, with their nodes drawn, their state, and the jobs below them."""
+"""``berth switches``: the leaf switches (ToR), with their nodes drawn, their state, and the jobs below them."""
 
 from typing import Annotated, Final, Literal
 
@@ -184,7 +184,7 @@ def show(shown: SwitchesShown) -> None:
     console = results()
     tell(heading(shown))
     if shown.reason:
-        tell(f"An older word on the leaves holds: {shown.reason}")
+        tell(f"The previous topology remains in force: {shown.reason}")
     console.print(table_of(shown, console))
     glyphs = glyphs_for(console)
     console.print("   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()))
@@ -207,7 +207,7 @@ def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:
 
 
 def switches(*, leaf: Annotated[str | None, Parameter(name="--leaf")] = None, common: Common | None = None) -> int:
-    """List leaf switches: their nodes drawn, how many are free, the state that switch affinity sees, and the jobs there.
+    """List leaf switches (ToR): their nodes drawn, the number of free nodes, their state, and the jobs there.
 
     Args:
         leaf: Only the leaf of this name.

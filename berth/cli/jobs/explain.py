@@ -1,4 +1,4 @@
-"""``berth explain``: a job of a live cell or of a recording, now or as it stood."""
+"""``berth explain``: a job of a live cell or of a recording, now or at a time in the past."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs.explain_text import Told, not_asked, show, told_of, told_of_past
+from berth.cli.jobs.explain_text import ExplainResult, describe, describe_past, not_asked, show
 from berth.cli.jobs.listing import find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
 from berth.cli.recordings.errors import complaints_of
@@ -36,13 +36,13 @@ _DAY_MS: Final = 86_400_000
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Where:
-    """Which job is meant, and when.
+    """Source and time of the explanation.
 
     Attributes:
-        log: Look into this recording, made by berth record or berth simulate --record; no cell is needed.
-        at: Tell of the job as it stood at this time (2026-11-21T10:00:00Z, milliseconds since 1970, or 10:00:00 of the last day)
+        log: Read this recording, made by berth record or berth simulate --record; no cell is needed.
+        at: Explain the job at this time (2026-11-21T10:00:00Z, milliseconds since 1970, or 10:00:00 of the last day)
             or after this record of the ledger (ledger:123). Default: now, or the end of the recording.
-        uid: Which of the jobs that had the name, one after another. Default: the last one.
+        uid: Which of several jobs that had the name. Default: the last one.
         salvage: Use what comes before a damage of the recording.
     """
 
@@ -55,11 +55,11 @@ class Where:
 def explain_job(
     job: str, *, where: Where | None = None, namespace: str = "default", common: Common | None = None
 ) -> int:
-    """Explain a decision: what was asked, what was known, who came second, or why a job waits and what would help.
+    """Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.
 
     Args:
         job: Its name, or namespace/name.
-        where: Now or then, in a cell or in a file.
+        where: Cell or file, and the time.
         namespace: Namespace of a name without one.
         common: Cell and form of the output.
     """
@@ -78,7 +78,7 @@ def explain_job(
             raise CommandError("--salvage is for recordings: name one with --log", code=WRONG_USE)
         else:
             async with connected(options) as bus:
-                told = await told_of_cell(bus, key, point)
+                told = await describe_cell(bus, key, point)
         if options.json:
             emit(told)
         else:
@@ -90,7 +90,7 @@ def explain_job(
     return run(work)
 
 
-async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
+async def describe_cell(bus: Bus, key: JobKey, point: Where) -> ExplainResult:
     """What a live cell tells of a job, now or as it stood.
 
     Raises:
@@ -100,22 +100,22 @@ async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
     unknown: CommandError | None = None
     if not point.at and not point.uid:
         try:
-            return await told_of(bus, clock, await find_job(bus, "/".join(key), key[0]))
+            return await describe(bus, clock, await find_job(bus, "/".join(key), key[0]))
         except CommandError as error:
             unknown = error  # it may be over for so long that it has no status
     until = point_of(point.at, lambda: (0, clock.now_ms()))
     if until is not None:
         ledger = await bus.state(StreamName.LEDGER)
         if until.ledger_seq > ledger.last_seq:
-            raise CommandError(f"{until} is not there yet: the ledger ends at {ledger.last_seq}")
+            raise CommandError(f"{until} does not exist yet: the ledger ends at {ledger.last_seq}")
     try:
         past = await past_of(bus, key, uid=point.uid, until=until)
     except (NotKeptError, NoHistoryError) as error:
-        raise CommandError(f"that time cannot be told of: {error}") from error
+        raise CommandError(f"that time cannot be explained: {error}") from error
     if past is None:
-        raise unknown or CommandError(f"{until} is no longer kept: no snapshot is as old as that")
+        raise unknown or CommandError(f"{until} is no longer stored: all snapshots are newer")
     if past.life is not None and past.look is not None:
-        return told_of_past(*key, past.trail, past.life, past.look)
+        return describe_past(*key, past.trail, past.life, past.look)
     words = await bus.read(StreamName.FACTS, filters=[bus.subjects.fact_job(*key)])
     later = [seen for stored in words if (seen := _job(stored.data)) is not None]
     if unknown is not None or not later or past.trail.lives:
@@ -137,7 +137,7 @@ class Recorded:
         self.damage = ""
         """What ended the reading early."""
 
-    def told(self, key: JobKey, point: Where) -> Told:
+    def told(self, key: JobKey, point: Where) -> ExplainResult:
         """What it tells of a job.
 
         Raises:
@@ -154,7 +154,7 @@ class Recorded:
                 trail.add(entry)
             trail.end()
         if until is not None and until.ledger_seq > trail.ledger_seq:
-            raise CommandError(f"{self._path}: {until} is not there: the recording ends at record {trail.ledger_seq}")
+            raise CommandError(f"{self._path}: {until} does not exist: the recording ends at record {trail.ledger_seq}")
         life = trail.life(point.uid)
         if life is None:
             if not trail.lives and trail.later_ms:
@@ -165,7 +165,7 @@ class Recorded:
             for entry in reading:
                 if not view.add(entry):
                     break
-        return told_of_past(*key, trail, life, view.end())
+        return describe_past(*key, trail, life, view.end())
 
     def _span_ms(self) -> tuple[int, int]:
         """Moments of the first and the last record."""
@@ -245,7 +245,7 @@ def _unknown(key: JobKey, uid: str, trail: Trail, names: list[str]) -> str:
     if not trail.ledger_seq:
         return f"no job was named {name}; {hint}"
     span = f"from {moment(trail.first_ms)} to {moment(trail.last_ms)}, up to record {trail.ledger_seq} of the ledger"
-    return f"no job was named {name} in what is told of, {span}; {hint}"
+    return f"no job was named {name} {span}; {hint}"
 
 
 def _job(data: bytes) -> JobSeen | None:

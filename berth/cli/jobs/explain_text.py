@@ -33,7 +33,7 @@ class LifeRow(msgspec.Struct, frozen=True):
     ended_ms: int = 0
 
 
-class Told(msgspec.Struct, frozen=True):
+class ExplainResult(msgspec.Struct, frozen=True):
     """Result of ``berth explain --json``. ``explanation`` is null while nothing was decided or when nothing is kept."""
 
     namespace: str
@@ -50,11 +50,11 @@ class Told(msgspec.Struct, frozen=True):
     """All jobs that had the name up to then, the last one last, where the past was looked at."""
 
 
-async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
+async def describe(bus: Bus, clock: Clock, status: JobStatus) -> ExplainResult:
     """What there is to tell of a job."""
     found = await _explanation(bus, clock, status)
     lines = _lines(status, found)
-    return Told(
+    return ExplainResult(
         namespace=status.namespace,
         name=status.name,
         uid=status.uid,
@@ -66,7 +66,7 @@ async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
     )
 
 
-def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> Told:
+def describe_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> ExplainResult:
     """What there is to tell of a job as it stood.
 
     Args:
@@ -90,9 +90,9 @@ def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look
     others = [one for one in lives if one.uid != life.uid]
     if others:
         rows = ", ".join(f"{one.uid} (since {moment(one.since_ms)})" for one in others)
-        lines.append(f"Other jobs had this name: uid {rows}; --uid tells of one of them.")
+        lines.append(f"Other jobs had this name: uid {rows}; select one with --uid.")
     attempt = status.attempt or (found.attempt if found is not None else 0)
-    return Told(
+    return ExplainResult(
         namespace,
         name,
         life.uid,
@@ -106,7 +106,7 @@ def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look
     )
 
 
-def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
+def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> ExplainResult:
     """What there is to tell of a job before anybody asked for it.
 
     Args:
@@ -115,8 +115,8 @@ def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
         at_ms: Moment that it is told of.
         first_ms: When it was asked for.
     """
-    line = f"It was first asked for at {moment(first_ms)}, later than that."
-    return Told(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
+    line = f"It was first submitted at {moment(first_ms)}, after that time."
+    return ExplainResult(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
 
 
 def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
@@ -124,14 +124,14 @@ def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
     if found is not None:
         lines = all_sentences(found, is_over=status.phase in OVER, clock=lambda at_ms: _near(at_ms, found.basis.at_ms))
     elif status.ledger_seq:
-        lines = ["The decision and its history are no longer kept.", *([status.sentence] if status.sentence else [])]
+        lines = ["The decision and its history are no longer stored.", *([status.sentence] if status.sentence else [])]
     else:
         lines = [status.sentence or "Nothing was decided yet."]
     beside = status.rejection
     if beside is not None:
         wrong = beside.refusal
         lines.append(
-            f"Another request for this name was turned away at {moment(beside.at_ms)}:"
+            f"Another request for this name was rejected at {moment(beside.at_ms)}:"
             f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
         )
     return lines
@@ -173,20 +173,20 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
-def show(told: Told) -> None:
+def show(told: ExplainResult) -> None:
     """Print an explanation."""
     console = results()
     name = f"{told.namespace}/{told.name}"
     at = f" as of {moment(told.at_ms)}" if told.at_ms else ""
     if told.phase == NOT_ASKED:
-        console.print(f"[bold]{escape(name)}[/] was not asked for yet{at}")
+        console.print(f"[bold]{escape(name)}[/] was not submitted yet{at}")
         tell(f"  {told.sentences[0]}")
         return
     attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
     since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
     console.print(
         f"[bold]{escape(name)}[/] {phase_words(told.phase)}{attempt}{since} {moment(told.since_ms)}"
-        f"{f'; told{at}' if at else ''}"
+        f"{f'; explained{at}' if at else ''}"
     )
     if told.explanation is not None:
         tell(_basis_words(told.explanation.basis))
@@ -218,17 +218,17 @@ def _show_candidates(told: Explanation) -> None:
 def _basis_words(basis: Basis) -> str:
     settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
     if basis.nodes:
-        held = f"{pluralize(basis.jobs_held, 'job')} held something" if basis.jobs_held else "nobody held anything"
+        held = f"{pluralize(basis.jobs_held, 'job')} held chips" if basis.jobs_held else "no job held chips"
         policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
         settings = (
             f"{pluralize(basis.nodes, 'node')} with {pluralize(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
             f" {held}; {settings}{policy}"
         )
     if not basis.ledger_seq:
-        return f"Judged at {moment(basis.at_ms)}, when the request came in."
+        return f"Validated at {moment(basis.at_ms)}, when the request was received."
     if basis.is_current:
         return (
-            f"Decided by record {basis.ledger_seq} of the ledger; told from the state at facts {basis.facts_seq},"
+            f"Decided by record {basis.ledger_seq} of the ledger; explained from the state at facts {basis.facts_seq},"
             f" {moment(basis.at_ms)}, epoch {basis.epoch}; {settings}."
         )
     return (

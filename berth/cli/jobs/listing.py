@@ -1,4 +1,4 @@
-"""``berth jobs`` and ``berth cancel``: where jobs stand, and that one shall run no longer."""
+"""``berth jobs`` and ``berth cancel``: list jobs, and cancel one."""
 
 from typing import Annotated, Final
 
@@ -162,11 +162,11 @@ def jobs(
     namespace: str | None = None,
     common: Common | None = None,
 ) -> int:
-    """List jobs: phase, pods, chips, since when, and where they are or why they wait.
+    """List jobs: phase, pods, chips, time in the phase, and their nodes or why they wait.
 
     Args:
-        all_: Also those that are over.
-        namespace: Only those of this namespace.
+        all_: Include jobs that are over.
+        namespace: Only jobs of this namespace.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -181,7 +181,7 @@ def jobs(
         _show(shown, SystemClock().now_ms())
         hidden = len(found) - len(shown)
         if hidden:
-            say(f"{hidden} jobs are over; --all lists them too")
+            say(f"{hidden} jobs are over; list them with --all")
 
     return run(work)
 
@@ -225,7 +225,7 @@ def cancel(job: str, *, namespace: str = "default", reason: str = "", common: Co
                 key = (status.namespace, status.name)
                 told = await watch.until(lambda: _stopped(watch, key, status.uid), timeout_s=_CANCEL_S)
             if told is None:
-                raise CommandError(f"{label}: no word from the dispatcher within {_CANCEL_S:g} s; is one running?")
+                raise CommandError(f"{label}: no answer from the dispatcher within {_CANCEL_S:g} s; is one running?")
         if options.json:
             emit(row_of(told))
         else:

@@ -1,4 +1,4 @@
-"""``berth submit``: job requests from files, checked before anything is sent, and the verdicts on them."""
+"""``berth submit``: sends job requests from files, validated before anything is sent, and prints the verdicts."""
 
 import sys
 from pathlib import Path
@@ -89,11 +89,11 @@ def submit(
     timeout: float | None = None,
     common: Common | None = None,
 ) -> int:
-    """Send job requests and print the verdicts. Nothing is sent when anything is wrong with any of them.
+    """Send job requests and print the verdicts. Nothing is sent if any of them is invalid.
 
     Args:
         files: Manifests in YAML: Berth's own, Volcano, Ascend and batch/v1 jobs; several documents; - for stdin.
-        wait: Wait until each job is placed, or cannot be.
+        wait: Wait until each job is placed or cannot be placed.
         timeout: Seconds to wait; default 10 for the verdicts, no limit with --wait.
         common: Cell and form of the output.
     """

@@ -20,7 +20,7 @@ from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
-from berth.schemas.envelope import DecodeError
+from berth.schemas.envelope import DecodeError, NewerVersionError
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import StreamName
@@ -29,7 +29,7 @@ _LINES: Final = 512
 """Lines that are printed at once."""
 
 
-class RecordTold(msgspec.Struct, frozen=True):
+class RecordResult(msgspec.Struct, frozen=True):
     """Result of ``berth record --json``."""
 
     file: str
@@ -71,7 +71,7 @@ def record_cell(
     async def work() -> None:
         begin, end = _point("--from", since), _point("--to", until)
         if begin is not None and begin.at_ms > SystemClock().now_ms():
-            raise CommandError(f"--from is {begin}, which has not come yet", code=WRONG_USE)
+            raise CommandError(f"--from is {begin}, which is in the future", code=WRONG_USE)
         may_write(file, force=force)
         async with connected(options) as bus:
             recorded = await write_recording(bus, file, since=begin, until=end, anonymise=anonymise)
@@ -121,13 +121,13 @@ def may_write(file: Path, *, force: bool | None = None) -> None:
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise CommandError(f"{file} cannot be written: {why}", code=WRONG_USE)
     if file.exists() and not force:
-        hint = "" if force is None else ", or write over it with --force"
-        raise CommandError(f"{file} is there already; name another file{hint}", code=WRONG_USE)
+        hint = "" if force is None else ", or overwrite it with --force"
+        raise CommandError(f"{file} exists; name another file{hint}", code=WRONG_USE)
 
 
-def _told(recorded: Recorded, cell: str) -> RecordTold:
+def _told(recorded: Recorded, cell: str) -> RecordResult:
     start, end = recorded.start, recorded.end
-    return RecordTold(
+    return RecordResult(
         file=recorded.path,
         bytes=recorded.bytes_total,
         cell=cell,
@@ -142,7 +142,7 @@ def _told(recorded: Recorded, cell: str) -> RecordTold:
     )
 
 
-def _tell(told: RecordTold) -> None:
+def _tell(told: RecordResult) -> None:
     tell(f"{told.file}: {math.ceil(told.bytes / 1024)} KiB, the history of cell {told.cell!r}")
     tell(f"  {_span('fact', told.facts, told.facts_from, told.facts_to)}")
     tell(f"  {_span('record', told.records, told.records_from, told.records_to)}")
@@ -162,11 +162,11 @@ def log(
     salvage: Annotated[bool, Parameter(negative=())] = False,
     common: Common | None = None,
 ) -> int:
-    """Print the facts and decisions of a recording, or of a live cell as they come.
+    """Print the facts and decisions of a recording, or of a live cell as they arrive.
 
     Args:
         file: A recording, made by: berth record.
-        follow: Print what comes in at a live cell, until Ctrl-C; takes no file.
+        follow: Print new entries of a live cell until Ctrl-C; takes no file.
         salvage: Print what comes before a damage of the file.
         common: Cell and form of the output.
     """
@@ -307,5 +307,5 @@ class Live:
 def _known(record: Stored) -> int:
     try:
         return facts_known(record.data)
-    except DecodeError:
+    except (DecodeError, NewerVersionError):
         return 0  # its line says so

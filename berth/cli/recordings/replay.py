@@ -1,4 +1,4 @@
-"""``berth replay``: the decisions of a recording, made again and compared."""
+"""``berth replay``: repeats the decisions of a recording and compares them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ _DIGEST_SHOWN: Final = 16
 _JOBS_SHOWN: Final = 6
 
 
-class ReplayTold(msgspec.Struct, frozen=True):
+class ReplayResult(msgspec.Struct, frozen=True):
     """Result of ``berth replay --json``."""
 
     file: str
@@ -145,15 +145,15 @@ def replay(
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
     form: Form | None = None,
 ) -> int:
-    """Decide again what a recording holds, from its facts, times and settings alone, and compare.
+    """Repeat the decisions of a recording, from its facts, times and settings alone, and compare them.
 
-    The exit code is 1 when a decision differs or the file is damaged.
+    The exit code is 1 if a decision differs or the file is damaged.
 
     Args:
         file: A recording, made by: berth record.
         salvage: Replay what comes before a damage of the file.
         shards: Number of scorers, for recordings of releases before 0.4 in which some did not answer.
-        all_: Go on behind the first difference, and count all of them.
+        all_: Continue after the first difference, and count all of them.
         form: Form of the output.
     """
     options = form or Form()
@@ -164,7 +164,7 @@ def replay(
         with complaints_of(file, hint="" if salvage else "replays up to there"):
             outcome = replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=all_, watches=True)
         if options.json:
-            emit(told_of(outcome))
+            emit(describe(outcome))
         else:
             _show(outcome)
         return OK if outcome.is_identical else FAILED
@@ -172,11 +172,11 @@ def replay(
     return run(work)
 
 
-def told_of(outcome: Outcome) -> ReplayTold:
+def describe(outcome: Outcome) -> ReplayResult:
     """An outcome for machines."""
     plain = msgspec.to_builtins(msgspec.structs.replace(outcome.replayed, found=[]))
     del plain["found"]
-    return ReplayTold(
+    return ReplayResult(
         file=outcome.file,
         release=outcome.release,
         identical=outcome.is_identical,
@@ -201,7 +201,7 @@ def _show(outcome: Outcome) -> None:
     wrong = [line for line in (outcome.damage, outcome.impossible) if line]
     complain(f"{outcome.file}: {line}" for line in wrong)
     if outcome.stopped:
-        say("stopped at the first difference; --all goes on behind it")
+        say("stopped at the first difference; continue with --all")
 
 
 def words_of(outcome: Outcome) -> list[str]:
@@ -236,10 +236,10 @@ def _beside(outcome: Outcome) -> list[str]:
         lines.append(f"{counted_large(found.not_compared, 'round')} not compared: {found.because}")
     if found.void:
         lines.append(
-            f"{counted_large(found.void, 'record')} void: of a writer that no longer reigned, or of another kind"
+            f"{counted_large(found.void, 'record')} void: of a dispatcher that was no longer leader, or of another kind"
         )
     if found.undecodable:
-        lines.append(f"{counted_large(found.undecodable, 'fact')} that no reader can apply")
+        lines.append(f"{counted_large(found.undecodable, 'fact')} that cannot be decoded")
     return lines
 
 
@@ -265,7 +265,7 @@ def lines_of(found: Difference) -> list[str]:
     if found.queue:
         lines.append(f"  taken by the round, in order: {', '.join(found.queue)}; {found.queue_length} waited in all")
     if found.asleep:
-        lines.append(f"  slept on: {listed(found.asleep, _JOBS_SHOWN)}")
+        lines.append(f"  asleep: {listed(found.asleep, _JOBS_SHOWN)}")
     if found.missing:
         lines.append(f"  scorers that did not answer: {', '.join(map(str, found.missing))}")
     settings = ", ".join(f"{name}={value!r}" for name, value in _set(found))

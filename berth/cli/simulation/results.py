@@ -107,13 +107,13 @@ def settings_lines(found: Results) -> list[str]:
 def turned_away_lines(jobs: Sequence[TurnedAway]) -> list[str]:
     """A sentence for each job that can never be placed."""
     lines = [
-        f"turned away: {job.namespace}/{job.name} ({pluralize(job.chips, 'chip')} in {pluralize(job.pods, 'pod')}): {job.code}"
+        f"rejected: {job.namespace}/{job.name} ({pluralize(job.chips, 'chip')} in {pluralize(job.pods, 'pod')}): {job.code}"
         + (f", {job.field} is {job.value}" if job.field else "")
         + (f", {job.expected}" if job.expected else "")
         for job in jobs[:_TOLD_MAX]
     ]
     if len(jobs) > _TOLD_MAX:
-        lines.append(f"turned away: {len(jobs) - _TOLD_MAX} more; --json tells all of them")
+        lines.append(f"rejected: {len(jobs) - _TOLD_MAX} more; list all of them with --json")
     return lines
 
 

@@ -7,7 +7,7 @@ from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey
 from berth.services.inventory.gangs.requests import unix_ms
 
-NOT_LET_IN: Final = frozenset({"", "Pending"})
+NOT_ADMITTED: Final = frozenset({"", "Pending"})
 """Phases of a PodGroup that wait to be let in."""
 TAKEN_BACK: Final = "its PodGroup is Pending again"
 """Reason of a cancelling that nobody asked for: its pods are requested anew once their group is let in."""
@@ -21,7 +21,7 @@ def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
         return ""
     if group is None:
         return f"PodGroup {key.name} is not there"
-    if group.status.phase not in NOT_LET_IN:
+    if group.status.phase not in NOT_ADMITTED:
         return ""
     told = (item.message for item in group.status.conditions or () if item.type == "Unschedulable")
     return f"PodGroup is Pending: {next((text for text in told if text), 'not admitted yet')}"
@@ -29,7 +29,7 @@ def barrier_of_group(key: GangKey, group: PodGroup | None) -> str:
 
 def judged_by_ms(group: PodGroup | None, now_ms: int) -> int:
     """Until when nothing need be said of a new PodGroup's pods: it is let in, or told why not, in a moment; 0 for now."""
-    if group is None or group.status.phase not in NOT_LET_IN:
+    if group is None or group.status.phase not in NOT_ADMITTED:
         return 0
     if any(item.type == "Unschedulable" for item in group.status.conditions or ()):
         return 0
@@ -39,7 +39,7 @@ def judged_by_ms(group: PodGroup | None, now_ms: int) -> int:
 
 def taken_back(group: PodGroup | None) -> str:
     """Why the requests of a PodGroup that wait are taken back."""
-    if group is None or group.status.phase not in NOT_LET_IN:
+    if group is None or group.status.phase not in NOT_ADMITTED:
         return ""
     return TAKEN_BACK
 

@@ -18,7 +18,7 @@ from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
-from berth.services.inventory.effects import Effect, Look
+from berth.services.inventory.effects import Effect, ReadOwner
 from berth.services.inventory.gangs.model import Gang, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
@@ -238,7 +238,7 @@ class Gangs:
         looked = self._resolver.lookups.looked(key, now_ms)
         if look is not None and not looked.is_known:
             asked = self._resolver.lookups.ask(key)
-            looks += [Look(asked)] if asked is not None else []
+            looks += [ReadOwner(asked)] if asked is not None else []
             return GroupPods(is_ours=None)
         scheduler = looked.facts.scheduler_name if looked.facts is not None else ""
         return GroupPods(is_ours=scheduler in self._schedulers if scheduler else self._takes_unknown)

@@ -25,7 +25,7 @@ _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class GangContext:
     """What is known of a gang besides its pods.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plan:
     gang_pods: int = 0
 
 
-def plan(gang: Gang, free: Sequence[Member], around: Around, *, now_ms: int) -> Plan:
+def plan(gang: Gang, free: Sequence[Member], around: GangContext, *, now_ms: int) -> Plan:
     """What becomes of the free pods of a gang.
 
     Args:
@@ -126,7 +126,7 @@ def _suspension(facts: OwnerFacts | None) -> str:
     return "its job is suspended" if facts is not None and facts.suspended else ""
 
 
-def _layers(free: Sequence[Member], around: Around) -> list[dict[str, str] | None]:
+def _layers(free: Sequence[Member], around: GangContext) -> list[dict[str, str] | None]:
     return [
         around.group.metadata.annotations if around.group is not None else None,
         around.facts.annotations if around.facts is not None else None,
@@ -134,7 +134,7 @@ def _layers(free: Sequence[Member], around: Around) -> list[dict[str, str] | Non
     ]
 
 
-def _minimum(gang: Gang, pod: Member, around: Around) -> Minimum:
+def _minimum(gang: Gang, pod: Member, around: GangContext) -> Minimum:
     has_chips = any(member.ask.chips for member in gang.members.values())
     return minimum(
         gang.key,
@@ -146,7 +146,7 @@ def _minimum(gang: Gang, pod: Member, around: Around) -> Minimum:
     )
 
 
-def _in_blocks(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> Minimum:
+def _in_blocks(gang: Gang, free: Sequence[Member], around: GangContext, least: Minimum) -> Minimum:
     """The minimum of a job in blocks: all of its pods, whatever it says, for one plan seats them all.
 
     Where some pods are only made once others run, the minimum stays: nobody would ever see all of them waiting.
@@ -168,7 +168,7 @@ def _too_many(least: Minimum) -> str:
     return f"{least.name} {least.count} is more than the {least.size} pods of the job: a configuration error"
 
 
-def _not_whole(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> str:
+def _not_whole(gang: Gang, free: Sequence[Member], around: GangContext, least: Minimum) -> str:
     """Why a job with switch affinity cannot be requested: not all of its pods would start together.
 
     Source: docs/reference/switches.md, "Jobs and policies". See decision switch-min-available.
@@ -192,13 +192,13 @@ def _gang_pods(gang: Gang, least: Minimum) -> int:
     return max(with_chips, least.size) if with_chips == len(live) and with_chips else with_chips
 
 
-def _plan_first(gang: Gang, free: list[Member], around: Around, least: Minimum, found: Plan, now_ms: int) -> None:
+def _plan_first(gang: Gang, free: list[Member], around: GangContext, least: Minimum, found: Plan, now_ms: int) -> None:
     """The gang's minimum, pods that have succeeded counted in."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
     need = max(least.count - succeeded, 1)
     ready = [member for member in free if member.waits and not member.ask.wrong]
     if need > 1 and any(_rests(gang, member, now_ms) for member in ready):
-        found.held = (free, _resting(gang))
+        found.held = (free, _ended_pods(gang))
         return
     if need == 1:
         ready = [member for member in ready if not _rests(gang, member, now_ms)]
@@ -227,7 +227,7 @@ def _rests(gang: Gang, member: Member, now_ms: int) -> bool:
     return rests
 
 
-def _resting(gang: Gang) -> str:
+def _ended_pods(gang: Gang) -> str:
     because = f": {gang.retry_because}" if gang.retry_because else ""
     return f"its request failed{because}; it is tried again later"
 
@@ -235,7 +235,7 @@ def _resting(gang: Gang) -> str:
 def _plan_single(gang: Gang, free: Sequence[Member], found: Plan, now_ms: int) -> None:
     """Each pod on its own."""
     for member in free:
-        reason = _reason(member) or (_resting(gang) if _rests(gang, member, now_ms) else "")
+        reason = _reason(member) or (_ended_pods(gang) if _rests(gang, member, now_ms) else "")
         if reason:
             found.held_alone.append((member, reason))
         else:

@@ -17,9 +17,9 @@ def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) ->
     """Ranks of a new request for ``members``, in their order; ranks of the gang that other live pods have stay theirs."""
     live = {member.uid for member in gang.members.values() if member.is_live}
     taken = {slot.index for part in gang.parts.values() for slot in part.slots if slot.uid in live}
-    standing = {slot.uid for part in gang.parts.values() for slot in part.slots}
+    ownership = {slot.uid for part in gang.parts.values() for slot in part.slots}
     for member in gang.members.values():
-        if member.is_live and member.is_bound and member.uid not in standing and member.place.rank is not None:
+        if member.is_live and member.is_bound and member.uid not in ownership and member.place.rank is not None:
             taken.add(member.place.rank)
     starts = _starts(gang, facts)
     wishes = [_wish(member, starts) for member in members]

@@ -117,7 +117,7 @@ def _why_withdraw(gang: Gang, part: Part, settings: GangSettings, *, is_pending:
         return is_pending
     there = sum(1 for slot in part.slots if slot.is_there)
     lacking = there < len(part.slots) and waits
-    gone = there == 0 and part.phase != "ending" and (not part.is_settled or _left_no_trace(gang, part))
+    gone = there == 0 and part.phase != "ending" and (not part.is_settled or _has_no_pods_or_facts(gang, part))
     part.lacking_since_ms = (now_ms if part.lacking_since_ms is None else part.lacking_since_ms) if lacking else None
     part.gone_since_ms = (now_ms if part.gone_since_ms is None else part.gone_since_ms) if gone else None
     since_ms = part.gone_since_ms if part.gone_since_ms is not None else part.lacking_since_ms
@@ -130,7 +130,7 @@ def _why_withdraw(gang: Gang, part: Part, settings: GangSettings, *, is_pending:
     return "its pods are gone" if gone else f"{len(part.slots) - there} of its {len(part.slots)} pods are gone"
 
 
-def _left_no_trace(gang: Gang, part: Part) -> bool:
+def _has_no_pods_or_facts(gang: Gang, part: Part) -> bool:
     """Whether pods that were bound are all deleted; facts about pods end such a request, unless nobody ever saw them."""
     return all(slot.uid not in gang.members for slot in part.slots)
 

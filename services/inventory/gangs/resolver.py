@@ -13,12 +13,12 @@ from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group
 from berth.schemas.facts import JobSeen, MembersSeen, Owner
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
-from berth.services.inventory.effects import Effect, Look, Publish, Tell, Withdraw
+from berth.services.inventory.effects import CancelRequest, Effect, PublishMembers, ReadOwner, SubmitRequest
 from berth.services.inventory.gangs.barriers import barrier_of_group, judged_by_ms, taken_back, unreadable
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import held, is_same, members_of, tombstone
 from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
-from berth.services.inventory.gangs.plan import Around, Plan, is_fresh, plan
+from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, plan
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.request_lifecycle import dissolve, fill, see_pods, settle_parts, unassigned
 from berth.services.inventory.gangs.requests import request_of
@@ -87,7 +87,7 @@ class Resolver:
         gang.due_ms = None
         see_pods(gang)
         back = settle_parts(gang, self._settings, is_pending=taken_back(group), now_ms=now_ms)
-        around, looks = self._around(gang, group, now_ms)
+        around, looks = self._context(gang, group, now_ms)
         again, lost = self._rebuild(gang, around)
         effects = [self._take_back(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take over the ranks of pods that are gone.
@@ -102,12 +102,12 @@ class Resolver:
         # 4. Who stands for which rank is told before the request is published.
         wanted = self._wanted(gang, found, base, around, now_ms)
         effects += self._tell(gang, wanted, now_ms)
-        effects += [Publish(part.request) for part in (*again, *new) if part.request is not None]
+        effects += [SubmitRequest(part.request) for part in (*again, *new) if part.request is not None]
         effects += looks
         self._forget(gang, group)
         return effects
 
-    def _around(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[Around, list[Effect]]:
+    def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[GangContext, list[Effect]]:
         """What is known besides the pods, and what must be read."""
         look = self._look(gang, group)
         self.lookups.use(gang.key, look)
@@ -117,16 +117,16 @@ class Resolver:
         if judged_ms:
             gang.due(judged_ms)
         if look is None:
-            return Around(group, barrier=barrier, is_reading=bool(judged_ms)), []
+            return GangContext(group, barrier=barrier, is_reading=bool(judged_ms)), []
         is_old = looked.is_old and is_fresh(gang)
         looks: list[Effect] = []
         if (is_old or not looked.is_known) and unassigned(gang):
             asked = self.lookups.ask(gang.key)
-            looks = [Look(asked)] if asked is not None else []
+            looks = [ReadOwner(asked)] if asked is not None else []
         if not barrier and looked.is_known and looked.facts is None:
             barrier = unreadable(look, group)
         return (
-            Around(
+            GangContext(
                 group,
                 looked.facts,
                 barrier=barrier,
@@ -142,7 +142,7 @@ class Resolver:
             return group_owner(group) if group is not None else None
         return next((member.place.look for member in gang.members.values()), None)
 
-    def _new_parts(self, gang: Gang, found: Plan, base: str, around: Around) -> list[Part]:
+    def _new_parts(self, gang: Gang, found: Plan, base: str, around: GangContext) -> list[Part]:
         """Requests for pods that have none."""
         batches = [(found.first, True)] if found.first else []
         batches += [([member], False) for member in found.single]
@@ -162,7 +162,7 @@ class Resolver:
             parts.append(part)
         return parts
 
-    def _rebuild(self, gang: Gang, around: Around) -> tuple[list[Part], list[tuple[Part, str]]]:
+    def _rebuild(self, gang: Gang, around: GangContext) -> tuple[list[Part], list[tuple[Part, str]]]:
         """Requests to publish again after a restart, and those that cannot be; forget refusals that no longer hold."""
         again: list[Part] = []
         lost: list[tuple[Part, str]] = []
@@ -192,7 +192,7 @@ class Resolver:
         holder = self._holders.get((part.gang.namespace, part.name))
         if holder is not None and holder.uid == part.uid and not part.is_placed:
             holder.is_over = True
-        return Withdraw(JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms))
+        return CancelRequest(JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms))
 
     def _is_over(self, name: Name, uid: str) -> bool:
         """Whether a job of this uid had the name and is over: it would not be accepted again."""
@@ -214,7 +214,7 @@ class Resolver:
         self.names[gang.key.namespace, name] = gang.key
         return name
 
-    def _wanted(self, gang: Gang, found: Plan, base: str, around: Around, now_ms: int) -> dict[str, MembersSeen]:
+    def _wanted(self, gang: Gang, found: Plan, base: str, around: GangContext, now_ms: int) -> dict[str, MembersSeen]:
         """What is to be told of the gang's pods, by name."""
         podgroup = gang.key.name if gang.key.kind == "podgroup" else ""
         owner = _owner(gang, around)
@@ -237,12 +237,14 @@ class Resolver:
         for name in sorted({*gang.told, *wanted}):
             before, now = self.told.get((namespace, name)), wanted.get(name)
             if now is None:
-                effects.append(Tell(tombstone(namespace, name, before.uid if before is not None else "", at_ms=now_ms)))
+                effects.append(
+                    PublishMembers(tombstone(namespace, name, before.uid if before is not None else "", at_ms=now_ms))
+                )
                 self.told.pop((namespace, name), None)
                 gang.told.pop(name, None)
                 self.names.pop((namespace, name), None)
             elif before is None or not is_same(before, now):
-                effects.append(Tell(now))
+                effects.append(PublishMembers(now))
                 self.told[namespace, name] = now
                 gang.told[name] = None
         return effects
@@ -255,7 +257,7 @@ class Resolver:
             self.lookups.use(gang.key, None)
 
 
-def _request(part: Part, members: list[Member], around: Around) -> JobRequest:
+def _request(part: Part, members: list[Member], around: GangContext) -> JobRequest:
     return request_of(
         part.gang,
         members,
@@ -267,7 +269,7 @@ def _request(part: Part, members: list[Member], around: Around) -> JobRequest:
     )
 
 
-def _owner(gang: Gang, around: Around) -> Owner:
+def _owner(gang: Gang, around: GangContext) -> Owner:
     """Controller of a gang: that of its PodGroup, else that of its pods."""
     controller = around.group.metadata.controller if around.group is not None else None
     if controller is not None:

@@ -93,8 +93,8 @@ class Nodes:
         self._domain_of: dict[str, str] = {}
         self._dirty: set[str] = set()
         self._stale: set[str] = set()
-        self._said: dict[str, NodesSeen] = {}
-        self._said_names: dict[str, list[str]] = {}
+        self._published: dict[str, NodesSeen] = {}
+        self._published_names: dict[str, list[str]] = {}
         self._address_reasons: dict[str, str] = {}
         self._moves = Moves()
 
@@ -113,11 +113,11 @@ class Nodes:
         """Whether the reports of device plug-ins are needed: only they tell where some node stands."""
         return self._devices.is_needed
 
-    def hear_device(self, name: str, text: str | None) -> None:
+    def take_device(self, name: str, text: str | None) -> None:
         """Take the report of a node's device plug-in, also before the node itself; None: it was deleted."""
         if text is None:
             self._devices.drop(name)
-        elif (reading := self._devices.hear(name, text)) is not None:
+        elif (reading := self._devices.take(name, text)) is not None:
             self._take(name, reading)
 
     def mask(self, name: str) -> int | None:
@@ -281,16 +281,16 @@ class Nodes:
     def due(self, at_ms: UnixMs) -> Due:
         """Facts that differ from what was said."""
         self._settle()
-        parts = leaving(self._said_names, self._domains)
+        parts = leaving(self._published_names, self._domains)
         first: dict[str, NodesSeen] = {}
         for domain, names in parts.items():
             stay = set(names)
-            rows = [node for node in unpack_nodes(self._said[domain]) if node.name in stay]
+            rows = [node for node in unpack_nodes(self._published[domain]) if node.name in stay]
             first[domain] = pack_nodes(domain, rows, at_ms=at_ms)
         rest: list[NodesSeen] = []
         for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
             fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
-            if fact.names and not _is_same(first.get(domain) or self._said.get(domain), fact):
+            if fact.names and not _is_same(first.get(domain) or self._published.get(domain), fact):
                 rest.append(fact)
             elif domain not in first:
                 self._stale.discard(domain)
@@ -299,11 +299,11 @@ class Nodes:
     def say(self, fact: NodesSeen) -> None:
         """Note that a fact was said."""
         if fact.names:
-            self._said[fact.domain] = fact
-            self._said_names[fact.domain] = unpack_names(fact.names)
+            self._published[fact.domain] = fact
+            self._published_names[fact.domain] = unpack_names(fact.names)
         else:
-            self._said.pop(fact.domain, None)
-            self._said_names.pop(fact.domain, None)
+            self._published.pop(fact.domain, None)
+            self._published_names.pop(fact.domain, None)
 
     def _settle(self) -> None:
         """Place what has changed below its leaf and less what is used, and sort it into domains."""

@@ -12,7 +12,7 @@ from berth.formats.kubernetes.node_place import NodePlace, homeless, needs_repor
 from berth.formats.kubernetes.nodes import NodeReading
 from berth.schemas.nodes import NodeDescription
 
-_UNTOLD = NodePlace()
+_UNKNOWN_PLACE = NodePlace()
 
 
 class DevicePlaces:
@@ -23,16 +23,16 @@ class DevicePlaces:
         """Nodes whose objects leave something open."""
         self._places: dict[str, NodePlace] = {}
         self._wrong: dict[str, str] = {}
-        self._said: dict[str, NodePlace] = {}
+        self._published: dict[str, NodePlace] = {}
         """What earlier runs said of nodes that neither object nor report has told of since."""
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
         """Take up what earlier runs said."""
-        self._said |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
+        self._published |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
 
     def keep(self, names: set[str]) -> None:
         """Take which nodes there are: what was said of others does not count any more."""
-        self._said = {name: place for name, place in self._said.items() if name in names}
+        self._published = {name: place for name, place in self._published.items() if name in names}
 
     @property
     def is_needed(self) -> bool:
@@ -44,25 +44,25 @@ class DevicePlaces:
         name = reading.node.name
         if needs_report(reading.node, reading.told):
             self._open[name] = reading
-            place = reading.told.filled(self._places.get(name, self._said_of(name, reading.told)))
+            place = reading.told.filled(self._places.get(name, self._published_place(name, reading.told)))
             return reading.at(place, self._wrong.get(name, ""), homeless(reading.node, place))
         self._open.pop(name, None)
-        self._said.pop(name, None)
+        self._published.pop(name, None)
         return reading.at(reading.told, homeless(reading.node, reading.told))
 
-    def _said_of(self, name: str, told: NodePlace) -> NodePlace:
+    def _published_place(self, name: str, told: NodePlace) -> NodePlace:
         """What was said; racks are numbered in each SuperPoD anew, so that of another one says nothing."""
-        said = self._said.get(name, _UNTOLD)
-        return said if told.superpod in {None, said.superpod} else _UNTOLD
+        said = self._published.get(name, _UNKNOWN_PLACE)
+        return said if told.superpod in {None, said.superpod} else _UNKNOWN_PLACE
 
-    def hear(self, name: str, text: str) -> NodeReading | None:
+    def take(self, name: str, text: str) -> NodeReading | None:
         """Take a report of a node; the node as it is now, where it needs the report."""
         try:
             self._places[name] = reported_place(text)
             self._wrong.pop(name, None)
-            self._said.pop(name, None)
+            self._published.pop(name, None)
         except ReportError as error:
-            is_known = name in self._places or name in self._said
+            is_known = name in self._places or name in self._published
             self._wrong[name] = f"{error}; the report before counts" if is_known else str(error)
         reading = self._open.get(name)
         return self.complete(reading) if reading is not None else None
@@ -70,7 +70,7 @@ class DevicePlaces:
     def leave(self, name: str) -> None:
         """Take that a node is gone; its report is kept, for it may outlast the node's object."""
         self._open.pop(name, None)
-        self._said.pop(name, None)
+        self._published.pop(name, None)
 
     def drop(self, name: str) -> None:
         """Take that a report was deleted: what it said of a node that needs it is kept."""

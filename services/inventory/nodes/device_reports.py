@@ -56,7 +56,7 @@ class DeviceReports:
         for change, one in changes:
             name = one.metadata.name.removeprefix(NAME_PREFIX)
             if name != one.metadata.name:
-                self._nodes.hear_device(name, None if change == "DELETED" else one.text)
+                self._nodes.take_device(name, None if change == "DELETED" else one.text)
         if self._nodes.is_changed:
             self._on_change()
 
@@ -95,7 +95,7 @@ class DeviceReports:
             except PoisonError as error:
                 if left_s <= 0 and not known.is_set():
                     self._log.warning(
-                        "reports refused: nodes that are silent stay in the SuperPoD last said", reason=error.reason
+                        "reports rejected: nodes without a report keep their last known SuperPoD", reason=error.reason
                     )
                     known.set()
                 left_s -= pause_s

@@ -55,8 +55,8 @@ class Switches:
         self._newest_slots: dict[str, Slot] = {}
         self._wrong = ""
         self._changes = 0
-        self._said: TopologySeen | None = None
-        self._said_basis: tuple[int, int, str] | None = None
+        self._published: TopologySeen | None = None
+        self._published_basis: tuple[int, int, str] | None = None
         """Of what the last fact, or its absence, was made."""
 
     def restore(self, said: TopologySeen | None, nodes: Iterable[NodesSeen]) -> None:
@@ -66,7 +66,7 @@ class Switches:
             said: Its fact; one without addresses has those of the nodes.
             nodes: Its facts about nodes.
         """
-        self._said = said
+        self._published = said
         if said is not None and said.leaves:
             self._count(_config_of(said, nodes))
 
@@ -98,19 +98,19 @@ class Switches:
     def due(self, at_ms: UnixMs) -> TopologySeen | None:
         """Fact about the leaf switches; None when it was said."""
         basis = (self._nodes.placing, self._changes, self.reason)
-        if basis == self._said_basis:
+        if basis == self._published_basis:
             return None
         fact = self._fact(at_ms)
-        said = self._said
-        is_said = not (fact.leaves or fact.reason) if said is None else said == _at(fact, said.at_ms)
-        if is_said:
-            self._said_basis = basis
+        said = self._published
+        is_published = not (fact.leaves or fact.reason) if said is None else said == _at(fact, said.at_ms)
+        if is_published:
+            self._published_basis = basis
             return None
         return fact
 
     def say(self, fact: TopologySeen) -> None:
         """Note that a fact was said."""
-        self._said = fact
+        self._published = fact
 
     def _count(self, config: TorConfig) -> None:
         if config != self._config:

@@ -17,12 +17,12 @@ class Moves:
     def __init__(self) -> None:
         self._before: dict[str, tuple[str, str]] = {}
         self._now: dict[str, tuple[str, str]] = {}
-        self._said: dict[str, tuple[str, str]] = {}
+        self._published: dict[str, tuple[str, str]] = {}
         """Where earlier runs said that nodes are which have not been seen since."""
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
         """Take where earlier runs said that nodes are. Those that were in no SuperPoD have not moved, wherever they are."""
-        self._said |= {node.name: (node.superpod, node.rack) for node in nodes if node.superpod}
+        self._published |= {node.name: (node.superpod, node.rack) for node in nodes if node.superpod}
 
     def begin(self, node: NodeDescription, *, is_busy: bool) -> None:
         """Take a node that was not there before in this run.
@@ -31,7 +31,7 @@ class Moves:
             node: The node.
             is_busy: Pods with chips run there. They were placed by what was said last.
         """
-        said = self._said.pop(node.name, None)
+        said = self._published.pop(node.name, None)
         if said is None or not is_busy:
             return
         superpod, rack = said

@@ -16,7 +16,7 @@ from typing import Final
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.services.inventory.effects import SetGroup
-from berth.services.inventory.gangs.barriers import NOT_LET_IN
+from berth.services.inventory.gangs.barriers import NOT_ADMITTED
 from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.podgroups.pods import GroupPods
@@ -75,11 +75,11 @@ class _Group:
     sent_version: str | None = None
     """Version that the last patch was computed from, until a newer one is seen."""
     written_ms: int = 0
-    let_in_ms: int = 0
+    admitted_ms: int = 0
     """When it was let in, as far as it was seen; 0 when it is not."""
     rests_until_ms: int = 0
     """It was sent back, and does not come in before that time."""
-    gave_up: bool = False
+    patch_failed: bool = False
     """The last patch was given up, and the next one is not computed yet."""
     quiet_until_ms: int = 0
     """No patch before that time: the last one was given up."""
@@ -101,7 +101,7 @@ class Groups:
         self._claiming: dict[Name, None] = {}
         """Ours that were let in and have no pods on nodes."""
         self._capacity: Capacity | None = None
-        self._letting = False
+        self._admitting = False
         """Something has changed by which another group may be let in."""
         self._due: dict[Name, int] = {}
 
@@ -126,7 +126,7 @@ class Groups:
             return
         for names in (self._dirty, self._waiting, self._claiming, self._due):
             names.pop(name, None)
-        self._letting = True
+        self._admitting = True
 
     def touch(self, name: Name) -> None:
         """Something that concerns a PodGroup has changed."""
@@ -137,14 +137,14 @@ class Groups:
         """What is free has changed; nothing is let in before it is known."""
         if capacity != self._capacity:
             self._capacity = capacity
-            self._letting = True
+            self._admitting = True
 
     def failed(self, name: Name) -> None:
         """The last patch of a PodGroup was given up; the next one waits a while."""
         group = self._groups.get(name)
         if group is not None:
             group.sent_version = None
-            group.gave_up = True
+            group.patch_failed = True
             group.phase = group.shown.status.phase
             self.touch(name)
 
@@ -165,9 +165,9 @@ class Groups:
         for name in sorted(touched):
             self._examine(name, pods_of, now_ms)
         wanted = {name: self._wanted(self._groups[name], now_ms) for name in touched if self._groups[name].pods.is_ours}
-        if self._letting and self._capacity is not None:
-            wanted.update(self._let_in(now_ms))
-            self._letting = False
+        if self._admitting and self._capacity is not None:
+            wanted.update(self._admit(now_ms))
+            self._admitting = False
         self._dirty.clear()
         patches = (self._write(name, wanted[name], now_ms) for name in sorted(wanted))
         return [patch for patch in patches if patch is not None]
@@ -178,41 +178,41 @@ class Groups:
         group.pods = pods_of(group.shown)
         group.due_ms = None
         self._due.pop(name, None)
-        waits = bool(group.pods.is_ours) and group.phase in NOT_LET_IN
+        waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED
         claims = bool(group.pods.is_ours) and group.phase == "Inqueue" and not group.pods.counts.scheduled
         if waits:
-            self._letting = True
+            self._admitting = True
             self._waiting[name] = None
         else:
             self._waiting.pop(name, None)
         if claims:
             self._claiming[name] = None
-            group.let_in_ms = group.let_in_ms or enqueued_ms(group.shown) or now_ms
+            group.admitted_ms = group.admitted_ms or enqueued_ms(group.shown) or now_ms
         else:
-            group.let_in_ms = 0
+            group.admitted_ms = 0
             if self._claiming.pop(name, None) is None:
                 return
-            self._letting = True
+            self._admitting = True
 
     def _wanted(self, group: _Group, now_ms: int) -> Wanted:
         """What a PodGroup should say, letting in apart."""
         pods, shown = group.pods, group.shown
         sent_back = dequeues(shown)
-        if group.phase in NOT_LET_IN:
+        if group.phase in NOT_ADMITTED:
             return Wanted(group.phase, pods.counts, self._why_waits(group, now_ms), 0, sent_back)
         phase = phase_after(shown, pods.counts) if group.phase == shown.status.phase else group.phase
         if phase == "Inqueue" and self._is_late(group, now_ms):
             group.rests_until_ms = now_ms + round(self._settings.retry_s * 1000)
             return Wanted("Pending", pods.counts, self._why_waits(group, now_ms), 0, sent_back + 1)
-        enqueued = group.let_in_ms or enqueued_ms(shown) if phase == "Inqueue" else 0
+        enqueued = group.admitted_ms or enqueued_ms(shown) if phase == "Inqueue" else 0
         return Wanted(phase, pods.counts, pods.why, enqueued, sent_back)
 
     def _is_late(self, group: _Group, now_ms: int) -> bool:
         """Whether a group that was let in has had its time."""
         pods = group.pods
-        if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.let_in_ms:
+        if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.admitted_ms:
             return False
-        late_ms = group.let_in_ms + round(self._settings.claim_s * 1000)
+        late_ms = group.admitted_ms + round(self._settings.claim_s * 1000)
         if now_ms >= late_ms:
             return True
         group.due(late_ms)
@@ -224,7 +224,7 @@ class Groups:
             return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and gave back its claim")
         return NO_REASON if self._capacity is None else self._barrier(group, self._capacity, self._claims())
 
-    def _let_in(self, now_ms: int) -> dict[Name, Wanted]:
+    def _admit(self, now_ms: int) -> dict[Name, Wanted]:
         """Groups that are let in, in order: priority, how often they were sent back, age, name."""
         capacity, claims = self._capacity or Capacity(), self._claims()
         wanted: dict[Name, Wanted] = {}
@@ -239,7 +239,7 @@ class Groups:
                 phase, enqueued = "Pending", 0
             else:
                 phase, enqueued = "Inqueue", now_ms
-                group.let_in_ms = now_ms
+                group.admitted_ms = now_ms
                 self._waiting.pop(name)
                 self._claiming[name] = None
                 if not self._settings.force_enqueue:
@@ -282,8 +282,8 @@ class Groups:
         status = status_patch(shown, wanted, now_ms)
         annotations = annotations_patch(shown, wanted)
         version = shown.metadata.resource_version
-        if group.gave_up:
-            group.gave_up, group.quiet_until_ms = False, now_ms + round(self._settings.retry_s * 1000)
+        if group.patch_failed:
+            group.patch_failed, group.quiet_until_ms = False, now_ms + round(self._settings.retry_s * 1000)
         may_write = group.sent_version is None and now_ms >= group.quiet_until_ms
         if now_ms < group.quiet_until_ms:
             group.due(group.quiet_until_ms)

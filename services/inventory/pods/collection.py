@@ -15,7 +15,7 @@ from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes, Use
-from berth.services.inventory.pods.facts import Told, alike, pods_fact, told_of
+from berth.services.inventory.pods.facts import PodEntry, alike, entries_of, pods_fact
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, Claim, Row
 
@@ -23,7 +23,7 @@ JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid of the job request, attempt)"""
-Standing = Literal["own", "over", "unknown"]
+Ownership = Literal["own", "over", "unknown"]
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -34,7 +34,7 @@ class _Job(NamedTuple):
     pods: int | None
 
 
-class _Reign(NamedTuple):
+class _CurrentAttempt(NamedTuple):
     """The attempt that a status speaks of."""
 
     uid: str
@@ -47,7 +47,7 @@ class _Attempt:
 
     def __init__(self) -> None:
         self.pods: dict[int, dict[str, Row]] = {}
-        self.gone: dict[int, Told] = {}
+        self.gone: dict[int, PodEntry] = {}
 
     def rows(self) -> Iterator[Row]:
         return (row for pods in self.pods.values() for row in pods.values())
@@ -70,23 +70,23 @@ class Pods:
 
     Args:
         nodes: Nodes whose chips are looked up, and whose cpu and memory are used.
-        stranger_ms: How long a pod whose annotations name an unknown job waits for word of the job, before its chips
+        unconfirmed_ms: How long a pod whose annotations name an unknown job waits for word of the job, before its chips
             are adopted.
     """
 
-    def __init__(self, nodes: Nodes, *, stranger_ms: int) -> None:
+    def __init__(self, nodes: Nodes, *, unconfirmed_ms: int) -> None:
         self._nodes = nodes
-        self._stranger_ms = stranger_ms
+        self._unconfirmed_ms = unconfirmed_ms
         self._rows: dict[str, Row] = {}
         self._uses: dict[str, Use] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._gangs: dict[JobKey, _Gang] = {}
         self._jobs: dict[JobKey, _Job] = {}
-        self._reigns: dict[JobKey, _Reign] = {}
-        self._strangers: dict[str, UnixMs] = {}
+        self._current: dict[JobKey, _CurrentAttempt] = {}
+        self._unconfirmed: dict[str, UnixMs] = {}
         self._dirty: dict[JobKey, None] = {}
         self._offered: dict[JobKey, None] = {}
-        self._foreign = Foreign(self._as_told)
+        self._foreign = Foreign(self._entry_of)
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class Pods:
         if not seen.phase:
             return
         attempt = gang.attempts.setdefault((seen.uid, seen.attempt), _Attempt())
-        attempt.gone = {rank: told.once_gone for rank, told in told_of(seen)}
+        attempt.gone = {rank: told.once_gone for rank, told in entries_of(seen)}
         self._dirty[seen.namespace, seen.gang] = None
 
     def note_job(self, job: JobSeen) -> None:
@@ -124,7 +124,7 @@ class Pods:
         if job.state in {"tombstone", "rejected"}:
             self._jobs.pop(key, None)
             if job.state == "tombstone":
-                self._reigns.pop(key, None)
+                self._current.pop(key, None)
         elif job.request is not None:
             self._jobs[key] = _Job(job.uid, sum(task.replicas for task in job.request.tasks))
         elif before is None or before.uid != job.uid:
@@ -135,9 +135,9 @@ class Pods:
     def note_status(self, status: JobStatus) -> None:
         """Take where a job stands."""
         key = (status.namespace, status.name)
-        reign = _Reign(status.uid, status.attempt, status.phase in _OVER)
-        if self._reigns.get(key) != reign:
-            self._reigns[key] = reign
+        current = _CurrentAttempt(status.uid, status.attempt, status.phase in _OVER)
+        if self._current.get(key) != current:
+            self._current[key] = current
             self._judge_again(key)
 
     def put(self, row: Row, now_ms: UnixMs) -> None:
@@ -156,8 +156,8 @@ class Pods:
             attempt = gang.attempts.setdefault((row.claim.uid, row.claim.attempt), _Attempt())
             attempt.pods.setdefault(row.claim.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.claim.job] = None
-            if self._standing(row.namespace, row.claim) == "unknown":
-                self._strangers.setdefault(row.uid, now_ms)
+            if self._ownership(row.namespace, row.claim) == "unknown":
+                self._unconfirmed.setdefault(row.uid, now_ms)
         self._account(row)
 
     def remove(self, uid: str) -> None:
@@ -169,7 +169,7 @@ class Pods:
         del on_node[uid]
         if not on_node:
             del self._on_node[row.node]
-        self._strangers.pop(uid, None)
+        self._unconfirmed.pop(uid, None)
         self.reasons.pop(uid, None)
         self._nodes.use(self._uses.pop(uid, None), None)
         self._foreign.drop(uid)
@@ -184,7 +184,7 @@ class Pods:
         if not of_rank:
             del attempt.pods[claim.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[claim.rank] = self._as_told(row)._replace(phase=phase, taken=1)
+            attempt.gone[claim.rank] = self._entry_of(row)._replace(phase=phase, taken=1)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
@@ -207,14 +207,14 @@ class Pods:
 
     def wake(self, now_ms: UnixMs) -> None:
         """Adopt the chips of pods that have waited long enough for word of their job."""
-        for uid, since_ms in list(self._strangers.items()):
-            if since_ms + self._stranger_ms <= now_ms:
-                del self._strangers[uid]
+        for uid, since_ms in list(self._unconfirmed.items()):
+            if since_ms + self._unconfirmed_ms <= now_ms:
+                del self._unconfirmed[uid]
                 self._account(self._rows[uid])
 
     def next_due_ms(self) -> UnixMs | None:
         """When :meth:`wake` has something to do; None for never."""
-        return min(self._strangers.values(), default=0) + self._stranger_ms if self._strangers else None
+        return min(self._unconfirmed.values(), default=0) + self._unconfirmed_ms if self._unconfirmed else None
 
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
         """Facts that differ from what was said, in a total order."""
@@ -262,7 +262,7 @@ class Pods:
         Pods that came and went since the last word count: their chips are to be given back.
         """
         said = None if gang.said is None else (gang.said.uid, gang.said.attempt)
-        if said in gang.attempts and gang.attempts[said].is_live and self._stands(key, said) == "own":
+        if said in gang.attempts and gang.attempts[said].is_live and self._ownership_of(key, said) == "own":
             return said
         job = self._jobs.get(key)
 
@@ -273,13 +273,13 @@ class Pods:
         owned = [
             found
             for found, attempt in gang.attempts.items()
-            if (attempt.pods or attempt.gone or found == said) and self._stands(key, found) == "own"
+            if (attempt.pods or attempt.gone or found == said) and self._ownership_of(key, found) == "own"
         ]
         return max(owned, key=age) if owned else said
 
     def _told(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
-        told = attempt.gone | {rank: self._as_told(row) for rank, row in rows.items()}
+        told = attempt.gone | {rank: self._entry_of(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
         if not rows and (size is None or len(told) < size) and any(one.phase == PodPhase.GONE for one in told.values()):
@@ -288,8 +288,8 @@ class Pods:
         said = gang.said if gang.said is not None and (gang.said.uid, gang.said.attempt) == chosen else None
         return pods_fact(key, chosen, told, alike(rows, said), at_ms=now_ms)
 
-    def _as_told(self, row: Row) -> Told:
-        return Told(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
+    def _entry_of(self, row: Row) -> PodEntry:
+        return PodEntry(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
 
     def _has_taken(self, row: Row) -> int:
         """1 unless the device plug-in has yet to give a pod its chips.
@@ -302,10 +302,10 @@ class Pods:
         """Physical chips of a pod that its node has."""
         return self._nodes.named(row.node, row.chips, physical=row.physical).chips
 
-    def _stands(self, key: JobKey, attempt: AttemptKey) -> Standing:
-        reign = self._reigns.get(key)
-        if reign is not None and reign.uid == attempt[0]:
-            is_over = attempt[1] < reign.attempt or (attempt[1] == reign.attempt and reign.is_over)
+    def _ownership_of(self, key: JobKey, attempt: AttemptKey) -> Ownership:
+        current = self._current.get(key)
+        if current is not None and current.uid == attempt[0]:
+            is_over = attempt[1] < current.attempt or (attempt[1] == current.attempt and current.is_over)
             return "over" if is_over else "own"
         job = self._jobs.get(key)
         if job is None:
@@ -316,8 +316,8 @@ class Pods:
             return "own"
         return "unknown"
 
-    def _standing(self, namespace: str, claim: Claim) -> Standing:
-        return self._stands((namespace, claim.job), (claim.uid, claim.attempt))
+    def _ownership(self, namespace: str, claim: Claim) -> Ownership:
+        return self._ownership_of((namespace, claim.job), (claim.uid, claim.attempt))
 
     def _judge_again(self, key: JobKey) -> None:
         gang = self._gangs.get(key)
@@ -325,14 +325,14 @@ class Pods:
             return
         self._dirty[key] = None
         for row in [row for attempt in gang.attempts.values() for row in attempt.rows()]:
-            if row.claim is not None and self._standing(row.namespace, row.claim) != "unknown":
-                self._strangers.pop(row.uid, None)
+            if row.claim is not None and self._ownership(row.namespace, row.claim) != "unknown":
+                self._unconfirmed.pop(row.uid, None)
             self._account(row)
 
     def _account(self, row: Row) -> None:
         """Note who is to answer for what a pod has: the ledger, an adoption, or the node."""
-        standing = "unknown" if row.claim is None else self._standing(row.namespace, row.claim)
-        is_own = standing == "own" or (row.claim is not None and row.uid in self._strangers)
+        ownership = "unknown" if row.claim is None else self._ownership(row.namespace, row.claim)
+        is_own = ownership == "own" or (row.claim is not None and row.uid in self._unconfirmed)
         is_adopted = row.is_live and not is_own and self._good_chips(row) != 0
         use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=is_own or is_adopted)
         after = use if row.is_live else None
@@ -365,8 +365,8 @@ class Pods:
         gang = self._gangs[key]
         said = gang.said
         for found, attempt in list(gang.attempts.items()):
-            is_said = said is not None and (said.uid, said.attempt) == found
-            if not attempt.pods and (not is_said or said is None or all(phase in ENDED for phase in said.phase)):
+            is_published = said is not None and (said.uid, said.attempt) == found
+            if not attempt.pods and (not is_published or said is None or all(phase in ENDED for phase in said.phase)):
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]

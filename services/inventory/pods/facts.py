@@ -9,7 +9,7 @@ from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.rows import ENDED, Row
 
 
-class Told(NamedTuple):
+class PodEntry(NamedTuple):
     """A rank as it was last seen.
 
     ``taken``: 1 once the device plug-in has given the pod its chips, or needs not; ``leaf_state`` and ``block``, plus one:
@@ -24,7 +24,7 @@ class Told(NamedTuple):
     block: int = 0
 
     @property
-    def once_gone(self) -> "Told":
+    def once_gone(self) -> "PodEntry":
         """The rank when its pod is not there any more: one that ended stays as it ended."""
         return self if self.phase in ENDED else self._replace(phase=PodPhase.GONE, taken=1)
 
@@ -62,7 +62,7 @@ def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
 def pods_fact(
     gang: tuple[str, str],
     attempt: tuple[str, int],
-    told: Mapping[int, Told],
+    told: Mapping[int, PodEntry],
     common: Alike,
     *,
     foreign: bool = False,
@@ -106,7 +106,7 @@ def pods_fact(
     )
 
 
-def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
+def entries_of(seen: PodsSeen) -> list[tuple[int, PodEntry]]:
     """Ranks of a fact, in its order."""
     table = unpack_names(seen.nodes)
     states = seen.leaf_states or bytes(len(seen.phase))
@@ -121,6 +121,6 @@ def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
         strict=True,
     )
     return [
-        (rank, Told(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
+        (rank, PodEntry(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
         for rank, index, phase, chips, state, block in rows
     ]

@@ -12,7 +12,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class ApiTask:
     """Something to be done at the API server.
 
     Attributes:
@@ -41,8 +41,8 @@ class ApiTasks:
     def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
-        self._ready: dict[Hashable, Chore] = {}
-        self._waiting: dict[Hashable, tuple[Chore, asyncio.TimerHandle]] = {}
+        self._ready: dict[Hashable, ApiTask] = {}
+        self._waiting: dict[Hashable, tuple[ApiTask, asyncio.TimerHandle]] = {}
         self._tries: dict[Hashable, int] = {}
         self._busy: set[Hashable] = set()
         self._stopping = False
@@ -60,27 +60,27 @@ class ApiTasks:
         """Whether something is to be done now; what waits for another try does not count."""
         return bool(self._ready or self._busy)
 
-    def put(self, chore: Chore) -> None:
+    def put(self, task: ApiTask) -> None:
         """Do a chore, soon; an older one about the same thing is dropped."""
-        waiting = self._waiting.pop(chore.key, None)
+        waiting = self._waiting.pop(task.key, None)
         if waiting is not None:
             waiting[1].cancel()
-        self._tries.pop(chore.key, None)
-        self._ready[chore.key] = chore
+        self._tries.pop(task.key, None)
+        self._ready[task.key] = task
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; what is in hand then is finished, the rest is left."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.calls_at_once):
-                group.create_task(self._hand(), name=f"call {number}")
+                group.create_task(self._worker(), name=f"call {number}")
             await stop.wait()
             self._stopping = True
             self._woken.set()
         for _, timer in self._waiting.values():
             timer.cancel()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             key = next((key for key in self._ready if key not in self._busy), None)
             if self._stopping:
@@ -89,45 +89,45 @@ class ApiTasks:
                 self._woken.clear()
                 await self._woken.wait()
                 continue
-            chore = self._ready.pop(key)
+            task = self._ready.pop(key)
             self._busy.add(key)
             try:
-                await self._do(chore)
+                await self._do(task)
             finally:
                 self._busy.discard(key)
                 self._woken.set()
 
-    async def _do(self, chore: Chore) -> None:
+    async def _do(self, task: ApiTask) -> None:
         try:
-            await chore.do()
+            await task.do()
         except TransientError as error:
             self._metrics.failures.inc()
-            self._later(chore, error)
+            self._retry_later(task, error)
         except PoisonError as error:
             self._metrics.failures.inc()
-            self._log.warning("call refused", call=chore.what, reason=str(error))
-            self._end(chore)
+            self._log.warning("call refused", call=task.what, reason=str(error))
+            self._end(task)
         else:
-            self._tries.pop(chore.key, None)
+            self._tries.pop(task.key, None)
 
-    def _later(self, chore: Chore, error: TransientError) -> None:
-        if chore.key in self._ready:  # a newer one takes its place
+    def _retry_later(self, task: ApiTask, error: TransientError) -> None:
+        if task.key in self._ready:  # a newer one takes its place
             return
-        tries = self._tries[chore.key] = self._tries.get(chore.key, 0) + 1
-        if chore.tries_max and tries >= chore.tries_max:
-            self._log.warning("call given up", call=chore.what, tries=tries, reason=error.reason)
-            self._end(chore)
+        tries = self._tries[task.key] = self._tries.get(task.key, 0) + 1
+        if task.tries_max and tries >= task.tries_max:
+            self._log.warning("call given up", call=task.what, tries=tries, reason=error.reason)
+            self._end(task)
             return
         wait_s = max(self._backoff.pause_s(tries), error.retry_after_s if tries == 1 else 0)
-        timer = asyncio.get_running_loop().call_later(wait_s, self._again, chore)
-        self._waiting[chore.key] = (chore, timer)
+        timer = asyncio.get_running_loop().call_later(wait_s, self._again, task)
+        self._waiting[task.key] = (task, timer)
 
-    def _again(self, chore: Chore) -> None:
-        del self._waiting[chore.key]
-        self._ready[chore.key] = chore
+    def _again(self, task: ApiTask) -> None:
+        del self._waiting[task.key]
+        self._ready[task.key] = task
         self._woken.set()
 
-    def _end(self, chore: Chore) -> None:
-        self._tries.pop(chore.key, None)
-        if chore.give_up is not None:
-            chore.give_up()
+    def _end(self, task: ApiTask) -> None:
+        self._tries.pop(task.key, None)
+        if task.give_up is not None:
+            task.give_up()

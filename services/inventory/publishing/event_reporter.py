@@ -13,7 +13,7 @@ from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 
 _MS: Final = 1000
 
@@ -31,7 +31,7 @@ class EventReporter:
         api: Where events are written.
         clock: Source of time.
         config: Settings.
-        chores: Does the calls.
+        tasks: Does the calls.
         instruments: Of the process.
         reason: Reason of the events, one word in camel case.
         is_fault: Something is wrong with the objects, so it is logged and counted too; false: they only wait.
@@ -42,7 +42,7 @@ class EventReporter:
         api: Api,
         clock: Clock,
         config: InventoryConfig,
-        chores: ApiTasks,
+        tasks: ApiTasks,
         instruments: Instruments[InventoryMetrics],
         *,
         reason: str,
@@ -52,13 +52,13 @@ class EventReporter:
         self._clock = clock
         self._apart_ms = round(config.event_apart_s * _MS)
         self._tries_max = config.call_tries_max
-        self._chores = chores
+        self._tasks = tasks
         self._reason = reason
         self._is_fault = is_fault
         self._known: dict[str, str] = {}
-        self._unsaid: dict[str, Involved] = {}
+        self._unreported: dict[str, Involved] = {}
         """Objects of which something new is to be said once the last Event about them is old enough."""
-        self._spoken_ms: dict[str, UnixMs] = {}
+        self._reported_ms: dict[str, UnixMs] = {}
         self._log = instruments.log
         self._metrics = instruments.metrics
 
@@ -73,20 +73,20 @@ class EventReporter:
         if sentences != self._known:
             self._compare(sentences, involved)
             self._known = dict(sentences)
-        for key in [key for key in self._unsaid if self._may_speak(key, now_ms)]:
-            self._spoken_ms[key] = now_ms
-            say = partial(self._say, self._unsaid.pop(key), sentences[key], now_ms)
-            self._chores.put(Chore(("event", self._reason, key), f"event about {key}", say, tries_max=self._tries_max))
-        for key in [key for key in self._spoken_ms if key not in sentences and self._may_speak(key, now_ms)]:
-            del self._spoken_ms[key]
+        for key in [key for key in self._unreported if self._may_report(key, now_ms)]:
+            self._reported_ms[key] = now_ms
+            say = partial(self._write_event, self._unreported.pop(key), sentences[key], now_ms)
+            self._tasks.put(ApiTask(("event", self._reason, key), f"event about {key}", say, tries_max=self._tries_max))
+        for key in [key for key in self._reported_ms if key not in sentences and self._may_report(key, now_ms)]:
+            del self._reported_ms[key]
 
     def next_due_ms(self) -> UnixMs | None:
         """When :meth:`look` must be called though nothing has changed; None for never."""
-        return min((self._spoken_ms[key] + self._apart_ms for key in self._unsaid), default=None)
+        return min((self._reported_ms[key] + self._apart_ms for key in self._unreported), default=None)
 
     def _compare(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
-        for key in [key for key in self._unsaid if key not in sentences]:
-            del self._unsaid[key]
+        for key in [key for key in self._unreported if key not in sentences]:
+            del self._unreported[key]
         for key in sorted(sentences):
             sentence = sentences[key]
             if self._known.get(key) == sentence:
@@ -94,15 +94,15 @@ class EventReporter:
             found = involved(key)
             if self._is_fault:
                 self._metrics.problems.labels(found.kind if found is not None else "").inc()
-                self._log.warning("object is wrong", about=key, reason=sentence)
+                self._log.warning("object invalid", about=key, reason=sentence)
             if found is not None:
-                self._unsaid[key] = found
+                self._unreported[key] = found
 
-    def _may_speak(self, key: str, now_ms: UnixMs) -> bool:
-        before_ms = self._spoken_ms.get(key)
+    def _may_report(self, key: str, now_ms: UnixMs) -> bool:
+        before_ms = self._reported_ms.get(key)
         return before_ms is None or before_ms + self._apart_ms <= now_ms
 
-    async def _say(self, involved: Involved, sentence: str, now_ms: UnixMs) -> None:
+    async def _write_event(self, involved: Involved, sentence: str, now_ms: UnixMs) -> None:
         """Write an event; one that was written before is counted once more.
 
         Raises:

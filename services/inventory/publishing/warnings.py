@@ -11,7 +11,7 @@ from berth.schemas.intake import JobRequest
 _PODGROUPS = "scheduling.volcano.sh/v1beta1"
 
 
-class Remarks:
+class JobWarnings:
     """Sentences by the object that they are about: PodGroup, else controller, else first pod of the requests."""
 
     def __init__(self) -> None:

@@ -72,7 +72,7 @@ class _Hosted:
     given: list[Allocated] = field(default_factory=list)
     claim: Claim | None = None
     is_booked: bool = False
-    is_told: bool = False
+    is_reported: bool = False
 
     @property
     def chips(self) -> tuple[int, ...]:
@@ -119,10 +119,10 @@ class NodeAgents:
         self._plugin = DevicePlugin(node, self.infos, place, preset_virtual_devices=rules.preset_virtual_devices)
         self._hosted: dict[str, _Hosted] = {}
         self._looked_ms: UnixMs = -1
-        self._said_status: tuple[int, bool] = (node.chips.bit_count(), node.ready)
-        self._said_device: tuple[object, ...] = ()
-        self._said_device_ms: UnixMs = -_NEVER
-        self._said_node: tuple[object, ...] | None = None
+        self._reported_status: tuple[int, bool] = (node.chips.bit_count(), node.ready)
+        self._reported_device: tuple[object, ...] = ()
+        self._reported_device_ms: UnixMs = -_NEVER
+        self._reported_node: tuple[object, ...] | None = None
 
     @property
     def pods_live(self) -> int:
@@ -140,7 +140,7 @@ class NodeAgents:
     @property
     def repeats_ms(self) -> UnixMs:
         """When the device plug-in repeats its report."""
-        return self._said_device_ms + self._rules.unchanged_ms if self.node.resource else _NEVER
+        return self._reported_device_ms + self._rules.unchanged_ms if self.node.resource else _NEVER
 
     def mounted(self, uid: str) -> tuple[int, ...]:
         """Real chips of a pod; none for a pod that is not known or has none."""
@@ -183,10 +183,10 @@ class NodeAgents:
         broken = self.breakages.at(now_ms)
         effects: list[Effect] = []
         if not self._is_dead(broken):
-            self._let_go(now_ms, effects)
+            self._free_pod(now_ms, effects)
             self._admit(broken, now_ms, effects)
             self._move(now_ms, effects)
-        self._tell_node(broken, now_ms, effects)
+        self._report_node(broken, now_ms, effects)
         return effects
 
     def report(self, now_ms: UnixMs) -> list[Effect]:
@@ -195,13 +195,13 @@ class NodeAgents:
         effects: list[Effect] = []
         if self.node.resource and not broken.plugin:
             for item in self._hosted.values():
-                if item.given and not item.is_told and item.step in {Step.ADMITTED, Step.RUNNING}:
-                    item.is_told = True
+                if item.given and not item.is_reported and item.step in {Step.ADMITTED, Step.RUNNING}:
+                    item.is_reported = True
                     annotations = self._plugin.report(item.pod, _merged(item.given))
                     if annotations:
                         effects.append(Annotate(item.pod, annotations))
-            self._tell_devices(broken, now_ms, effects)
-        self._tell_faults(broken, now_ms, effects)
+            self._report_devices(broken, now_ms, effects)
+        self._report_faults(broken, now_ms, effects)
         return effects
 
     def _is_dead(self, broken: Broken) -> bool:
@@ -240,7 +240,7 @@ class NodeAgents:
         lasts_ms = runs_for_ms(item.pod, default_ms=self._rules.run_default_ms)
         return _NEVER if lasts_ms is None else item.started_ms + lasts_ms
 
-    def _let_go(self, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _free_pod(self, now_ms: UnixMs, effects: list[Effect]) -> None:
         for item in self._hosted.values():
             if item.leaves_ms is not None and item.leaves_ms <= now_ms:
                 item.leaves_ms = _NEVER
@@ -355,39 +355,39 @@ class NodeAgents:
         sick = broken.unhealthy(self.used) | broken.recovering
         return [klt for klt in self._free_ids() if not sick >> self._plugin.stands_for(klt) & 1]
 
-    def _tell_node(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_node(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
         if broken.kubelet:
-            status = (self._said_status[0], False)
+            status = (self._reported_status[0], False)
         else:
             sick = broken.unhealthy(self.used) | broken.recovering
             healthy = 0 if broken.plugin else (self.node.chips & ~sick).bit_count()
             status = (healthy, self.node.ready)
-        if status != self._said_status:
-            self._said_status = status
+        if status != self._reported_status:
+            self._reported_status = status
             body = node_status(self.node, status[0], is_ready=status[1], now_ms=now_ms)
             effects.append(SetNode(self.node.name, body))
 
-    def _tell_devices(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_devices(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
         taken = 0
         for item in self._hosted.values():
             if item.step is not Step.OVER:
-                told = item.mask if item.is_told else 0
+                told = item.mask if item.is_reported else 0
                 real = chip_ids(item.pod.metadata.annotation(ASCEND_REAL)) or ()
                 taken |= sum(1 << chip for chip in set(real)) or told
         lists = device_list(self.node, broken, taken=taken, used=self.used)
         said = (tuple(lists.items()), tuple(item for item in broken.items if item.kind in _OF_PLUGIN))
-        if said == self._said_device and now_ms - self._said_device_ms < self._rules.unchanged_ms:
+        if said == self._reported_device and now_ms - self._reported_device_ms < self._rules.unchanged_ms:
             return
-        self._said_device, self._said_device_ms = said, now_ms
+        self._reported_device, self._reported_device_ms = said, now_ms
         data = device_data(self.node, self.place, broken, lists, now_ms)
         effects.append(Report(device_info.NAMESPACE, device_info.NAME_PREFIX + self.node.name, data))
 
-    def _tell_faults(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_faults(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
         """NodeD's part: its ConfigMap exists while the node has a fault."""
         faults = tuple(broken.of("node"))
-        if faults == self._said_node or broken.kubelet:
+        if faults == self._reported_node or broken.kubelet:
             return
-        self._said_node = faults
+        self._reported_node = faults
         name = node_info.NAME_PREFIX + self.node.name
         effects.append(Report(node_info.NAMESPACE, name, node_data(broken, now_ms)))
 

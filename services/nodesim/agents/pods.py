@@ -11,7 +11,7 @@ from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.stamps import moment_ms
 
-FOR_EVER: Final = "forever"
+FOREVER: Final = "forever"
 """Value of the annotation ``berth/run-for`` of a pod that never ends."""
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 UINT64_MAX: Final = (1 << 64) - 1
@@ -126,7 +126,7 @@ def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
     of a ReplicaSet, StatefulSet, DaemonSet or LeaderWorkerSet run for ever, all others for ``default_ms``.
     """
     text = pod.metadata.annotation(RUN_FOR)
-    if text == FOR_EVER:
+    if text == FOREVER:
         return None
     if text:
         try:

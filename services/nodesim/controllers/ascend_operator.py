@@ -17,14 +17,14 @@ from berth.services.nodesim.controllers.gang_children import (
     Children,
     Counted,
     DeletePods,
-    Doomed,
     MakeGroup,
     MakePods,
-    SaidStatuses,
+    PendingDeletions,
     Seat,
     Template,
+    WrittenStatuses,
     counted,
-    farewell,
+    final_status,
     group_body,
     is_live,
     min_resources,
@@ -96,8 +96,8 @@ class AscendRules:
     pod_label: Final = JOB_NAME
 
     def __init__(self) -> None:
-        self._said = SaidStatuses()
-        self._doomed = Doomed()
+        self._published = WrittenStatuses()
+        self._pending_deletions = PendingDeletions()
         self._handled: dict[str, set[str]] = {}
 
     def group_name(self, job: AscendJob) -> str:
@@ -107,9 +107,9 @@ class AscendRules:
     def reconcile(self, job: AscendJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
         """What is to be done for a job; without one all its children go."""
         if job is None or job.metadata.deletion_timestamp is not None:
-            return farewell(children)
+            return final_status(children)
         shown = job.status
-        job = msgspec.structs.replace(job, status=self._said.current(job.metadata.uid, shown))
+        job = msgspec.structs.replace(job, status=self._published.current(job.metadata.uid, shown))
         actions: list[Action] = []
         old = strangers(children, job.metadata)
         if old:
@@ -122,15 +122,15 @@ class AscendRules:
                 actions.append(MakeGroup(self._group(job)))
             state = _next_state(self._after_failures(job, own, state), len(seats), counted(own))
             if state == "Failed" and job.spec.run_policy.clean_pod_policy in {"Running", "All"}:
-                self._doomed.add(pod for pod in own if is_live(pod))
-        actions += self._doomed.deletions(own)
+                self._pending_deletions.add(pod for pod in own if is_live(pod))
+        actions += self._pending_deletions.deletions(own)
         wanted = missing(seats, children.pods)
         if state not in _OVER and children.may_have_pods and wanted:
             owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
             group, scheduler = self.group_name(job), job.spec.scheduler_name
             actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
         status = job.status if _state(job) in _OVER else _status(job, own, state, now_ms)
-        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
+        return [*actions, *self._published.say(job.metadata.uid, status, shown)]
 
     def _after_failures(self, job: AscendJob, own: list[Pod], state: str) -> str:
         """State after pods that have failed since the last look."""
@@ -140,7 +140,7 @@ class AscendRules:
             if not _may_restart(job, pod, len(handled)):
                 return "Failed"
             handled.add(pod.metadata.uid)
-            self._doomed.add([pod])
+            self._pending_deletions.add([pod])
         return "Restarting" if failed else state
 
     def _group(self, job: AscendJob) -> dict[str, Any]:

@@ -198,28 +198,28 @@ def min_resources(templates: Iterable[tuple[Template, int]], pods: int) -> dict[
     return {**found, **{name: str(count) for name, count in chips.items() if count}}
 
 
-class SaidStatuses:
+class WrittenStatuses:
     """Statuses of jobs as last decided, until the API shows them: what it shows may be older."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[str, Any]] = {}
+        self._published: dict[str, dict[str, Any]] = {}
 
     def current(self, uid: str, shown: dict[str, Any]) -> dict[str, Any]:
         """Status of a job: as decided, else as shown."""
-        known = self._said.get(uid, shown)
+        known = self._published.get(uid, shown)
         if known == shown:
-            self._said.pop(uid, None)
+            self._published.pop(uid, None)
         return known
 
     def say(self, uid: str, status: dict[str, Any], shown: dict[str, Any]) -> list[Action]:
         """What is to be done so that the API shows a status."""
         if status == shown:
             return []
-        self._said[uid] = status
+        self._published[uid] = status
         return [SetJobStatus(status)]
 
 
-class Doomed:
+class PendingDeletions:
     """Pods that a controller wants ended, until they are gone: a deletion that failed is asked for again."""
 
     def __init__(self) -> None:
@@ -272,7 +272,7 @@ def strangers(children: Children, job: Meta) -> list[Pod]:
     return [pod for pod in children.pods.values() if not is_ending(pod) and _uid_of_owner(pod) != job.uid]
 
 
-def farewell(children: Children) -> list[Action]:
+def final_status(children: Children) -> list[Action]:
     """What is to be done when the job is gone: all that it made goes."""
     actions: list[Action] = []
     pods = [pod for pod in children.pods.values() if not is_ending(pod)]

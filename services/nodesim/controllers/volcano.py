@@ -17,14 +17,14 @@ from berth.services.nodesim.controllers.gang_children import (
     Children,
     Counted,
     DeletePods,
-    Doomed,
     MakeGroup,
     MakePods,
-    SaidStatuses,
+    PendingDeletions,
     Seat,
     Template,
+    WrittenStatuses,
     counted,
-    farewell,
+    final_status,
     group_body,
     is_live,
     min_resources,
@@ -103,8 +103,8 @@ class VolcanoRules:
     pod_label: Final = JOB_NAME
 
     def __init__(self) -> None:
-        self._said = SaidStatuses()
-        self._doomed = Doomed()
+        self._published = WrittenStatuses()
+        self._pending_deletions = PendingDeletions()
         self._handled: set[str] = set()
         """Pods whose failure was dealt with."""
         self._seen: dict[str, dict[str, str]] = {}
@@ -117,9 +117,9 @@ class VolcanoRules:
     def reconcile(self, job: VolcanoJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
         """What is to be done for a job; without one all its children go."""
         if job is None or job.metadata.deletion_timestamp is not None:
-            return farewell(children)
+            return final_status(children)
         shown = job.status
-        job = msgspec.structs.replace(job, status=self._said.current(job.metadata.uid, shown))
+        job = msgspec.structs.replace(job, status=self._published.current(job.metadata.uid, shown))
         actions: list[Action] = []
         old = strangers(children, job.metadata)
         if old:
@@ -130,7 +130,7 @@ class VolcanoRules:
             if children.group is None:
                 actions.append(MakeGroup(self._group(job)))
             phase, retries = self._after_troubles(job, own, phase, retries)
-        actions += self._doomed.deletions(own)
+        actions += self._pending_deletions.deletions(own)
         counts = counted(own)
         if phase not in _OVER:
             phase = _next_phase(job, counts)
@@ -140,7 +140,7 @@ class VolcanoRules:
                 group, scheduler = self.group_name(job), job.spec.scheduler_name
                 actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
         status = job.status if _phase(job) in _OVER else _status(job, phase, counts, retries, now_ms)
-        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
+        return [*actions, *self._published.say(job.metadata.uid, status, shown)]
 
     def _after_troubles(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
         """Phase and retries after what the policies say of pods that failed or vanished since the last look."""
@@ -150,10 +150,12 @@ class VolcanoRules:
                 continue
             live = [pod for pod in own if is_live(pod)]
             if action in _FINAL or retries >= job.spec.max_retry:
-                self._doomed.add(live)
+                self._pending_deletions.add(live)
                 return _FINAL.get(action, "Failed"), retries
             retries += 1
-            self._doomed.add(own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == trouble.uid])
+            self._pending_deletions.add(
+                own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == trouble.uid]
+            )
             if action == "RestartJob":
                 self._handled.update(pod.metadata.uid for pod in own)
                 break
@@ -166,9 +168,9 @@ class VolcanoRules:
         found: list[_Trouble] = []
         for uid in [uid for uid in seen if uid not in present]:
             task = seen.pop(uid)
-            if not (self._doomed.has(uid) or uid in self._handled):
+            if not (self._pending_deletions.has(uid) or uid in self._handled):
                 found.append(_Trouble(uid, task, "PodEvicted"))
-            self._doomed.forget(uid)
+            self._pending_deletions.forget(uid)
             self._handled.discard(uid)
         for pod in own:
             uid, task = pod.metadata.uid, pod.metadata.annotation(TASK_SPEC)

@@ -237,7 +237,7 @@ class KubeLoop:
             agents.breakages.add(item)
         elif not agents.breakages.mend(item.kind, item.chips):
             return f"node {wish.node} has no fault of kind {wish.fault}" + (" of these chips" if wish.chips else "")
-        self._log.info("mended" if wish.mend else "broken", node=wish.node, fault=wish.fault, level=item.level)
+        self._log.info("repaired" if wish.mend else "broken", node=wish.node, fault=wish.fault, level=item.level)
         self._due[wish.node] = self._clock.now_ms()
         self._to_report[wish.node] = None
         self._wake.set()

@@ -78,7 +78,7 @@ class KubeWrites:
             key = await self._ready.get()
             waiting = self._waiting[key]
             try:
-                await insist(
+                await retry_until_answered(
                     waiting[0],
                     backoff=self._backoff,
                     log=self._log,
@@ -96,7 +96,9 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
+async def retry_until_answered(
+    write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S
+) -> None:
     """Do a write again and again until the server answers it.
 
     Raises:
@@ -116,7 +118,7 @@ async def insist(write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s
             give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
             if error.status != _FORBIDDEN or clock_s() >= give_up_s:
                 raise
-            log.warning("server forbids it for now", reason=str(error), wait_s=wait_s)
+            log.warning("server forbids the request for now", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
 
 

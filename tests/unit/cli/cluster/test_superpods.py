@@ -117,7 +117,7 @@ async def test_a_superpod_with_more_nodes_than_said_is_warned_of(capsys: pytest.
     await cell.turns(2)
     found = await shown(cell)
     await cell.close()
-    assert found.superpods[0].warning == "it has 12 nodes, more than the 8 that super_pod_size says"
+    assert found.superpods[0].warning == "it has 12 nodes, more than the 8 of super_pod_size"
     capsys.readouterr()
     show(found)
     out = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
@@ -125,7 +125,7 @@ async def test_a_superpod_with_more_nodes_than_said_is_warned_of(capsys: pytest.
     assert out[1].split() == ["SUPERPOD", "NODES", "FREE", "ABOVE", "RESERVE", "USED", "JOBS"]
     assert out[2].endswith("8/12  6              4     a default/job (4 pods, block 0)")
     assert "in reserve" in out[3]
-    assert out[4] == "SuperPoD 0: it has 12 nodes, more than the 8 that super_pod_size says."
+    assert out[4] == "SuperPoD 0: it has 12 nodes, more than the 8 of super_pod_size."
 
 
 async def test_long_drawings_are_broken_at_racks() -> None:
@@ -142,7 +142,7 @@ async def test_long_drawings_are_broken_at_racks() -> None:
 
 def test_without_superpods_the_reason_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     show(shown_of(State()))
-    assert capsys.readouterr().out == "no SuperPoD is known: no node says that it is in one\n"
+    assert capsys.readouterr().out == "no SuperPoD is known: no node has a SuperPoD\n"
 
 
 async def test_one_superpod_is_picked_by_id_and_a_wrong_id_is_answered_with_near_ones() -> None:

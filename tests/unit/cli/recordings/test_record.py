@@ -22,7 +22,7 @@ from tests.support.recordings import decision, file_of, history, tick
 ROOT = Path(__file__).parents[4]
 WORDS = {
     "fact.node": "nodes of superpod-0: 3 nodes",
-    "fact.health": "health of superpod-0: 3 nodes, 3 not well",
+    "fact.health": "health of superpod-0: 3 nodes, 3 not healthy",
     "fact.topology": "topology switch: 1 leaf",
     "fact.timer": "tick of the dispatcher's clock",
 }
@@ -51,7 +51,7 @@ def test_every_kind_has_a_line_with_what_it_says(kind: str) -> None:
 def test_a_round_says_who_was_placed_and_why_not() -> None:
     line = line_of(entry_of("ledger.round"))
     assert "round 7: " in line
-    for words in ("placed team-a/", " chips)", "turned away ", "evicted ", "released ", "adopted ", "without shards"):
+    for words in ("placed team-a/", " chips)", "rejected ", "evicted ", "released ", "adopted ", "without shards"):
         assert words in line
 
 
@@ -130,7 +130,7 @@ def test_a_damage_is_told_with_its_place_and_what_comes_before_it(
             1,
             "frame 0, byte 0: no recording of Berth: it begins with b'# Not on', expected b'BERTHREC'",
         ),
-        (["record", "{file}"], 2, "is there already; name another file, or write over it with --force"),
+        (["record", "{file}"], 2, "exists; name another file, or overwrite it with --force"),
         (["record", "{folder}"], 2, "it is a folder"),
         (["record", "{folder}/none/a.rec"], 2, "there is no folder"),
         (["record", "{folder}/a.rec", "--from", "12"], 2, "--from: '12' is not a point in time"),
@@ -138,7 +138,7 @@ def test_a_damage_is_told_with_its_place_and_what_comes_before_it(
         (
             ["record", "{folder}/a.rec", "--from", "2999-01-01"],
             2,
-            "--from is 2999-01-01T00:00:00.000Z, which has not come yet",
+            "--from is 2999-01-01T00:00:00.000Z, which is in the future",
         ),
         (["record", "{folder}/a.rec", "--url", "nats://127.0.0.1:9"], 1, "no NATS server answers"),
     ],

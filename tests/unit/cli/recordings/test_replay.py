@@ -66,7 +66,7 @@ def test_a_difference_ends_the_replay_with_the_state_around_it(
     ]
     assert "  settings: skims_classes=True" in lines
     assert "1 round differs" in lines[-1]
-    assert err.strip() == "stopped at the first difference; --all goes on behind it"
+    assert err.strip() == "stopped at the first difference; continue with --all"
 
 
 def test_a_difference_for_machines_has_its_settings_and_what_came_before(
@@ -138,7 +138,7 @@ def test_what_else_there_is_to_know_has_a_line(tmp_path: Path, capsys: pytest.Ca
     out = capsys.readouterr().out
     assert ": nothing was compared" in out
     assert "1 record void" in out
-    assert "1 fact that no reader can apply" in out
+    assert "1 fact that cannot be decoded" in out
 
 
 def test_a_history_without_decisions_is_no_difference(tmp_path: Path) -> None:

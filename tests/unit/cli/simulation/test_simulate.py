@@ -49,7 +49,9 @@ def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_awa
     assert "trace: jobs.csv, 4 jobs" in out
     assert "cluster: nodes=1,leaf=1 (as asked)" in out
     assert "nodes: 1, 8 chips" in out
-    away = "turned away: default/huge (64 chips in 8 pods): larger-than-cluster, tasks[0].replicas is 8, the job asks for 64"
+    away = (
+        "rejected: default/huge (64 chips in 8 pods): larger-than-cluster, tasks[0].replicas is 8, the job asks for 64"
+    )
     assert away in out
     assert "there are 8 in all, on 1 nodes" in out
     heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "unit" in line)
@@ -73,7 +75,7 @@ def test_without_a_cluster_one_that_fits_is_taken_and_said(trace: Path, capsys: 
     assert simulate("--trace", packed) == OK
     out = capsys.readouterr().out
     assert "fits the trace; --cluster names another" in out
-    assert "turned away:" not in out
+    assert "rejected:" not in out
 
 
 def test_a_folder_gets_the_page_the_pictures_and_the_figures(trace: Path, tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_what_cannot_be_written_is_told_before_the_work(
     mine.write_text("mine")
     assert "mine is a file, expected a folder" in wrong(capsys, "--trace", trace, "--out", mine)
     assert "mine is a file, expected a folder" in wrong(capsys, "--trace", trace, "--out", mine / "below")
-    assert wrong(capsys, "--trace", trace, "--record", mine).endswith("is there already; name another file")
+    assert wrong(capsys, "--trace", trace, "--record", mine).endswith("exists; name another file")
     assert "it is a folder" in wrong(capsys, "--trace", trace, "--record", tmp_path)
     assert mine.read_text() == "mine"
 

@@ -184,7 +184,7 @@ def test_the_table_is_for_people_and_the_folder_for_keeping(
     assert what_if(file, "--nodes", "-1", "--out", folder) == OK
     out = capsys.readouterr().out
     assert "nodes -1: nodes=1, 8 chips" in out
-    assert "turned away: team/pair (16 chips in 2 pods): larger-than-cluster" in out
+    assert "rejected: team/pair (16 chips in 2 pods): larger-than-cluster" in out
     assert (folder / "report.html").is_file()
 
 

@@ -126,7 +126,7 @@ def test_a_node_given_twice_is_refused() -> None:
 def test_a_column_of_another_length_is_refused(field: str) -> None:
     message = pack_nodes("d", [NodeDescription(name="a"), NodeDescription(name="b")])
     column = getattr(message, field)
-    with pytest.raises(ValueError, match="beside 2 names"):
+    with pytest.raises(ValueError, match="for 2 names"):
         unpack_nodes(msgspec.structs.replace(message, **{field: column[: len(column) // 2]}))
 
 

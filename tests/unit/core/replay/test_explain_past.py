@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.jobs.explain import Recorded, Where, point_of, told_of_cell
-from berth.cli.jobs.explain_text import NOT_ASKED, Told
+from berth.cli.jobs.explain import Recorded, Where, describe_cell, point_of
+from berth.cli.jobs.explain_text import NOT_ASKED, ExplainResult
 from berth.cli.output import CommandError, moment
 from berth.core.replay.job_history import Point, Trail
 from berth.runtime.recording import When, record
@@ -66,12 +66,12 @@ def iso(at_ms: int) -> str:
     return moment(at_ms).removesuffix(" UTC").replace(" ", "T") + "Z"
 
 
-async def both(story: Story, path: Path, *, at: str = "", uid: str = "") -> Told:
+async def both(story: Story, path: Path, *, at: str = "", uid: str = "") -> ExplainResult:
     """What the file and the cell tell; they tell the same."""
     await story.file(path)
     where = Where(log=path, at=at, uid=uid)
     from_file = Recorded(path, salvage=False).told(KEY, where)
-    from_cell = await told_of_cell(story.cell.user, KEY, Where(at=at, uid=uid))
+    from_cell = await describe_cell(story.cell.user, KEY, Where(at=at, uid=uid))
     if at or uid:
         assert (from_cell.phase, from_cell.uid, from_cell.sentences) == (
             from_file.phase,
@@ -117,7 +117,7 @@ async def test_each_moment_tells_what_was_so_then(
 async def test_before_anybody_asked_that_is_what_is_told(story: Story, tmp_path: Path) -> None:
     found = await both(story, tmp_path / "a.rec", at=iso(story.at["begun"]))
     assert found.phase == NOT_ASKED
-    assert found.sentences[0].startswith("It was first asked for at 2023-11-14 22:13:30.000 UTC")
+    assert found.sentences[0].startswith("It was first submitted at 2023-11-14 22:13:30.000 UTC")
 
 
 async def test_a_record_of_the_ledger_is_a_point_too(story: Story, tmp_path: Path) -> None:
@@ -144,11 +144,11 @@ async def test_what_came_before_the_snapshot_is_found_in_older_history(story: St
     story.cell.clock.advance(10)
     await story.cell.submit(a_job("later", chips=1))
     await story.step("later")
-    found = await told_of_cell(story.cell.user, KEY, Where(at=iso(story.at["later"])))
+    found = await describe_cell(story.cell.user, KEY, Where(at=iso(story.at["later"])))
     assert (found.phase, found.uid) == ("placed", "second")
     assert found.explanation is not None
     assert not found.explanation.basis.is_current
-    assert (await told_of_cell(story.cell.user, KEY, Where(uid="first"))).phase == "succeeded"
+    assert (await describe_cell(story.cell.user, KEY, Where(uid="first"))).phase == "succeeded"
 
 
 async def test_a_decision_before_the_start_of_the_recording_is_told_from_the_state(
@@ -164,7 +164,7 @@ async def test_a_decision_before_the_start_of_the_recording_is_told_from_the_sta
     assert (found.phase, found.uid) == ("placed", "second")
     assert found.explanation is not None
     assert found.explanation.basis.is_current
-    assert found.sentences[-1].startswith("The history of this decision is no longer kept")
+    assert found.sentences[-1].startswith("The history of this decision is no longer stored")
 
 
 async def test_jobs_that_were_turned_away_or_taken_back_are_told_after_their_names_are_free(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ async def test_jobs_that_were_turned_away_or_taken_back_are_told_after_their_nam
         key = ("default", name)
         for found in (
             Recorded(file, salvage=False).told(key, Where()),
-            await told_of_cell(cell.user, key, Where(at=iso(story.at["long after"]))),
-            await told_of_cell(cell.user, key, Where()),
+            await describe_cell(cell.user, key, Where(at=iso(story.at["long after"]))),
+            await describe_cell(cell.user, key, Where()),
         ):
             assert found.phase == phase
             assert found.explanation is not None
@@ -236,11 +236,11 @@ def test_a_tombstone_ends_nothing_that_was_told_before() -> None:
 
 async def test_unknown_jobs_are_answered_with_near_names_and_the_span(story: Story, tmp_path: Path) -> None:
     file = await story.file(tmp_path / "a.rec")
-    with pytest.raises(CommandError, match="no job was named default/jib in what is told of, from 2023-11-14 22:13:20") as caught:  # fmt: skip
+    with pytest.raises(CommandError, match="no job was named default/jib from 2023-11-14 22:13:20") as caught:  # fmt: skip
         Recorded(file, salvage=False).told(("default", "jib"), Where())
     assert "near names: default/job" in caught.value.lines[0]
     with pytest.raises(CommandError, match="no job is named default/jib; near names: default/job"):
-        await told_of_cell(story.cell.user, ("default", "jib"), Where())
+        await describe_cell(story.cell.user, ("default", "jib"), Where())
 
 
 async def test_a_damaged_file_is_told_with_frame_and_offset_and_used_up_to_there_if_asked(
@@ -265,7 +265,7 @@ async def test_the_command_prints_the_candidates(
     file = await story.file(tmp_path / "a.rec")
     assert _code("explain", "job", "--log", str(file)) == 0
     out = capsys.readouterr().out
-    assert "default/job is placed since 2023-11-14 22:14:10.000 UTC; told as of 2023-11-14 22:14:10.000 UTC" in out
+    assert "default/job is placed since 2023-11-14 22:14:10.000 UTC; explained as of 2023-11-14 22:14:10.000 UTC" in out
     assert "The best nodes for rank 0 (worker):" in out
     assert "its score is lower by 2: more free chips" in out
     assert "2 nodes with 16 chips were known" in out
@@ -295,10 +295,10 @@ def test_points_are_times_times_of_day_or_records() -> None:
     assert point_of("ledger:7", last) == When(ledger_seq=7)
     assert point_of("10:00", last) == point_of("2023-11-14T10:00:00Z", last)
     assert point_of("10:00:00.250", last) == When(at_ms=1_699_956_000_250)
-    with pytest.raises(CommandError, match="--at: 'noon' is no point in time"):
+    with pytest.raises(CommandError, match="--at: 'noon' is not a point in time"):
         point_of("noon", last)
     with pytest.raises(
-        CommandError, match=r"--at: '25:00' is no point in time, expected .*, or a time of day such as 10:00:00"
+        CommandError, match=r"--at: '25:00' is not a point in time: expected .*, or a time of day such as 10:00:00"
     ):
         point_of("25:00", last)
 

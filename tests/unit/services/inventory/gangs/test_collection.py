@@ -17,7 +17,7 @@ def test_a_gang_is_requested_when_its_minimum_is_there() -> None:
     world.settle()
     assert world.hold(BASE) == "2 of at least 4 pods are there"
     assert world.members[BASE].uid == ""
-    assert world.standing(BASE) == {0: "p-0", 1: "p-1"}
+    assert world.ownership(BASE) == {0: "p-0", 1: "p-1"}
     world.pods(*members(2, 2))
     world.settle()
     request = world.requests[BASE]
@@ -92,7 +92,7 @@ def test_every_task_has_its_minimum() -> None:
     assert world.hold(BASE) == "task ps has 1 of at least 2 pods"
     world.pods(a_pod("ps-1", group="pg", annotations={"volcano.sh/task-spec": "ps"}))
     world.settle()
-    assert world.standing(BASE) == {0: "ps-0", 1: "ps-1", 2: "p-0"}
+    assert world.ownership(BASE) == {0: "ps-0", 1: "ps-1", 2: "p-0"}
 
 
 def test_a_minimum_larger_than_the_job_is_a_configuration_error() -> None:
@@ -173,7 +173,7 @@ def test_pods_with_gates_or_wrong_asks_are_no_members_and_the_reason_is_told() -
     )
     world.pods(a_pod("p-3", group="pg"))
     world.settle()
-    assert world.standing(BASE) == {0: "p-0", 1: "p-1", 2: "p-3"}
+    assert world.ownership(BASE) == {0: "p-0", 1: "p-1", 2: "p-3"}
 
 
 def test_a_pod_alone_is_held_under_its_own_name() -> None:

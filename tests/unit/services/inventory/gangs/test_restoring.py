@@ -46,7 +46,7 @@ def test_after_a_restart_a_new_pod_takes_the_rank_of_one_that_went_meanwhile() -
     after.pods(*members(2), a_pod("p-9", group="pg"), *members(1, 3))
     after.status(BASE, "waiting")
     after.settle()
-    assert after.standing(BASE) == {0: "p-0", 1: "p-1", 2: "p-9", 3: "p-3"}
+    assert after.ownership(BASE) == {0: "p-0", 1: "p-1", 2: "p-9", 3: "p-3"}
     assert after.ranks(BASE)["p-9"] == "2"
     assert after.published == []
 
@@ -197,7 +197,7 @@ def test_many_gangs_are_settled_in_time_proportional_to_what_was_touched() -> No
         gangs.set_group(a_group(f"g{number}", least=2))
         for index in range(2):
             gangs.set_pod(a_pod(f"g{number}-{index}", group=f"g{number}"))
-    assert sum(1 for effect in gangs.settle(1) if type(effect).__name__ == "Publish") == 500
+    assert sum(1 for effect in gangs.settle(1) if type(effect).__name__ == "SubmitRequest") == 500
     gangs.set_pod(a_pod("g7-0", group="g7", annotations={"predicate-time": "1"}))
-    assert [type(effect).__name__ for effect in gangs.settle(2)] == ["Tell"]
+    assert [type(effect).__name__ for effect in gangs.settle(2)] == ["PublishMembers"]
     assert (gangs.parts, gangs.held) == (500, 0)

@@ -47,7 +47,7 @@ class Cell:
 
     def __init__(self, said: TopologySeen | None = None, nodes: list[NodesSeen] | None = None) -> None:
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, stranger_ms=0)
+        self.pods = Pods(self.nodes, unconfirmed_ms=0)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.facts: list[TopologySeen] = []
         self.node_facts: dict[str, NodesSeen] = {}

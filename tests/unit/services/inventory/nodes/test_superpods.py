@@ -49,7 +49,7 @@ class Watched(FakeKube):
         self.put(MAPS, {"metadata": meta, "data": {"DeviceInfoCfg": text}})
 
 
-class Told(World):
+class SuperpodWorld(World):
     """A world of which is asked where nodes stand."""
 
     def __init__(self) -> None:
@@ -68,14 +68,14 @@ class Told(World):
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Told]:
-    found = Told()
+async def world() -> AsyncIterator[SuperpodWorld]:
+    found = SuperpodWorld()
     await found.bus.ensure_streams()
     yield found
     await found.bus.close()
 
 
-async def test_reports_are_only_read_once_a_node_needs_its_own(world: Told) -> None:
+async def test_reports_are_only_read_once_a_node_needs_its_own(world: SuperpodWorld) -> None:
     world.node("a", superPodID="1", serverIndex="5")
     world.node("b", superPodID="-2")
     world.kube.report("c", report(SuperPodID=4, ServerIndex=2, RackID=1))
@@ -88,7 +88,7 @@ async def test_reports_are_only_read_once_a_node_needs_its_own(world: Told) -> N
         assert world.kube.reads_reports
 
 
-async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(world: Told) -> None:
+async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(world: SuperpodWorld) -> None:
     world.node("a")
     world.node("b")
     world.kube.report("a", report(SuperPodID=4, ServerIndex=2))
@@ -106,7 +106,7 @@ async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(worl
 
 
 async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
-    world: Told, monkeypatch: pytest.MonkeyPatch
+    world: SuperpodWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.node("a")
     world.node("b", superPodID="1")
@@ -125,7 +125,7 @@ async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
 
 
 @pytest.mark.parametrize("error", [RefusedError("no", status=403), TransientError("away", retry_after_s=0.001)])
-async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: Told, error: Exception) -> None:
+async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: SuperpodWorld, error: Exception) -> None:
     world.node("a")
     world.kube.report("a", report(SuperPodID=4))
     world.kube.fail(error, method="GET", part="configmaps", times=3)
@@ -134,7 +134,9 @@ async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: Tol
     assert [fact.domain for fact in world.facts("node", NodesSeen)] == ["superpod-4"]
 
 
-async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(world: Told) -> None:
+async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(
+    world: SuperpodWorld,
+) -> None:
     world.node("a", superPodID="1")
     world.node("b", superPodID="1")
     pod = a_pod("f", node="a", phase="Running", scheduler="volcano")

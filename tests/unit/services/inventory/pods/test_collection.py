@@ -88,7 +88,7 @@ class World:
     def __init__(self, restored: list[PodsSeen] | None = None) -> None:
         self.nodes = Nodes()
         self.nodes.replace([a_node("n1"), a_node("n2")])
-        self.pods = Pods(self.nodes, stranger_ms=1000)
+        self.pods = Pods(self.nodes, unconfirmed_ms=1000)
         self.now_ms = 0
         for seen in restored or []:
             self.pods.restore(seen)

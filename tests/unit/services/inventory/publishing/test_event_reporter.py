@@ -12,7 +12,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.podgroups.notices import GroupNotes
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
-from berth.services.inventory.publishing.warnings import Remarks
+from berth.services.inventory.publishing.warnings import JobWarnings
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.gang_world import GangWorld, a_group, members, requested
@@ -55,7 +55,7 @@ def uid_of(namespace: str, name: str) -> str:
 def test_the_form_that_is_assumed_is_told_of_the_group_else_its_owner_else_its_pod(
     told: MembersSeen, kind: str, name: str, uid: str
 ) -> None:
-    remarks = Remarks()
+    remarks = JobWarnings()
     remarks.judge(a_request("a"), told, uid_of)
     ((key, sentence),) = remarks.sentences.items()
     about = remarks.involved(key)
@@ -68,7 +68,7 @@ def test_the_form_that_is_assumed_is_told_of_the_group_else_its_owner_else_its_p
 
 
 def test_many_requests_of_one_owner_are_one_remark_until_the_last_is_over() -> None:
-    remarks = Remarks()
+    remarks = JobWarnings()
     owner = Owner("Job", "j", "uid-j")
     for name in ("a", "b"):
         remarks.judge(a_request(name), seen(name, owner=owner), uid_of)
@@ -81,7 +81,7 @@ def test_many_requests_of_one_owner_are_one_remark_until_the_last_is_over() -> N
 
 
 def test_nothing_is_said_of_known_policies_of_pods_without_chips_and_of_requests_that_are_refused() -> None:
-    remarks = Remarks()
+    remarks = JobWarnings()
     remarks.judge(a_request("known", "chip8-node8"), seen("known"), uid_of)
     remarks.judge(a_request("plain", chips=0), seen("plain"), uid_of)
     unknown = a_request("refused")
@@ -118,20 +118,20 @@ def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     clock = ManualClock()
     config = InventoryConfig(event_apart_s=60)
     instruments = Instruments.make(InventoryMetrics)
-    chores = ApiTasks(config, instruments)
-    complaints = EventReporter(FakeKube(clock=clock), clock, config, chores, instruments, reason="NodeInvalid")
+    tasks = ApiTasks(config, instruments)
+    reporter = EventReporter(FakeKube(clock=clock), clock, config, tasks, instruments, reason="NodeInvalid")
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)
 
-    complaints.look({"n1": "one thing"}, involved)
-    assert complaints.next_due_ms() is None
-    complaints.look({"n1": "another thing"}, involved)
-    assert complaints.next_due_ms() == clock.now_ms() + 60_000
+    reporter.look({"n1": "one thing"}, involved)
+    assert reporter.next_due_ms() is None
+    reporter.look({"n1": "another thing"}, involved)
+    assert reporter.next_due_ms() == clock.now_ms() + 60_000
     clock.advance(60)
-    complaints.look({"n1": "another thing"}, involved)
-    assert complaints.next_due_ms() is None
-    assert chores.is_busy
+    reporter.look({"n1": "another thing"}, involved)
+    assert reporter.next_due_ms() is None
+    assert tasks.is_busy
 
 
 def test_pods_that_were_bound_and_deleted_between_two_words_give_their_chips_back() -> None:
@@ -181,8 +181,8 @@ def test_pods_take_over_ranks_when_the_next_attempt_is_placed_at_once() -> None:
     world.gangs.drop_pod("uid-p-0")
     world.pods(a_waiting_pod("p-8", group="pg"))
     world.settle()
-    assert world.standing(name)[0] == "p-0"
+    assert world.ownership(name)[0] == "p-0"
     world.status(name, "placed", attempt=2)  # it never waited
     world.settle()
-    assert world.standing(name) == {0: "p-8", 1: "p-1"}
+    assert world.ownership(name) == {0: "p-8", 1: "p-1"}
     assert len(world.published) == 1
