@@ -76,7 +76,11 @@ def _studies() -> list[_Study]:
         title = f"Kalos, arrivals {factor} times as dense, 302 nodes"
         studies += [
             _Study(
-                f"kalos-x{factor}-nodes", f"{title}: which nodes", "kalos", kalos, Wanted(compress=factor, rivals=True)
+                f"kalos-x{factor}-nodes",
+                f"{title}: which nodes",
+                "kalos",
+                kalos,
+                Wanted(compress=factor, baselines=True),
             ),
             _Study(
                 f"kalos-x{factor}-queue",
@@ -97,7 +101,7 @@ def _studies() -> list[_Study]:
         title = f"Philly, {nodes} nodes"
         where = philly.format(nodes)
         studies += [
-            _Study(f"philly-{nodes}-nodes", f"{title}: which nodes", "philly", where, Wanted(rivals=True)),
+            _Study(f"philly-{nodes}-nodes", f"{title}: which nodes", "philly", where, Wanted(baselines=True)),
             _Study(
                 f"philly-{nodes}-queue",
                 f"{title}: queue policies, run times declared exactly",

@@ -1,4 +1,4 @@
-"""A child process that runs a service: started, watched, started again, and never left behind."""
+"""Child process that runs a service: it is started, watched, restarted, and always ended with its parent."""
 
 import os
 import signal
@@ -26,10 +26,10 @@ _MISCONFIGURED: Final = 2
 
 
 class GivenUpError(FatalError):
-    """A child ends again and again, or its settings are wrong; carries the end of its log.
+    """A child ends again and again, or its settings are invalid. The error contains the end of its log.
 
     Attributes:
-        is_setting: Whether its settings are wrong.
+        is_setting: Its settings are invalid.
     """
 
     def __init__(self, reason: str, *, is_setting: bool = False) -> None:

@@ -23,7 +23,7 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.loop import Loop, gang_of
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
 from berth.services.binder.work import Work
 

@@ -20,24 +20,24 @@ from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
-from berth.services.binder.block_notes import block_notes
+from berth.services.binder.block_annotations import block_annotations_of
+from berth.services.binder.chip_slots import ChipSlots, Slot
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_eviction import KubeEviction
 from berth.services.binder.kube_recovery import KubeRecovery
-from berth.services.binder.leaf_notes import leaf_notes
+from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member, Members
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeBook
-from berth.services.binder.pod_binding import BindRequest, PodBinding, PodLean, Verdict
+from berth.services.binder.node_cards import NodeCards
+from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict
 from berth.services.binder.predicate_times import PredicateTimes
-from berth.services.binder.turns import Slot, Turns
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
 """Pods of a gang that get an Event of their own when they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
-_UNREPORTED_AGAIN_S: Final = 2.0
+_UNREPORTED_RETRY_S: Final = 2.0
 """How long until evicted pods that no fact reports yet are looked at again."""
 
 
@@ -51,11 +51,11 @@ class _Pod:
     devices: Mapping[str, BaseDevice]
 
 
-def no_event(_involved: Involved, _reason: str, _message: str) -> None:
+def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
     """Write no Event."""
 
 
-def no_wake(_keys: list[AttemptKey]) -> None:
+def ignore_wake(_keys: list[AttemptKey]) -> None:
     """Wake nothing."""
 
 
@@ -82,7 +82,7 @@ class KubeCluster:
         config: BinderConfig,
         instruments: Instruments[BinderMetrics],
         *,
-        report_event: Callable[[Involved, str, str], None] = no_event,
+        report_event: Callable[[Involved, str, str], None] = ignore_event,
     ) -> None:
         self._clock = clock
         self._metrics = instruments.metrics
@@ -91,15 +91,15 @@ class KubeCluster:
         self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
         self._members = Members()
-        self._turns = Turns()
+        self._chip_slots = ChipSlots()
         self._progress: dict[AttemptKey, Progress] = {}
         self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
         self._unreported: set[AttemptKey] = set()
         """Attempts that are being evicted and have pods that no fact reports yet."""
-        self.nodes = NodeBook()
+        self.nodes = NodeCards()
         self.times = PredicateTimes()
-        self.wake: Wake = no_wake
-        self._recovery = KubeRecovery(self._binding, self._members, self._turns, self.times)
+        self.wake: Wake = ignore_wake
+        self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 
     @property
     def fact_kinds(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class KubeCluster:
 
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods."""
-        self._free(self._turns.take(fact))
+        self._free(self._chip_slots.take(fact))
         if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
 
@@ -130,7 +130,7 @@ class KubeCluster:
         self._progress.pop(key, None)
         self._recovery.take_bound(key)
         self._unreported.discard(key)
-        self._free(self._turns.forget(*key))
+        self._free(self._chip_slots.forget(*key))
 
     async def bind(self, gang: Gang) -> BindResult:
         """See :meth:`Cluster.bind`.
@@ -149,11 +149,11 @@ class KubeCluster:
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
         self._await_members(gang, progress, progress.missing(todo, members), members)
-        if job_members is not None and not self._binds_no_more(progress):
+        if job_members is not None and not self._gives_up(progress):
             ready, wait_s = self._ready(gang, progress, members, todo)
             await self._bind_all(gang, progress, job_members, ready)
             self._await_members(gang, progress, progress.missing(todo, members), members)
-            if wait_s is not None and not self._binds_no_more(progress):
+            if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
         del self._progress[gang.key]
         return progress.result(todo)
@@ -162,13 +162,16 @@ class KubeCluster:
         found = self._progress.get(gang.key)
         if found is None:
             placement = gang.placement
-            notes = [leaf | block for leaf, block in zip(leaf_notes(placement), block_notes(placement), strict=True)]
+            notes = [
+                leaf | block
+                for leaf, block in zip(leaf_annotations_of(placement), block_annotations_of(placement), strict=True)
+            ]
             found = Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), notes)
             found.unclear |= self._recovery.take_bound(gang.key)
             self._progress[gang.key] = found
         return found
 
-    def _binds_no_more(self, progress: Progress) -> bool:
+    def _gives_up(self, progress: Progress) -> bool:
         """Whether no more pods are to be bound."""
         return bool(progress.failures) and self._config.partial == "undo"
 
@@ -184,7 +187,7 @@ class KubeCluster:
         Raises:
             NotYetError: It is not that long.
         """
-        if not missing or self._binds_no_more(progress):
+        if not missing or self._gives_up(progress):
             return
         left_s = progress.began_s + self._config.members_wait_s - self._clock.monotonic_s()
         if left_s > 0:
@@ -213,8 +216,8 @@ class KubeCluster:
                 continue
             pod = _Pod(rank, members[rank], card, card.devices())
             slot = self._slot(gang, progress.chips[rank], pod)
-            if slot is None or self._turns.claim(slot, (*gang.key, rank)):
-                progress.turns.pop(rank, None)
+            if slot is None or self._chip_slots.claim(slot, (*gang.key, rank)):
+                progress.waiting_since_s.pop(rank, None)
                 ready.append(pod)
                 continue
             left_s = self._wait_for(slot, gang, progress, pod)
@@ -226,7 +229,7 @@ class KubeCluster:
         """Slot that a pod needs; None when it may be bound while other pods wait for chips."""
         if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
             return None
-        if self._turns.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
+        if self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
             return None  # an earlier run bound it
         return Slot(pod.card.name, gang.placement.resource, len(chips))
 
@@ -234,11 +237,11 @@ class KubeCluster:
         """Note that a rank waits for a slot; returns how many seconds more it may, 0 when it has failed."""
         rank = pod.rank
         now_s = self._clock.monotonic_s()
-        left_s = progress.turns.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
+        left_s = progress.waiting_since_s.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
         if left_s > 0:
             self._waiting.setdefault(slot, {})[gang.key] = None
             return left_s
-        uid, attempt, other = self._turns.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
+        uid, attempt, other = self._chip_slots.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
         why = (
             f"on node {slot.node} another pod with {slot.chips} chips (rank {other} of {uid}, attempt {attempt}) has not"
             f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
@@ -256,7 +259,7 @@ class KubeCluster:
         async with asyncio.TaskGroup() as group:
             for pod in ready:
                 group.create_task(self._bind_one(gang, progress, job_members, pod, errors), name="bind pod")
-        if errors and not self._binds_no_more(progress):
+        if errors and not self._gives_up(progress):
             raise errors[0]
 
     async def _bind_one(
@@ -264,11 +267,11 @@ class KubeCluster:
     ) -> None:
         rank = pod.rank
         try:
-            verdict = await self._binding.bind(self._request_for(gang, progress, job_members, pod, pod.member))
+            verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, pod.member))
             if verdict.state == "replaced" and (now := self._member_now(gang, rank)) is not None:
                 job_members, member = now
                 if member.uid != pod.member.uid:
-                    verdict = await self._binding.bind(self._request_for(gang, progress, job_members, pod, member))
+                    verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, member))
         except TransientError as error:
             errors.append(error)  # it may be bound: the slot stays taken
             progress.unclear.add(rank)
@@ -283,27 +286,27 @@ class KubeCluster:
         if gang.attempt > 1 and (verdict.is_gone or verdict.state == "replaced"):
             # The attempt before was undone: its pods end, and others come in their place.
             progress.lost[rank] = pod.member.uid
-            self._free(self._turns.release(key))
+            self._free(self._chip_slots.release(key))
             return
         self._metrics.pods.labels("bound" if verdict.state == "bound" else "failed").inc()
         if verdict.state != "bound":
             self._fail(gang, progress, rank, verdict.reason, pod.member)
-            self._free(self._turns.release(key))
+            self._free(self._chip_slots.release(key))
             return
         progress.done.add(rank)
         if verdict.pod is not None:
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
-                self._free(self._turns.release(key))
+                self._free(self._chip_slots.release(key))
 
     def _member_now(self, gang: Gang, rank: int) -> tuple[JobMembers, Member] | None:
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
         member = job_members.rows.get(rank) if job_members is not None else None
         return (job_members, member) if job_members is not None and member is not None else None
 
-    def _request_for(
+    def _bind_request(
         self, gang: Gang, progress: Progress, job_members: JobMembers, pod: _Pod, member: Member
-    ) -> BindRequest:
+    ) -> PodBindRequest:
         described = BoundPod(
             name=member.pod,
             uid=member.uid,
@@ -321,13 +324,12 @@ class KubeCluster:
             more=progress.notes[pod.rank],
         )
         written = annotations(described, pod.card, pod.devices)
-        return BindRequest(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
+        return PodBindRequest(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
-        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report
-        every
+        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report every
         pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:
@@ -344,16 +346,16 @@ class KubeCluster:
         for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):
             self._report_event(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
         if not pods:
-            self._free(self._turns.forget(*gang.key))
+            self._free(self._chip_slots.forget(*gang.key))
         unreported = [pod for pod in pods if gang.attempt and not self._is_reported(gang, pod)]
         if unreported:
             self._unreported.add(gang.key)
-            raise NotYetError(f"no fact speaks of {len(unreported)} pods yet", retry_after_s=_UNREPORTED_AGAIN_S)
+            raise NotYetError(f"no fact speaks of {len(unreported)} pods yet", retry_after_s=_UNREPORTED_RETRY_S)
         self._unreported.discard(gang.key)
 
     def _is_reported(self, gang: Gang, pod: PodLean) -> bool:
         rank = whole_number(pod.metadata.annotation(RANK))
-        return rank is not None and self._turns.is_reported(gang.namespace, gang.name, (*gang.key, rank))
+        return rank is not None and self._chip_slots.is_reported(gang.namespace, gang.name, (*gang.key, rank))
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""

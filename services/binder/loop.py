@@ -16,9 +16,9 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import Attempt, AttemptKey, Step, Work
 
-FAILURES_LISTED_MAX: Final = 256
+FAILURES_REPORTED_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
-_EVICT_TEXTS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
+_EVICT_REASONS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
 _TRIES_QUIET: Final = 2
 """Tries that fail without a warning."""
 
@@ -120,11 +120,11 @@ class Loop:
                 await self._perform(step)
                 self._tries.pop(key, None)
         except TransientError as error:
-            self._retry_later(key, error)
+            self._later(key, error)
 
-    def _retry_later(self, key: AttemptKey, error: TransientError) -> None:
+    def _later(self, key: AttemptKey, error: TransientError) -> None:
         if isinstance(error, NotYetError):
-            self._retry_in(key, error.retry_after_s)
+            self._again_in(key, error.retry_after_s)
             return
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         self._metrics.retries.inc()
@@ -134,15 +134,15 @@ class Loop:
             self._log.warning(
                 "gang not handled yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
             )
-        self._retry_in(key, wait_s)
+        self._again_in(key, wait_s)
 
-    def _retry_in(self, key: AttemptKey, wait_s: float) -> None:
+    def _again_in(self, key: AttemptKey, wait_s: float) -> None:
         previous = self._waiting.pop(key, None)
         if previous is not None:
             previous.cancel()
-        self._waiting[key] = asyncio.get_running_loop().call_later(wait_s, self._retry, key)
+        self._waiting[key] = asyncio.get_running_loop().call_later(wait_s, self._try_again, key)
 
-    def _retry(self, key: AttemptKey) -> None:
+    def _try_again(self, key: AttemptKey) -> None:
         self._waiting.pop(key, None)
         self.wake([key])
 
@@ -193,14 +193,14 @@ class Loop:
             attempt=attempt.attempt,
             state="failed" if failures and not self._leaves(bound, failures) else "bound",
             bound=bound.bound,
-            failures=failures[:FAILURES_LISTED_MAX],
+            failures=failures[:FAILURES_REPORTED_MAX],
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
-        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_LISTED_MAX
+        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         try:
@@ -226,8 +226,8 @@ class Loop:
         reason = attempt.evict_reason
         outcome = self.work.outcome_of(attempt)
         if reason == "bind-failed" and outcome is not None and outcome.failures:
-            return f"{_EVICT_TEXTS[reason]}: {outcome.failures[0].reason}"
-        return _EVICT_TEXTS.get(reason, reason)
+            return f"{_EVICT_REASONS[reason]}: {outcome.failures[0].reason}"
+        return _EVICT_REASONS.get(reason, reason)
 
     async def _run_ms(self, attempt: Attempt) -> int:
         """Run time that the accepted job declares; 0 when it is not known."""

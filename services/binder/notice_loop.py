@@ -1,6 +1,6 @@
-"""Writes notices into the cluster: Events of gangs, conditions of their pods, Events of what else happens to pods.
+"""Writes notices to the cluster: Events of gangs, conditions of their pods, and other Events of pods.
 
-Nothing waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
+No component waits for it. It writes at a bounded rate, retries a failed write once, counts the result, and continues.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.notices import Kind, Notice, Notices
+from berth.services.binder.notices import Kind, Notices, NoticeWrite
 from berth.services.binder.pod_binding import pod_path
 
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _EVENTS_MAX: Final = 10_000
-"""Events of pods that wait to be written; beyond, the oldest is dropped."""
+"""Events of pods in the queue; beyond, the oldest is dropped."""
 _TRIES: Final = 2
 _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "waiting": ("FailedScheduling", "Warning"),
@@ -36,10 +36,10 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "placed": ("Scheduled", "Normal"),
 }
 _GONE: Final = frozenset({404, 409, 422})
-"""Answers when the object is gone, or another object has the name: absent, conflict, uid cannot change."""
+"""Status codes when the object is gone or its name belongs to another: absent, conflict, uid cannot change."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 _SCHEDULING_GATED: Final = "SchedulingGated"
-"""What the API server says of a pod with gates: it does not lack room, so no node has to be added for it."""
+"""Reason that the API server uses for pods with gates: an autoscaler adds no nodes for them."""
 
 
 class _Named(Lean, frozen=True):
@@ -81,11 +81,11 @@ class NoticeLoop:
         self._woken.set()
 
     def suppress(self, namespace: str, job: str) -> None:
-        """A gang was placed: it does not wait any more."""
+        """Drop the pending notices of a gang that was placed."""
         self._notices.suppress((namespace, job))
 
     def report_event(self, involved: Involved, reason: str, message: str) -> None:
-        """Write an Event, soon."""
+        """Queue an Event."""
         if len(self._events) == _EVENTS_MAX:
             self._metrics.notices.labels("dropped").inc()
         self._events.append((involved, reason, message))
@@ -112,8 +112,8 @@ class NoticeLoop:
         except TimeoutError:
             return
 
-    async def _try(self, what: "_Event | Notice") -> None:
-        """Write something, or count that it could not be written."""
+    async def _try(self, what: "_Event | NoticeWrite") -> None:
+        """Write a notice or an Event, or count the failure."""
         for tries in range(1, _TRIES + 1):
             try:
                 if isinstance(what, _Event):
@@ -121,8 +121,8 @@ class NoticeLoop:
                 elif what.pod_uid:
                     await self._condition(what)
                 else:
-                    reason, kind = _REASONS[what.text.kind]
-                    await self._event(_Event(await self._involved(what), reason, what.text.sentence, kind))
+                    reason, kind = _REASONS[what.notice.kind]
+                    await self._event(_Event(await self._involved(what), reason, what.notice.sentence, kind))
             except TransientError as error:
                 if tries < _TRIES:
                     await asyncio.sleep(max(error.retry_after_s, self._pause_s))
@@ -139,23 +139,23 @@ class NoticeLoop:
                 self._metrics.notices.labels("written").inc()
             return
 
-    def _failed(self, what: "_Event | Notice", reason: str) -> None:
+    def _failed(self, what: "_Event | NoticeWrite", reason: str) -> None:
         self._metrics.notices.labels("failed").inc()
         about = what.involved.name if isinstance(what, _Event) else "/".join(what.job)
         self._log.warning("notice not written", about=about, reason=reason)
 
-    async def _condition(self, notice: Notice) -> None:
+    async def _condition(self, write: NoticeWrite) -> None:
         now = rfc3339(self._clock.now_ms())
-        is_gated = f"pod {notice.pod} {GATED} " in notice.text.sentence
+        is_gated = f"pod {write.pod} {GATED} " in write.notice.sentence
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": _SCHEDULING_GATED if is_gated else _UNSCHEDULABLE,
-            "message": notice.text.sentence,
+            "message": write.notice.sentence,
             "lastTransitionTime": now,
         }
-        body = {"metadata": {"uid": notice.pod_uid}, "status": {"conditions": [condition]}}
-        await self._api.patch(f"{pod_path(notice.job[0], notice.pod)}/status", body, how="strategic")
+        body = {"metadata": {"uid": write.pod_uid}, "status": {"conditions": [condition]}}
+        await self._api.patch(f"{pod_path(write.job[0], write.pod)}/status", body, how="strategic")
 
     async def _event(self, event: "_Event") -> None:
         now_ms = self._clock.now_ms()
@@ -174,12 +174,12 @@ class NoticeLoop:
             if not error.is_conflict:
                 raise
             one = f"{path}/{body.metadata.name}"
-            said = await self._api.get(one, _Counted)
-            await self._api.patch(one, repeated(said.count + 1, now_ms))
+            existing = await self._api.get(one, _Counted)
+            await self._api.patch(one, repeated(existing.count + 1, now_ms))
 
-    async def _involved(self, notice: Notice) -> Involved:
-        """The object of an Event of a gang: its PodGroup, else its controller, else its first pod."""
-        namespace, members = notice.job[0], notice.members
+    async def _involved(self, write: NoticeWrite) -> Involved:
+        """Object of an Event of a gang: its PodGroup, otherwise its controller, otherwise its first pod."""
+        namespace, members = write.job[0], write.members
         if members.podgroup:
             path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"
             try:
@@ -193,7 +193,7 @@ class NoticeLoop:
         owner = members.owner
         if owner.name and owner.uid:
             return Involved(kind=owner.kind, namespace=namespace, name=owner.name, uid=owner.uid)
-        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (notice.job[1], "")
+        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (write.job[1], "")
         return Involved(api_version="v1", kind="Pod", namespace=namespace, name=pod, uid=uid)
 
 

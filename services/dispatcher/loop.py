@@ -185,10 +185,10 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: publish everything again.
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
-        self._check_superpods()
+        self._look_at_superpods()
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
-    def _check_superpods(self) -> None:
+    def _look_at_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
         size = self.state.fold.settings.super_pod_size
         found = self.state.blocks.superpods.oversized(size)

@@ -54,7 +54,7 @@ async def serve_on(
         ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them anew.
     """
     loop = Loop(bus, clock, config, instruments)
-    intake = ReportIntake(loop.words, loop.ground, clock, loop.touch, instruments)
+    intake = ReportIntake(loop.report_store, loop.cluster, clock, loop.touch, instruments)
     facts = await bus.state(StreamName.FACTS)
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
@@ -109,7 +109,7 @@ async def _open(loop: Loop, reflections: Sequence[Reflection], instruments: Inst
         await one.synced.wait()
     loop.open()
     instruments.readiness.ready()
-    instruments.log.info("sources read", reflections=len(reflections), nodes=len(loop.ground.nodes))
+    instruments.log.info("sources read", reflections=len(reflections), nodes=len(loop.cluster.nodes))
 
 
 async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:

@@ -1,4 +1,4 @@
-"""What the gang resolver wants done, in this order: each is done, and tried again, by whoever asked for it."""
+"""Effects of the gang resolver. The caller performs them in order and retries each one that fails."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,35 +10,35 @@ from berth.schemas.intake import JobCancel, JobRequest
 
 @dataclass(frozen=True, slots=True)
 class PublishMembers:
-    """Publish which pods stand for a request, or why there is none."""
+    """Publish the pods that take the ranks of a request, or the reason why there is no request."""
 
     members: MembersSeen
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitRequest:
-    """Publish a job request; doing it twice is harmless."""
+class PublishRequest:
+    """Publish a job request. A second publication has no effect."""
 
     request: JobRequest
 
 
 @dataclass(frozen=True, slots=True)
-class CancelRequest:
-    """Publish that a request is taken back."""
+class PublishCancel:
+    """Publish the cancellation of a request."""
 
     cancel: JobCancel
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOwner:
-    """Read an object and give its facts to ``set_owner``."""
+    """Read the owner of a gang and pass its facts to ``Gangs.set_owner``."""
 
     owner: OwnerKey
 
 
 @dataclass(frozen=True, slots=True)
-class SetGroup:
-    """Patch a PodGroup as a merge patch of the object itself; it names the version that it was computed from."""
+class PatchPodGroup:
+    """Patch a PodGroup with a merge patch that names the resource version from which it was computed."""
 
     namespace: str
     name: str
@@ -47,4 +47,4 @@ class SetGroup:
     patch: dict[str, object]
 
 
-Effect: TypeAlias = PublishMembers | SubmitRequest | CancelRequest | ReadOwner | SetGroup
+Effect: TypeAlias = PublishMembers | PublishRequest | PublishCancel | ReadOwner | PatchPodGroup

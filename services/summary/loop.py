@@ -8,8 +8,8 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
-from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.store import Store
 from berth.services.summary.views import JobName
@@ -23,7 +23,7 @@ class Loop:
     """Brings ConfigMaps and events in line with the book.
 
     Args:
-        book: What should be.
+        summaries: What should be.
         store: What is.
         clock: Source of time.
         config: Settings.
@@ -31,9 +31,14 @@ class Loop:
     """
 
     def __init__(
-        self, book: Book, store: Store, clock: Clock, config: SummaryConfig, instruments: Instruments[SummaryMetrics]
+        self,
+        summaries: JobSummaries,
+        store: Store,
+        clock: Clock,
+        config: SummaryConfig,
+        instruments: Instruments[SummaryMetrics],
     ) -> None:
-        self._book = book
+        self._summaries = summaries
         self._store = store
         self._clock = clock
         self._config = config
@@ -58,7 +63,7 @@ class Loop:
             while not stop.is_set():
                 self.dirty.clear()
                 self._settle()
-                await self._rest(stop)
+                await self._wait_for_change(stop)
             await stopping
         for timer in self._waiting.values():
             timer.cancel()
@@ -69,22 +74,22 @@ class Loop:
         self.dirty.set()
         self._woken.set()
 
-    async def _rest(self, stop: asyncio.Event) -> None:
+    async def _wait_for_change(self, stop: asyncio.Event) -> None:
         """Wait for a change or for a deletion that is due, then gather what comes with it."""
-        due_s = self._book.next_due_s()
+        due_s = self._summaries.next_due_s()
         wait_s = _IDLE_S if due_s is None else max(due_s - self._clock.now_ms() / 1000, 0.0)
         await pause(self.dirty, wait_s + self._config.settle_s)
         await pause(stop, self._config.settle_s)
 
     def _settle(self) -> None:
-        for change in self._book.settle(self._clock.now_ms() // 1000):
+        for change in self._summaries.settle(self._clock.now_ms() // 1000):
             self._jobs[change.job.uid] = change.job
             self._wake(change.job.uid)
         for uid in self._store.drifted:
             if uid in self._jobs:
                 self._wake(uid)
         self._store.drifted.clear()
-        self._metrics.jobs.set(len(self._book))
+        self._metrics.jobs.set(len(self._summaries))
 
     def _wake(self, uid: str) -> None:
         self._ready[uid] = None
@@ -110,11 +115,11 @@ class Loop:
                     self._woken.set()
 
     async def _write(self, job: JobName) -> None:
-        wanted = self._book.wanted(job.uid)
+        wanted = self._summaries.wanted(job.uid)
         try:
             count = await self._store.reconcile(job, wanted)
         except ShellError as error:
-            self._retry_later(job, error)
+            self._later(job, error)
             return
         self._tries.pop(job.uid, None)
         self._metrics.writes.inc(count)
@@ -124,7 +129,7 @@ class Loop:
         if not wanted and job.uid not in self._ready:
             self._jobs.pop(job.uid, None)
 
-    def _retry_later(self, job: JobName, error: ShellError) -> None:
+    def _later(self, job: JobName, error: ShellError) -> None:
         self._metrics.failures.inc()
         tries = self._tries[job.uid] = self._tries.get(job.uid, 0) + 1
         wait_s = self._backoff.pause_s(tries)

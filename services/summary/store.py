@@ -1,4 +1,4 @@
-"""Summaries on the API server and on the bus: what is there, and how it becomes what should be there."""
+"""Summaries on the API server and on the bus: existing ones, and their reconciliation."""
 
 import hashlib
 from collections.abc import Container, Mapping
@@ -15,7 +15,7 @@ from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary
-from berth.services.summary.book import Place
+from berth.services.summary.job_summaries import Place
 from berth.services.summary.record import Chunk
 from berth.services.summary.views import JobName, is_summary
 
@@ -24,18 +24,18 @@ _DIGEST_BYTES: Final = 16
 
 
 class ExistingMap(msgspec.Struct, frozen=True):
-    """A ConfigMap that is there."""
+    """An existing ConfigMap."""
 
     job_uid: str
     digest: bytes
 
 
 class Store:
-    """The ConfigMaps that are there, and the events that were published.
+    """Existing ConfigMaps and published events.
 
     Args:
         api: The API server.
-        bus: Where events go.
+        bus: The bus, where events are published.
         clock: Source of time.
         log: Logger of the service.
     """
@@ -47,16 +47,16 @@ class Store:
         self._clock = clock
         self.existing: dict[Place, ExistingMap] = {}
         self.found: list[ConfigMap] = []
-        """The first list, until it was taken up."""
+        """First list, until it is restored."""
         self.drifted: dict[str, None] = {}
-        """Jobs (uid) of which somebody else changed a ConfigMap."""
+        """Jobs (uid) of which others changed a ConfigMap."""
         self._published: dict[str, bytes] = {}
         """Digest of the last event of each subject."""
-        self._live_events: dict[str, JobSummary] = {}
-        """Events of an earlier run that tell of a summary, by subject and without the data."""
+        self._undeleted: dict[str, JobSummary] = {}
+        """Deletions of the summaries that an earlier run published, by subject and without the data."""
 
     async def load_events(self) -> None:
-        """Learn which events were published already."""
+        """Read the events that are published already."""
         for stored in await self._bus.read(StreamName.SUMMARY):
             try:
                 event = decode(stored.data, JobSummary)
@@ -65,10 +65,10 @@ class Store:
                 continue
             self._published[stored.subject] = _digest({}, event.data)
             if not event.deleted:
-                self._live_events[stored.subject] = msgspec.structs.replace(event, data={}, deleted=True)
+                self._undeleted[stored.subject] = msgspec.structs.replace(event, data={}, deleted=True)
 
     def replace(self, objects: list[ConfigMap]) -> None:
-        """All summaries that there are."""
+        """Take all summaries."""
         self.found = objects
         before, self.existing = self.existing, {}
         for item in objects:
@@ -77,7 +77,7 @@ class Store:
             self.drifted[before[place].job_uid] = None
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
-        """Summaries that were written or deleted, by us or by others."""
+        """Take writes and deletions of summaries, by Berth or by others."""
         for what, item in changes:
             place = (item.metadata.namespace, item.metadata.name)
             before = self.existing.get(place)
@@ -91,19 +91,20 @@ class Store:
     def _take(self, item: ConfigMap) -> None:
         place = (item.metadata.namespace, item.metadata.name)
         if not is_summary(item):
-            self.existing.pop(place, None)  # somebody made something else of it
+            self.existing.pop(place, None)  # it is not a summary any more
             return
         data = item.data or {}
         self.existing[place] = ExistingMap(data["job_id"], _digest(item.metadata.labels or {}, data))
 
     async def reconcile(self, job: JobName, wanted: list[Chunk]) -> int:
-        """Make the ConfigMaps of a job what they should be; returns how many were written or deleted.
+        """Reconcile the ConfigMaps of a job; returns how many were written or deleted.
 
-        The first chunk is written last: who waits for it finds the others. Surplus ones go at the end.
+        The first chunk is written last: a reader that waits for it finds the others. Surplus chunks are deleted at the
+        end.
 
         Raises:
-            TransientError: The server or the bus did not answer; what was done is done.
-            RefusedError: The server will not have it.
+            TransientError: The server or the bus did not answer; completed writes stay.
+            RefusedError: The server refuses a write.
         """
         count = 0
         for index in reversed(range(len(wanted))):
@@ -114,22 +115,22 @@ class Store:
             await self._api.delete(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
             self.existing.pop((namespace, name), None)
             count += 1
-        await self._publish_events(job, wanted)
+        await self._publish_changes(job, wanted)
         return count
 
-    async def publish_deleted(self, book: Container[str]) -> None:
-        """Publish that summaries are gone whose end an earlier run did not live to tell.
+    async def publish_gone(self, known: Container[str]) -> None:
+        """Publish the deletion of summaries that an earlier run did not publish.
 
         Args:
-            book: The jobs (uid) that are known.
+            known: The known jobs (uid).
 
         Raises:
             TransientError: The bus did not answer.
         """
-        for subject, event in sorted(self._live_events.items()):
-            if event.job_uid not in book:
+        for subject, event in sorted(self._undeleted.items()):
+            if event.job_uid not in known:
                 await self._publish(subject, msgspec.structs.replace(event, at_ms=self._clock.now_ms()))
-        self._live_events.clear()
+        self._undeleted.clear()
 
     async def _write(self, chunk: Chunk) -> int:
         place = (chunk.namespace, chunk.name)
@@ -155,13 +156,13 @@ class Store:
             elif before is not None and error.is_absent:
                 await self._api.create(folder, body)
             elif error.status == _FORBIDDEN and "being terminated" in str(error):
-                return 0  # the namespace goes, and all of it
+                return 0  # the namespace is being deleted with its content
             else:
                 raise
         self.existing[place] = ExistingMap(chunk.data["job_id"], digest)
         return 1
 
-    async def _publish_events(self, job: JobName, wanted: list[Chunk]) -> None:
+    async def _publish_changes(self, job: JobName, wanted: list[Chunk]) -> None:
         """Publish what differs from the last events.
 
         Raises:
@@ -208,6 +209,6 @@ class Store:
 
 
 def _digest(labels: Mapping[str, str], data: Mapping[str, str]) -> bytes:
-    """Mark of a ConfigMap's labels and data; equal marks mean equal content."""
+    """Digest of a ConfigMap's labels and data; equal digests mean equal content."""
     text = msgspec.json.encode([sorted(labels.items()), sorted(data.items())])
     return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()

@@ -9,7 +9,7 @@ from berth.formats.kubernetes.objects import Pod
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus, Phase
-from berth.services.inventory.effects import CancelRequest, Effect, PublishMembers, SubmitRequest
+from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import a_group, a_pod
@@ -145,9 +145,9 @@ class Cell:
                     self.told[seen.job] = seen
                 else:
                     self.told.pop(seen.job, None)
-            case SubmitRequest(request):
+            case PublishRequest(request):
                 self.publish(request)
-            case CancelRequest(cancel):
+            case PublishCancel(cancel):
                 job = self.jobs.get(cancel.name)
                 if job is not None and job.uid == cancel.uid and cancel.name in self.open_jobs():
                     self.status(cancel.name, "cancelled")

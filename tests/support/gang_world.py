@@ -13,7 +13,14 @@ from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, Out
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
-from berth.services.inventory.effects import CancelRequest, Effect, PublishMembers, ReadOwner, SetGroup, SubmitRequest
+from berth.services.inventory.effects import (
+    Effect,
+    PatchPodGroup,
+    PublishCancel,
+    PublishMembers,
+    PublishRequest,
+    ReadOwner,
+)
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 
@@ -136,7 +143,7 @@ class GangWorld:
         self.withdrawn: list[tuple[str, str, str]] = []
         """Name, uid and reason."""
         self.looks: list[OwnerKey] = []
-        self.patches: list[SetGroup] = []
+        self.patches: list[PatchPodGroup] = []
 
     def pods(self, *pods: Pod) -> None:
         for pod in pods:
@@ -150,20 +157,20 @@ class GangWorld:
             match effect:
                 case PublishMembers(members):
                     self.members[members.job] = members
-                case SubmitRequest(request):
+                case PublishRequest(request):
                     assert self.members[request.name].uid == request.uid, "told before it is published"
                     self.requests[request.name] = request
                     self.published.append(request)
-                case CancelRequest(cancel):
+                case PublishCancel(cancel):
                     self.withdrawn.append((cancel.name, cancel.uid, cancel.reason))
                 case ReadOwner(owner):
                     self.looks.append(owner)
-                case SetGroup():
+                case PatchPodGroup():
                     self.patches.append(effect)
         assert self.gangs.settle(self.now_ms) == [], "nothing has changed, so nothing is wanted"
         return effects
 
-    def ownership(self, name: str) -> dict[int, str]:
+    def standing(self, name: str) -> dict[int, str]:
         """Pods of a request by rank."""
         seen = self.members[name]
         return dict(zip(unpack(seen.rank, 4), seen.pods, strict=True))

@@ -72,9 +72,9 @@ class NodeRow(msgspec.Struct, frozen=True):
     reason: str = ""
     """Reason for its health, with the source of the report; empty if it is healthy."""
     health_source: str = ""
-    """Who judged its health; empty when nobody has."""
+    """Source of its health; empty if there is none."""
     updated_ms: int = 0
-    """When the source of its health last spoke; 0 when unknown."""
+    """Time of the last report of that source in milliseconds since 1970; 0 if it is unknown."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> No
 
 
 def group_size(product: str) -> int:
-    """Chips that belong together on a node of a product; 0 for an unknown product or one without groups."""
+    """Chips of a group on a node of a product; 0 for an unknown product or one without groups."""
     known = NODE_PRODUCTS.get(product)
     if known is None:
         return 0
@@ -157,7 +157,7 @@ def group_size(product: str) -> int:
 
 
 def state_of_chip(node: NodeRow, chip: int) -> str:
-    """What a chip is: a key of the legend."""
+    """State of a chip: a key of the legend."""
     if chip in node.unhealthy:
         return "used-unhealthy" if chip in node.used else "unhealthy"
     if chip in node.releasing:
@@ -172,7 +172,7 @@ def state_of_chip(node: NodeRow, chip: int) -> str:
 
 
 def drawing(node: NodeRow, *, glyphs: dict[str, str], styled: bool) -> str:
-    """A glyph a chip, with a gap between groups."""
+    """One glyph per chip, with a gap between groups."""
     parts: list[str] = []
     for index, chip in enumerate(node.chip_ids):
         if index and node.group_size and chip % node.group_size == 0:
@@ -206,19 +206,19 @@ def map_of(nodes: list[NodeRow], console: Console) -> Table:
 
 
 def _where(node: NodeRow) -> str:
-    """SuperPoD and leaf switch of a node; its domain where it has neither."""
+    """SuperPoD and leaf switch of a node, or its domain if it has neither."""
     parts = [f"superpod {node.superpod}"] * bool(node.superpod) + [f"leaf {node.leaf}"] * bool(node.leaf)
     return ", ".join(parts) or f"domain {node.domain}"
 
 
 def legend(console: Console) -> str:
-    """What the glyphs mean."""
+    """Meaning of the glyphs."""
     glyphs = glyphs_for(console)
     return "   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {_WORDS[kind]}" for kind in _WORDS)
 
 
 def reasons_of(nodes: list[NodeRow]) -> list[str]:
-    """Why nodes are not well, a line a reason, in the order of the nodes."""
+    """Reasons for unhealthy nodes, one line per reason, in the order of the nodes."""
     told: dict[str, list[str]] = {}
     for node in nodes:
         if node.reason:
@@ -227,7 +227,7 @@ def reasons_of(nodes: list[NodeRow]) -> list[str]:
 
 
 def show_map(nodes: list[NodeRow]) -> None:
-    """Print the nodes, the legend, and why nodes are not well."""
+    """Print the nodes, the legend, and the reasons for unhealthy nodes."""
     console = results()
     console.print(map_of(nodes, console))
     console.print(legend(console))

@@ -44,7 +44,7 @@ _BLOCK_STYLES: Final = ("blue", "magenta", "bright_blue", "bright_magenta")
 _BLOCK_WORDS: Final = "no chip free, a letter for each block"
 _JOBS_SHOWN: Final = 4
 _LINE_MAX: Final = 72
-"""Signs of one line of a drawing."""
+"""Glyphs per line of a drawing."""
 
 BlockKey = tuple[str, int]
 """Job and block."""
@@ -55,12 +55,12 @@ class NodeRow(msgspec.Struct, frozen=True):
 
     node: str
     rack: str
-    """Empty where it is unknown."""
+    """Empty if it is unknown."""
     kind: Kind
     job: str = ""
-    """Job with SuperPoD affinity that is here, as ``namespace/name``; empty without."""
+    """Job with SuperPoD affinity on this node, as ``namespace/name``; empty if there is none."""
     block: int = -1
-    """The block of it; -1 without."""
+    """Its block; -1 if there is none."""
 
 
 class SuperpodRow(msgspec.Struct, frozen=True):
@@ -68,15 +68,15 @@ class SuperpodRow(msgspec.Struct, frozen=True):
 
     id: str
     free: int
-    """Nodes that take new work and have all their chips free."""
+    """Nodes that take new work and whose chips are all free."""
     nodes: int
-    """Nodes that are known."""
+    """Known nodes."""
     above: int
     """Free nodes above the reserve."""
     used: int
-    """Nodes with chips that somebody holds."""
+    """Nodes with chips in use."""
     warning: str
-    """Why its numbers are doubtful; empty when they are not."""
+    """Why its numbers are doubtful; empty if they are not."""
     jobs: list[SuperpodUser]
     places: list[NodeRow]
     """Its nodes by rack, leaf, position and name; in a rack, sub-healthy ones last."""
@@ -88,7 +88,7 @@ class SuperpodsShown(msgspec.Struct, frozen=True):
     super_pod_size: int
     reserve_nodes: int
     total: int
-    """SuperPoDs that are known, whether shown or not."""
+    """Known SuperPoDs, whether shown or not."""
     superpods: list[SuperpodRow]
 
 
@@ -153,13 +153,13 @@ def _kind(state: State, row: int) -> Kind:
 
 
 def letters_of(superpod: SuperpodRow) -> dict[BlockKey, str]:
-    """Letter of each block that fills a node of a SuperPoD, by job and number; letters come again after the 52nd."""
+    """Letter of each block on a SuperPoD, by job and number; letters repeat after the 52nd."""
     keys = sorted({(place.job, place.block) for place in superpod.places if place.job and place.kind == "used"})
     return {key: _LETTERS[at % len(_LETTERS)] for at, key in enumerate(keys)}
 
 
 def drawing(superpod: SuperpodRow, glyphs: Mapping[Kind, str], *, styled: bool) -> list[str]:
-    """A sign a node, a space between racks, in lines that end with a rack where they can."""
+    """One glyph per node, a space between racks; lines end with a rack if possible."""
     letters = letters_of(superpod)
     lines: list[list[str]] = [[]]
     for rack in _racks(superpod.places):
@@ -216,7 +216,7 @@ def table_of(shown: SuperpodsShown, console: Console) -> Table:
 
 
 def job_words(job: SuperpodUser, letters: Mapping[BlockKey, str]) -> str:
-    """A job, behind the letters of its blocks."""
+    """Name of a job after the letters of its blocks."""
     own = "".join(letters.get((job.job, block), "") for block in job.blocks)
     return f"{own} {job.words()}" if own else job.words()
 
@@ -228,7 +228,7 @@ def heading(shown: SuperpodsShown) -> str:
 
 
 def show(shown: SuperpodsShown) -> None:
-    """Print the SuperPoDs, and what the signs mean."""
+    """Print the SuperPoDs and the legend."""
     if not shown.total:
         tell("no SuperPoD is known: no node has a SuperPoD")
         return
@@ -245,10 +245,10 @@ def show(shown: SuperpodsShown) -> None:
 
 
 def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:
-    """The same with one SuperPoD, or with all when None is named.
+    """The same with one SuperPoD, or with all if None is given.
 
     Raises:
-        CommandError: No SuperPoD has the id; says which ids are near.
+        CommandError: No SuperPoD has the id; the error lists similar ids.
     """
     if superpod is None:
         return shown

@@ -40,7 +40,7 @@ class PlaceRow(msgspec.Struct, frozen=True):
     """A place below a leaf, in the order of its list."""
 
     node: str
-    """Empty where no node is known."""
+    """Empty if no node is known."""
     position: int
     kind: Kind
 
@@ -50,18 +50,18 @@ class LeafRow(msgspec.Struct, frozen=True):
 
     name: str
     free: int
-    """Nodes that take new work and have all their chips free."""
+    """Nodes that take new work and whose chips are all free."""
     nodes: int
-    """Nodes that are known."""
+    """Known nodes."""
     state: str
-    """2.0: ``free``, ``shared`` or ``exclusive``; empty under a policy that keeps no states."""
+    """2.0: ``free``, ``shared`` or ``exclusive``; empty if the policy has no states."""
     healthy: bool
     cross: bool
-    """A job is here and elsewhere."""
+    """A job is on this leaf and on another one."""
     only_common: bool
-    """No job here is other than a common one."""
+    """All jobs on this leaf are common jobs."""
     words: str
-    """What the policy sees of it, in words."""
+    """State of the leaf for the policy, as text."""
     jobs: list[LeafUser]
     places: list[PlaceRow]
 
@@ -72,13 +72,13 @@ class SwitchesShown(msgspec.Struct, frozen=True):
     policy: str
     """``1.0``, ``2.0`` or ``single-layer``."""
     shared_max: int
-    """2.0: most shared leaves of a job; else 0."""
+    """2.0: most shared leaves of a job; otherwise 0."""
     places: int
     """Nodes below a whole leaf."""
     total: int
-    """Leaves that are known, whether shown or not."""
+    """Known leaves, whether shown or not."""
     reason: str
-    """Why the newest word on the leaves does not count; empty when it does."""
+    """Why the newest topology is not in force; empty if it is."""
     leaves: list[LeafRow]
 
 
@@ -127,7 +127,7 @@ def _leaf(state: State, leaf: int, bits: int, jobs: list[LeafUser], policy: str)
 
 
 def kind_of(state: State, node: str) -> Kind:
-    """What is at a place: its node, by name, or none."""
+    """Kind of a place: the state of its node, or none."""
     table = state.table
     row = table.row_of.get(node, -1) if node else -1
     if row < 0 or not table.present[row]:
@@ -142,7 +142,7 @@ def kind_of(state: State, node: str) -> Kind:
 
 
 def drawing(leaf: LeafRow, glyphs: dict[Kind, str], *, styled: bool) -> str:
-    """A sign a place."""
+    """One glyph per place."""
     return "".join(
         f"[{_STYLES[place.kind]}]{glyphs[place.kind]}[/]" if styled else glyphs[place.kind] for place in leaf.places
     )
@@ -170,14 +170,14 @@ def table_of(shown: SwitchesShown, console: Console) -> Table:
 
 
 def heading(shown: SwitchesShown) -> str:
-    """Policy, and how many leaves of what size."""
+    """Policy, number of leaves, and places per leaf."""
     policy = "of a single layer" if shown.policy == "single-layer" else shown.policy
     shared = f", at most {pluralize(shown.shared_max, 'shared leaf')} a job" if shown.shared_max else ""
     return f"Switch affinity {policy}{shared}; {pluralize(shown.total, 'leaf')} of {pluralize(shown.places, 'place')}."
 
 
 def show(shown: SwitchesShown) -> None:
-    """Print the leaves, and what the signs mean."""
+    """Print the leaves and the legend."""
     if not shown.total:
         tell(f"no leaf is known: {shown.reason}" if shown.reason else UNKNOWN)
         return
@@ -191,10 +191,10 @@ def show(shown: SwitchesShown) -> None:
 
 
 def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:
-    """The same with one leaf, or with all when None is named.
+    """The same with one leaf, or with all if None is given.
 
     Raises:
-        CommandError: No leaf has the name; says which names are near.
+        CommandError: No leaf has the name; the error lists similar names.
     """
     if leaf is None:
         return shown

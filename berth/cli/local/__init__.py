@@ -1,1 +1,1 @@
-"""Commands that run a whole cell on this machine: ``berth demo`` and ``berth up``."""
+"""Commands that run a complete cell on this machine: ``berth demo`` and ``berth up``."""

@@ -1,4 +1,4 @@
-"""``berth demo``: a whole cell on this machine, some fifty jobs, and where they went."""
+"""``berth demo``: a complete cell on this machine, some fifty jobs, and their placements."""
 
 import asyncio
 import tempfile
@@ -95,12 +95,13 @@ def demo(
     record: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Start a cell with a simulated cluster, run some fifty jobs on it, show where they went, stop everything.
+    """Start a cell with a simulated cluster, run some fifty jobs on it, show their placements, and stop everything.
 
-    Nothing is left behind but the recording, if one is asked for. What happens does not depend on chance, apart from what Kubernetes does at the same time.
+    Only the recording remains, if one is requested. The result is deterministic, except with --kubernetes, where the
+    API server acts concurrently.
 
     Args:
-        kubernetes: Do it on a Kubernetes API server of our own, with all services; only the nodes are simulated.
+        kubernetes: Use a Kubernetes API server of its own, with all services; only the nodes are simulated.
         shards: Number of scorers; 0 lets the dispatcher score in its own process.
         record: File to which the history of the cell is written, for: berth log, replay, explain, what-if.
         json: Print JSON instead of text.

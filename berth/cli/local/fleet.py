@@ -117,10 +117,10 @@ class Fleet:
             child.start()
 
     async def watch(self) -> None:
-        """Start again what ends unasked; returns never.
+        """Restart processes that end. Never returns.
 
         Raises:
-            CommandError: Something ends again and again, or its settings are wrong.
+            CommandError: A process ends again and again, or its settings are invalid.
         """
         while True:
             try:
@@ -133,10 +133,10 @@ class Fleet:
             await asyncio.sleep(_LOOK_S)
 
     async def ready(self, bus: Bus) -> None:
-        """Wait until the dispatcher reigns, all scorers answer and the simulated cluster stands.
+        """Wait until the dispatcher is leader, all scorers answer and the simulated cluster is ready.
 
         Raises:
-            CommandError: They do not within a minute.
+            CommandError: They are not within a minute.
         """
         try:
             async with asyncio.timeout(_READY_S):

@@ -1,7 +1,7 @@
-"""All processes of a cell with a Kubernetes API server of its own: nothing is simulated but the nodes and their agents.
+"""All processes of a cell with a Kubernetes API server of its own; only the nodes and their agents are simulated.
 
-Services run with the rights that ``k8s/base/rights`` grants them. The simulated cluster, which plays kubelets and
-controllers, may do everything.
+Services run with the rights that ``k8s/base/rights`` grants them. The simulated cluster, which acts as kubelets and
+controllers, has all rights.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
 from berth.runtime.local.kube_server import ADMIN, KubeServer
 
 RIGHTS: Final = Path(__file__).parents[3] / "k8s" / "base" / "rights"
-"""Who may do what, service by service; not there when Berth was installed without its tree."""
+"""Rights of each service; missing if Berth was installed without its tree."""
 CRDS: Final = EXAMPLES / "crds"
 NAMESPACES: Final = ("mindx-dl",)
 """Namespaces that a cluster with MindCluster has."""
@@ -119,13 +119,13 @@ class KubeFleet(Fleet):
                 for crd in crds:
                     spec = crd["spec"]
                     version = f"{spec['group']}/{spec['versions'][0]['name']}"
-                    while not await _is_served(api, version, spec["names"]["plural"]):  # noqa: ASYNC110  # asked, not told
+                    while not await _is_served(api, version, spec["names"]["plural"]):  # noqa: ASYNC110  # the server has no notification
                         await asyncio.sleep(_LOOK_S)
         except TimeoutError as error:
             raise CommandError(f"the API server does not serve its custom resources after {_SERVED_S:g} s") from error
 
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
-        # Whoever writes to the cluster for the cell is stopped first, then who decides, then who reads it, then the cluster.
+        # Services that write to the cluster are stopped first, then the dispatcher, then readers, then the cluster.
         found = [("binder", "binder", self._settings("binder")), *self._scorers()]
         found.append(("dispatcher", "dispatcher", {"shards": self._shards, "decisions": {"needs_health": True}}))
         found += [(name, name, self._settings(name)) for name in _READERS]

@@ -1,7 +1,7 @@
-"""The demo's jobs as objects of a Kubernetes cluster: made, deleted, made again; their PodGroups are watched.
+"""Jobs of the demo as objects of a Kubernetes cluster: created, deleted, created again; their PodGroups are watched.
 
-Forms differ, so that all of them are seen: jobs for A3 are AscendJobs, single pods for inference cards are pods, jobs of
-many pods are Kubernetes' own, and so is what was written as such; the others are Volcano Jobs.
+Several forms are used, so that the demo shows all of them: jobs for A3 are AscendJobs, single pods for inference cards
+are pods, jobs with many pods and those written as batch/v1 are Kubernetes Jobs, and the others are Volcano Jobs.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Where the jobs of the demo are sent, and what to ask of a place for them."""
+"""Destinations of the demo's jobs: the cell itself, or a Kubernetes cluster."""
 
 from collections.abc import Sequence
 from typing import Final, Protocol

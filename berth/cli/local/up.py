@@ -1,4 +1,4 @@
-"""``berth up``: everything on this machine, until it is asked to stop."""
+"""``berth up``: a complete cell on this machine, until it is stopped."""
 
 import asyncio
 import signal
@@ -87,9 +87,9 @@ def up(
     Args:
         topology: File that describes the simulated cluster; default: the cluster of the demo.
         shards: Number of scorers; 0 lets the dispatcher score in its own process.
-        store: Folder for store, settings and logs, used again at the next start; default: one that is removed at the end.
-        port: Port of NATS; 0 takes a free one.
-        sync: When NATS writes through to the disk: always, or in intervals.
+        store: Folder for store, settings and logs, reused at the next start; default: one that is removed at the end.
+        port: Port of NATS; 0 selects a free one.
+        sync: When NATS writes to the disk: always, or in intervals.
         cell: Name of the cell.
         json: Print JSON instead of text.
     """

@@ -1,4 +1,4 @@
-"""Settings of decisions from the command line: ``--set key=value`` over defaults, or over what a recording says."""
+"""Settings of decisions from the command line: ``--set key=value`` changes defaults, or settings of a recording."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,14 +15,15 @@ KEYS: Final = DecisionConfig.__struct_fields__
 
 
 def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
-    """Settings with some of them changed.
+    """Settings with changes.
 
     Args:
-        base: What holds where nothing is said.
-        pairs: Such as ``queue_policy=easy``; later ones go before earlier ones.
+        base: Settings to change.
+        pairs: Such as ``queue_policy=easy``; a later pair overrides an earlier one.
 
     Raises:
-        CommandError: One is no ``key=value``, its key is unknown, its value is wrong, or they do not go together.
+        CommandError: A pair has another form, its key is unknown, its value is invalid, or settings contradict each
+            other.
     """
     words: dict[str, str] = {}
     for pair in pairs:
@@ -30,7 +31,7 @@ def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
         if not equals:
             raise CommandError(f"--set {pair!r}: expected key=value, such as queue_policy=easy", code=WRONG_USE)
         if key not in KEYS:
-            raise CommandError(f"--set: {key!r} is no setting, expected {nearest(key, KEYS)}", code=WRONG_USE)
+            raise CommandError(f"--set: {key!r} is not a setting, expected {nearest(key, KEYS)}", code=WRONG_USE)
         words[key] = value
     known = {key: _word(getattr(base, key)) for key in KEYS}
     try:

@@ -1,4 +1,4 @@
-"""Recordings as the source of simulations: files, and what is wrong with them."""
+"""Recordings as the source of simulations, with the errors of reading them."""
 
 from collections.abc import Callable
 from pathlib import Path

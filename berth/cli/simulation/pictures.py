@@ -1,4 +1,4 @@
-"""Pictures of courses, drawn with matplotlib, which comes with the extra ``plots`` and is loaded when it is needed."""
+"""Pictures of timelines, drawn with matplotlib. The extra ``plots`` installs it; it is loaded when it is needed."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -16,11 +16,11 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s
 
 
 class Picture(NamedTuple):
-    """A picture in each format that was asked for.
+    """A picture in each requested format.
 
     Attributes:
-        name: Name of its file, without ending.
-        words: What it shows, in a sentence.
+        name: Name of its file, without suffix.
+        words: Caption, as a sentence.
         files: Content by format.
     """
 
@@ -33,9 +33,9 @@ class Film(NamedTuple):
     """Map of a cluster over time.
 
     Attributes:
-        title: Of the course.
-        ground: All but the cells of the map, as PNG.
-        frames: When each was, in words, and its cells as PNG to be laid over the ground; ascending.
+        title: Title of the timeline.
+        ground: Background of the map, without the cells, as PNG.
+        frames: Time of each frame as text, and its cells as PNG to be drawn over the background; ascending.
     """
 
     title: str

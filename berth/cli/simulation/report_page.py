@@ -1,6 +1,6 @@
-"""A page about courses: settings, figures, pictures, and the map of the cluster over time with a slider.
+"""Report page of timelines: settings, statistics, pictures, and the map of the cluster over time with a slider.
 
-One HTML file that needs no network: pictures are part of it, and its policy forbids to load anything else.
+It is one HTML file that needs no network: pictures are embedded, and its policy forbids loading anything else.
 """
 
 from base64 import b64encode

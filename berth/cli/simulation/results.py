@@ -1,4 +1,4 @@
-"""What ``berth simulate`` and ``berth what-if`` give out: one table, one JSON, or a folder of report, pictures and figures."""
+"""Results of ``berth simulate`` and ``berth what-if``: table, JSON, or a folder with report, pictures, statistics."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,7 +18,7 @@ from berth.core.simulation.statistics import Figures, figures_of
 from berth.core.simulation.timeline import Timeline
 
 _TOLD_MAX: Final = 20
-"""Jobs that were turned away which are told one by one."""
+"""Rejected jobs that are listed one by one."""
 _WITHOUT: Final = "waiting time of jobs by chips"
 """Sections that the terminal shows by their mean and p99 alone."""
 _SHORT: Final = ("mean", "p99")
@@ -31,9 +31,9 @@ class Results(msgspec.Struct, frozen=True):
     """File of the trace or the recording."""
     cluster: str
     notes: list[str]
-    """What was rounded, left out or assumed."""
+    """Values that were rounded, left out or assumed."""
     settings: dict[str, dict[str, str]]
-    """Settings by title of the course."""
+    """Settings by title of the timeline."""
     turned_away: list[TurnedAway]
     """Jobs that can never be placed, of the first simulated course."""
     figures: list[Figures]

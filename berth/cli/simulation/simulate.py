@@ -1,4 +1,4 @@
-"""``berth simulate``: a trace of jobs on a cluster that does not exist yet, under one queue policy or several."""
+"""``berth simulate``: a trace of jobs on a cluster that does not exist yet, under one or several queue policies."""
 
 import gzip
 import math
@@ -65,16 +65,16 @@ class Wanted:
 
     Attributes:
         policy: Queue policy; several give a column each. Default: that of --set, else skip.
-        rivals: Also place on random nodes, by first fit, and on the emptiest nodes, under the first policy.
+        baselines: Also place on random nodes, by first fit, and on the emptiest nodes, under the first policy.
         compress: Divide arrival times by this.
-        declare: What users say of the run time: exact, none, or a factor such as 1.5.
-        affinity: Jobs that ask for switch affinity of themselves: all, those of two pods and more (gangs), none.
+        declare: Declared run time: exact, none, or a factor such as 1.5.
+        affinity: Jobs that request switch affinity: all, those with two or more pods (gangs), none.
         set: A setting of decisions, such as reserve_chips=32; may be given several times.
-        seed: Of what is drawn: the random nodes of --rivals.
+        seed: Seed of the random nodes of --baselines.
     """
 
     policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
-    rivals: Annotated[bool, Parameter(negative=())] = False
+    baselines: Annotated[bool, Parameter(name=("--baselines", "--rivals"), negative=())] = False
     compress: float = 1.0
     declare: str = "none"
     affinity: Affinity = "all"
@@ -85,7 +85,7 @@ class Wanted:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Given:
-    """Where results go.
+    """Where results are written.
 
     Attributes:
         out: Folder for report.html, pictures, results.json and results.md.
@@ -99,13 +99,14 @@ class Given:
 
 
 def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, given: Given | None = None) -> int:
-    """Simulate a trace of jobs on a cluster, with the core that decides in a real cell.
+    """Simulate a trace of jobs on a cluster, with the scheduler core of a real cell.
 
     Args:
         trace: CSV file of jobs, plain or gzipped, or a recording of Berth.
-        cluster: Topology file, or words such as nodes=302,leaf=16,product=module910bx8. Default: one that fits the trace.
+        cluster: Topology file, or words such as nodes=302,leaf=16,product=module910bx8. Default: one that fits the
+            trace.
         wanted: What to simulate.
-        given: Where results go.
+        given: Where results are written.
     """
     wishes, places = wanted or Wanted(), given or Given()
 
@@ -122,7 +123,7 @@ def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, gi
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What all columns share."""
+    """Inputs that all columns share."""
 
     source: str
     workload: Workload
@@ -136,7 +137,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     """Read the trace and the cluster.
 
     Raises:
-        CommandError: One of them is wrong, or a setting is.
+        CommandError: One of them, or a setting, is invalid.
     """
     settings = settings_with(DecisionConfig().to_settings(), wanted.set)
     if not 0 <= wanted.seed <= _SEED_MAX:
@@ -182,7 +183,7 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     """
     policies = wanted.policy or (setup.settings.queue_policy,)
     columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
-    if wanted.rivals:
+    if wanted.baselines:
         columns += [(policies[0], baseline) for baseline in RIVALS]
     courses: list[Timeline] = []
     turned_away: list[TurnedAway] = []
@@ -266,10 +267,10 @@ def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
 
 
 def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
-    """A recording says itself when its jobs came, and what they asked for.
+    """Reject options of traces for a recording, which has arrival times and requests of its own.
 
     Raises:
-        CommandError: An option asks for something else.
+        CommandError: Such an option is given.
     """
     for name in ("compress", "declare", "affinity"):
         value = getattr(wanted, name)
@@ -296,7 +297,7 @@ def _declared(word: str) -> float | None:
 
 
 def _cluster(words: str) -> ClusterPlan:
-    """Cluster of a file or of words.
+    """Cluster of a file or of a text.
 
     Raises:
         CommandError: It cannot be read.
@@ -329,7 +330,7 @@ def _facts(plan: ClusterPlan) -> list[TimedFact]:
 
 
 def _product_of(plan: ClusterPlan) -> str:
-    """Product form that most nodes have, ties by name."""
+    """Product form of most nodes; ties by name."""
     counts = Counter(node.product for node in plan.nodes if node.product in NODE_PRODUCTS)
     return min(counts, key=lambda product: (-counts[product], product), default=PRODUCT)
 
@@ -367,7 +368,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _sizes(product: str) -> list[int]:
-    """Numbers of chips that a pod of a form may ask."""
+    """Numbers of chips that a pod of a form may request."""
     form = NODE_PRODUCTS[product]
 
     def asks(chips: int) -> JobRequest:

@@ -1,4 +1,4 @@
-"""``berth what-if``: what would have become of the jobs of a recording with other settings, or other numbers of nodes."""
+"""``berth what-if``: results of the jobs of a recording with other settings or other numbers of nodes."""
 
 import re
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ _COUNT: Final = re.compile(r"([+-])(\d{1,18})", re.ASCII)
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Change:
-    """What is to be other than it was.
+    """Differences from the recording.
 
     Attributes:
         set: A setting of decisions, such as queue_policy=easy; may be given several times.
-        nodes: +16 adds nodes like most there are, -8 takes the last eight by name away; or names of nodes to take away, with
-            commas between.
+        nodes: +16 adds nodes of the most frequent kind, -8 removes the last eight by name; or names of nodes to remove,
+            separated by commas.
     """
 
     set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
@@ -44,7 +44,7 @@ class Change:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Given:
-    """Where results go.
+    """Where results are written.
 
     Attributes:
         out: Folder for report.html, pictures, results.json and results.md.
@@ -56,12 +56,12 @@ class Given:
 
 
 def what_if(file: Path, *, change: Change | None = None, given: Given | None = None) -> int:
-    """Compare what was recorded with what would have been: as recorded, simulated as it was, and simulated with the change.
+    """Compare three courses of events: as recorded, simulated without the change, and simulated with it.
 
     Args:
         file: A recording, made by: berth record.
-        change: What is to be other than it was.
-        given: Where results go.
+        change: Differences from the recording.
+        given: Where results are written.
     """
     wishes, places = change or Change(), given or Given()
 
@@ -109,7 +109,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
 
 
 def trust(recorded: Timeline, control: Timeline) -> str:
-    """How far a simulation of what was is from what was recorded, in a sentence."""
+    """Sentence on how closely the simulation without the change follows the recording."""
     placed = {
         (job.namespace, job.name): job.placed_ms - recorded.begin_ms for job in recorded.jobs if job.placed_ms >= 0
     }
@@ -135,7 +135,7 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
     """Facts with other numbers of nodes.
 
     Raises:
-        CommandError: The words say no such change, or a node is unknown.
+        CommandError: The text is invalid, or a node is unknown.
     """
     if not nodes:
         return logged.facts

@@ -1,4 +1,4 @@
-"""Calls to the API server: a few at a time, one a thing, tried again while the server does not answer."""
+"""Calls to the API server: a bounded number at a time, one per object, retried while the server does not answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -13,14 +13,14 @@ from berth.services.inventory.metrics import InventoryMetrics
 
 @dataclass(frozen=True, slots=True)
 class ApiTask:
-    """Something to be done at the API server.
+    """Call to the API server.
 
     Attributes:
-        key: What it is about: of two chores with one key only the newer is done, and never two at a time.
-        what: What it is, for the log.
-        do: Does it; a :class:`TransientError` means that it is tried again.
-        give_up: Called when it was refused, or tried too often.
-        tries_max: Most tries; 0 for no end.
+        key: Object of the call: of two tasks with one key only the newer runs, and never two at a time.
+        what: Description for the log.
+        do: Performs the call; a :class:`TransientError` means that it is retried.
+        give_up: Called when the call was refused, or failed too often.
+        tries_max: Maximum number of tries; 0 for no limit.
     """
 
     key: Hashable
@@ -31,7 +31,7 @@ class ApiTask:
 
 
 class ApiTasks:
-    """Chores that wait and those in hand.
+    """Queued and running tasks.
 
     Args:
         config: Settings.
@@ -52,16 +52,16 @@ class ApiTasks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be done, now or later."""
+        """Whether no task runs or waits."""
         return not self._ready and not self._waiting and not self._busy
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is to be done now; what waits for another try does not count."""
+        """Whether a task runs or is ready; tasks that wait for a retry do not count."""
         return bool(self._ready or self._busy)
 
     def put(self, task: ApiTask) -> None:
-        """Do a chore, soon; an older one about the same thing is dropped."""
+        """Queue a task; an older one with the same key is dropped."""
         waiting = self._waiting.pop(task.key, None)
         if waiting is not None:
             waiting[1].cancel()
@@ -70,7 +70,7 @@ class ApiTasks:
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set; what is in hand then is finished, the rest is left."""
+        """Run tasks until ``stop`` is set; running ones are then finished, the rest is dropped."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.calls_at_once):
                 group.create_task(self._worker(), name=f"call {number}")
@@ -102,7 +102,7 @@ class ApiTasks:
             await task.do()
         except TransientError as error:
             self._metrics.failures.inc()
-            self._retry_later(task, error)
+            self._later(task, error)
         except PoisonError as error:
             self._metrics.failures.inc()
             self._log.warning("call refused", call=task.what, reason=str(error))
@@ -110,8 +110,8 @@ class ApiTasks:
         else:
             self._tries.pop(task.key, None)
 
-    def _retry_later(self, task: ApiTask, error: TransientError) -> None:
-        if task.key in self._ready:  # a newer one takes its place
+    def _later(self, task: ApiTask, error: TransientError) -> None:
+        if task.key in self._ready:  # a newer one replaces it
             return
         tries = self._tries[task.key] = self._tries.get(task.key, 0) + 1
         if task.tries_max and tries >= task.tries_max:

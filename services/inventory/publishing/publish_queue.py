@@ -1,4 +1,4 @@
-"""Messages on their way to the bus: in order, many at a time, tried again while it does not answer."""
+"""Messages on their way to the bus: in order, many at a time, retried while the bus does not answer."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -14,14 +14,14 @@ _AT_ONCE: Final = 256
 
 
 class OutboundMessage(NamedTuple):
-    """A message and where it goes."""
+    """A message and its subject."""
 
     subject: str
     message: Message
 
 
 class PublishQueue:
-    """Way to the bus.
+    """Publishes messages on the bus.
 
     Args:
         bus: The bus.
@@ -34,10 +34,10 @@ class PublishQueue:
         self._metrics = instruments.metrics
 
     async def store(self, messages: Sequence[OutboundMessage]) -> int:
-        """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
+        """Store messages in order; returns the length of the settled prefix: stored, or refused forever.
 
-        Fewer than all are settled when the bus did not answer: the rest may be stored or not, and is to be stored again,
-        in order.
+        When the bus does not answer, the prefix is shorter than the input. The rest may or may not be stored, and the
+        caller stores it again, in order.
         """
         settled = 0
         for start in range(0, len(messages), _AT_ONCE):
@@ -49,7 +49,7 @@ class PublishQueue:
         return settled
 
     async def _store_part(self, messages: Sequence[OutboundMessage]) -> int:
-        """How many of the first ones are settled."""
+        """Length of the settled prefix."""
         futures = []
         broken = False
         for outbound in messages:

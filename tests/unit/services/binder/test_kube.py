@@ -9,7 +9,7 @@ from berth.formats.kubernetes.objects import Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.services.binder.cluster import Gang, NotYetError
-from berth.services.binder.pod_binding import BindRequest, PodLean, PodSpecLean, Verdict, judge
+from berth.services.binder.pod_binding import PodBindRequest, PodLean, PodSpecLean, Verdict, judge
 from tests.support.binder_world import World, bound, made, replace, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 
@@ -206,8 +206,8 @@ async def test_what_is_forbidden_for_a_moment_is_tried_again_and_fails_in_the_en
     for error in (RefusedError("not you", status=403), RefusedError("taken", status=409)):
         world.kube.fail(error, method="POST", part="p0/binding")
     world.kube.fail(RefusedError("nor reading", status=403), method="GET", part="p0")
-    for texts in ("not you", "nor reading"):
-        with pytest.raises(TransientError, match=texts):
+    for words in ("not you", "nor reading"):
+        with pytest.raises(TransientError, match=words):
             await world.cluster.bind(gang)
         world.clock.advance(29)
     world.kube.fail(RefusedError("not you", status=403), method="POST", part="p0/binding")
@@ -322,13 +322,13 @@ async def test_a_binding_of_an_earlier_run_that_lands_meanwhile_keeps_its_annota
 
 def test_a_pod_that_the_same_attempt_bound_on_another_node_is_not_done() -> None:
     written = {"berth/uid": "uid-job", "berth/attempt": "1", "berth/rank": "0"}
-    request = BindRequest("ns", "p0", "u0", "n0", written)
+    wish = PodBindRequest("ns", "p0", "u0", "n0", written)
     there = PodLean(Meta(name="p0", uid="u0", annotations=written), PodSpecLean(node_name="n1"))
-    verdict = judge(there, request)
+    verdict = judge(there, wish)
     assert verdict is not None
     assert verdict.state == "failed"
     assert "is on node n1 already" in verdict.reason
-    assert judge(PodLean(there.metadata, PodSpecLean(node_name="n0")), request) == Verdict(
+    assert judge(PodLean(there.metadata, PodSpecLean(node_name="n0")), wish) == Verdict(
         "bound", pod=PodLean(there.metadata, PodSpecLean(node_name="n0"))
     )
 

@@ -12,7 +12,7 @@ from berth.runtime.fault_points import FaultPoints
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.kube_eviction import KubeEviction
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.pod_binding import PodBinding
 from tests.support.binder_world import World, made, replace
 from tests.support.clock import ManualClock
@@ -28,7 +28,7 @@ async def world() -> World:
     return await made()
 
 
-def report_event(world: World, gang: Gang, *ranks: int, phase: PodPhase = PodPhase.RUNNING) -> None:
+def tell(world: World, gang: Gang, *ranks: int, phase: PodPhase = PodPhase.RUNNING) -> None:
     """Let facts speak of pods of a gang."""
     names = gang.placement.names()
     world.cluster.take_pods(pods_of(gang, [(rank, names[rank], phase, 1, True) for rank in ranks]))
@@ -39,7 +39,7 @@ async def test_exactly_the_pods_of_the_attempt_are_deleted(world: World) -> None
     world.pods(gang, "p0", "p1", "p2", "p3")
     first = Gang(gang.namespace, gang.name, gang.uid, 1, gang.placement, gone=(3,))
     assert (await world.cluster.bind(first)).bound == 3
-    report_event(world, first, 0, 1, 2)
+    tell(world, first, 0, 1, 2)
     replace(world, "p1")
     world.kube.put(PODS, a_pod("other", node="n1", berth__uid="uid-job", berth__attempt="2", berth__rank="1"))
     world.kube.put(PODS, a_pod("stranger", node="n1"))
@@ -59,7 +59,7 @@ async def test_pods_that_nobody_names_are_found_on_their_nodes(world: World) -> 
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")
     await world.cluster.bind(gang)
-    report_event(world, gang, 0)
+    tell(world, gang, 0)
     world.cluster.take_members(members_of(gang, []))
     await world.cluster.evict(gang, reason="cancelled")
     assert "deletionTimestamp" in world.pod("p0")["metadata"]
@@ -73,7 +73,7 @@ async def test_pods_of_many_nodes_are_found_in_the_namespace(world: World) -> No
     gang = a_gang("job", nodes, [(0,)] * 20)
     world.pods(gang, *(f"p{number}" for number in range(20)))
     await world.cluster.bind(gang)
-    report_event(world, gang, *range(20))
+    tell(world, gang, *range(20))
     world.cluster.take_members(members_of(gang, []))
     world.kube.calls.clear()
     await world.cluster.evict(gang, reason="cancelled")
@@ -112,7 +112,7 @@ async def test_an_eviction_that_could_not_be_asked_for_is_asked_for_again(world:
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")
     await world.cluster.bind(gang)
-    report_event(world, gang, 0)
+    tell(world, gang, 0)
     world.kube.fail(TransientError("away"), method=method, part="p0")
     with pytest.raises(TransientError):
         await world.cluster.evict(gang, reason="cancelled")
@@ -141,7 +141,7 @@ async def test_pods_of_released_ranks_stay(world: World) -> None:
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
     world.pods(gang, "p0", "p1")
     await world.cluster.bind(gang)
-    report_event(world, gang, 0, 1)
+    tell(world, gang, 0, 1)
     await world.cluster.evict(Gang("ns", "job", "uid-job", 1, gang.placement, gone=(1,)), reason="cancelled")
     assert "deletionTimestamp" in world.pod("p0")["metadata"]
     assert "deletionTimestamp" not in world.pod("p1")["metadata"]
@@ -154,11 +154,11 @@ async def test_an_eviction_is_done_when_facts_speak_of_all_pods_that_are_left(wo
     with pytest.raises(NotYetError):
         await world.cluster.evict(gang, reason="cancelled")
     assert all("deletionTimestamp" in world.pod(name)["metadata"] for name in ("p0", "p1"))
-    report_event(world, gang, 0, phase=PodPhase.TERMINATING)
+    tell(world, gang, 0, phase=PodPhase.TERMINATING)
     assert world.woken == [("uid-job", 1)]
     with pytest.raises(NotYetError):
         await world.cluster.evict(gang, reason="cancelled")
-    report_event(world, gang, 0, 1, phase=PodPhase.TERMINATING)
+    tell(world, gang, 0, 1, phase=PodPhase.TERMINATING)
     await world.cluster.evict(gang, reason="cancelled")
     assert [name for name, _, _ in world.told] == ["p0", "p1"], "once each"
 

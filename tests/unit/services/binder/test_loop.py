@@ -14,7 +14,7 @@ from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
-from berth.services.binder.loop import FAILURES_LISTED_MAX, Loop
+from berth.services.binder.loop import FAILURES_REPORTED_MAX, Loop
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import AttemptKey, Work
 from tests.support.clock import ManualClock
@@ -60,7 +60,7 @@ class NotedLoop(Loop):
         super().__init__(*args)  # type: ignore[arg-type]  # the same as of the loop
         self.waits: list[tuple[str, float]] = []
 
-    def _retry_in(self, key: AttemptKey, wait_s: float) -> None:
+    def _again_in(self, key: AttemptKey, wait_s: float) -> None:
         self.waits.append((key[0], wait_s))
 
 
@@ -103,11 +103,11 @@ async def test_pauses_between_tries_double_up_to_a_bound() -> None:
     loop = Binder(NotedLoop, retry_wait_s=1.0, retry_wait_max_s=10.0).loop
     assert isinstance(loop, NotedLoop)
     for _ in range(6):
-        loop._retry_later(KEY, TransientError("away", retry_after_s=0))
+        loop._later(KEY, TransientError("away", retry_after_s=0))
     assert loop.waits == [("a", wait_s) for wait_s in (1, 2, 4, 8, 10, 10)]
-    loop._retry_later(("b", 1), TransientError("busy", retry_after_s=5))
-    loop._retry_later(("b", 1), TransientError("busy", retry_after_s=5))
-    loop._retry_later(("c", 1), TransientError("busy", retry_after_s=60))
+    loop._later(("b", 1), TransientError("busy", retry_after_s=5))
+    loop._later(("b", 1), TransientError("busy", retry_after_s=5))
+    loop._later(("c", 1), TransientError("busy", retry_after_s=60))
     assert loop.waits[6:] == [("b", 5), ("b", 2), ("c", 10)], (
         "what the cluster asks for counts the first time, and within the bound"
     )
@@ -128,9 +128,9 @@ async def test_what_was_done_begins_anew_with_its_tries() -> None:
 async def test_of_two_pauses_of_an_attempt_the_later_one_counts() -> None:
     binder = await Binder().open()
     binder.record("a")
-    binder.loop._retry_in(KEY, 60)
+    binder.loop._again_in(KEY, 60)
     first = binder.loop._waiting[KEY]
-    binder.loop._retry_in(KEY, 30)
+    binder.loop._again_in(KEY, 30)
     assert first.cancelled()
     assert not binder.loop._waiting[KEY].cancelled()
     binder.loop._waiting[KEY].cancel()
@@ -169,13 +169,15 @@ async def test_ranks_that_were_released_are_not_missed() -> None:
     await binder.bus.close()
 
 
-@pytest.mark.parametrize(("failures", "state"), [(FAILURES_LISTED_MAX, "bound"), (FAILURES_LISTED_MAX + 1, "failed")])
+@pytest.mark.parametrize(
+    ("failures", "state"), [(FAILURES_REPORTED_MAX, "bound"), (FAILURES_REPORTED_MAX + 1, "failed")]
+)
 async def test_a_gang_is_left_in_part_only_if_all_who_failed_can_be_told(failures: int, state: str) -> None:
     binder = await Binder(partial="leave").open()
     binder.record("a")
     named = [RankFailure(rank, "taken") for rank in range(failures)]
     seen = binder.loop._outcome(binder.work.attempts[KEY], BindResult(1), named)
-    assert (seen.state, len(seen.failures)) == (state, FAILURES_LISTED_MAX)
+    assert (seen.state, len(seen.failures)) == (state, FAILURES_REPORTED_MAX)
     await binder.bus.close()
 
 

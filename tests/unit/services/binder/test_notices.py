@@ -14,7 +14,7 @@ from berth.schemas.status import JobStatus, Phase
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notice_loop import NoticeLoop
-from berth.services.binder.notices import Notice, Notices, NoticeText
+from berth.services.binder.notices import Notice, Notices, NoticeWrite
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of
@@ -47,10 +47,10 @@ class Book:
 
     def written(self) -> list[tuple[str, str, str]]:
         """(pod or nothing, kind, sentence) of all that is due."""
-        found: list[Notice] = []
+        found: list[NoticeWrite] = []
         while (told := self.notices.next(self.now_s)) is not None:
             found.append(told)
-        return [(told.pod, *told.text) for told in found]
+        return [(told.pod, *told.notice) for told in found]
 
 
 def test_a_gang_that_waits_gets_one_event_and_a_condition_a_pod_once() -> None:
@@ -171,7 +171,7 @@ def test_a_status_may_come_before_the_members() -> None:
     notices.take_members(members_of(GANG, PODS), 0)
     told = notices.next(0)
     assert told is not None
-    assert told.text == NoticeText("rejected", "no such policy")
+    assert told.notice == Notice("rejected", "no such policy")
 
 
 class World:
@@ -308,10 +308,10 @@ def test_a_few_sentences_that_differ_in_more_than_numbers_are_told_at_once() -> 
     book = Book()
     book.say("waiting", "7 of 8")
     book.written()
-    for texts in ("cordoned 1", "faulty 2", "no room 3"):
+    for words in ("cordoned 1", "faulty 2", "no room 3"):
         book.now_s += 1
-        book.say("waiting", texts)
-        assert {sentence for _, _, sentence in book.written()} == {texts}
+        book.say("waiting", words)
+        assert {sentence for _, _, sentence in book.written()} == {words}
     book.now_s += 1
     book.say("waiting", "no room 4")
     book.say("waiting", "something else")

@@ -140,7 +140,7 @@ async def test_what_cannot_be_read_leaves_the_last_good_word_and_is_said(world: 
                 await world.has("b", unhealthy=1 << len(bad) % 8)
         found = await world.has("a", unhealthy=8, level=OK)
         assert found.reason.startswith("device plug-in is suspect: newest report refused, DeviceInfoCfg")
-        refused = [entry for entry in logs if entry["event"] == "report rejected, last good one kept"]
+        refused = [entry for entry in logs if entry["event"] == "report rejected, last valid one stays in force"]
         assert [(entry["node"], entry["source"]) for entry in refused] == [("a", "device plug-in")]
         world.device("a")
         await world.has("a", unhealthy=0, reason="")
@@ -249,7 +249,7 @@ async def test_without_an_api_server_what_was_said_holds_and_then_ages(world: Wo
         assert world.history("d") == before
         world.clock.advance(601)
         found = await world.has("a", level=NO_NEW, unhealthy=0)
-        assert found.reason == "the last report is more than 10 min old (limit 10 min); its source is silent since"
+        assert found.reason == "the last report is more than 10 min old (limit 10 min); no newer report"
 
 
 async def test_facts_that_cannot_be_read_do_not_end_the_service(world: World) -> None:

@@ -8,8 +8,8 @@ from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.reports import HealthReport
-from berth.services.health.verdicts import Rules, judge, judge_switch, span, turns_ms
-from berth.services.health.words import AgentReport, NodeReports, SourceReports
+from berth.services.health.report_store import NodeReports, ReportStore, StoredAgentReport
+from berth.services.health.verdicts import Rules, judge, judge_switch, next_change_ms, span
 from tests.support.device_texts import RES, device_list, fault_row
 
 OK, SUB, NO_NEW, EVICT = NodeHealth
@@ -17,11 +17,11 @@ NOW = 1_700_000_000_000
 NODE = NodeDescription(name="a", resource=RES, chips=0xFF, allocatable=8)
 
 
-def latest(devices: dict[str, str] | None = None, *, age_s: int = 0, idle: int = 8) -> NodeReports:
-    words = SourceReports()
+def word(devices: dict[str, str] | None = None, *, age_s: int = 0, idle: int = 8) -> NodeReports:
+    words = ReportStore()
     if devices is not None:
         report = report_of(devices, update_s=NOW // 1000 - age_s, field="list")
-        words.take_device("a", report, now_ms=NOW, is_live=False, idle=idle)
+        words.put_device("a", report, now_ms=NOW, is_live=False, idle=idle)
     return words.of("a")
 
 
@@ -37,11 +37,11 @@ def verdict(
 
 
 def test_a_node_that_is_well() -> None:
-    assert verdict(latest(device_list())) == NodeCondition("a", updated_ms=NOW)
+    assert verdict(word(device_list())) == NodeCondition("a", updated_ms=NOW)
 
 
 def test_the_lists_decide_which_chips_may_be_used() -> None:
-    found = verdict(latest(device_list(unhealthy=[7], network=[6], recovering=[5])))
+    found = verdict(word(device_list(unhealthy=[7], network=[6], recovering=[5])))
     assert (found.unhealthy, found.network_unhealthy, found.recovering) == (128, 64, 32)
     assert (found.level, found.withheld, found.network_known) == (OK, 0, True)
 
@@ -66,29 +66,29 @@ def test_the_lists_decide_which_chips_may_be_used() -> None:
 def test_rows_add_sub_health_and_chips_that_take_no_new_work(
     row: dict[str, object], level: NodeHealth, withheld: int
 ) -> None:
-    found = verdict(latest(device_list(unhealthy=[7], faults=[row])))
+    found = verdict(word(device_list(unhealthy=[7], faults=[row])))
     assert (found.unhealthy, found.level, found.withheld) == (128, level, withheld)
     assert bool(found.reason) is (row["fault_handling"] != "NotHandleFault")
 
 
 def test_reasons_name_the_source_the_chip_and_the_fault() -> None:
     rows = [fault_row(7, "RestartNPU"), fault_row(6, "PreSeparateNPU", kind="CardNetworkUnhealthy", code="81078603")]
-    found = verdict(latest(device_list(unhealthy=[7], faults=rows)), source="clusterd")
+    found = verdict(word(device_list(unhealthy=[7], faults=rows)), source="clusterd")
     assert found.reason == (
         "device plug-in via ClusterD: Ascend910-7 RestartNPU 80E24E00, Ascend910-6 PreSeparateNPU 81078603 of its network"
     )
-    many = verdict(latest(device_list(faults=[fault_row(chip, "RestartNPU") for chip in range(8)])))
+    many = verdict(word(device_list(faults=[fault_row(chip, "RestartNPU") for chip in range(8)])))
     assert many.reason.endswith("Ascend910-3 RestartNPU 80E24E00 and 4 more")
-    odd = verdict(latest(device_list(faults=[fault_row(1, "Melting")])))
+    odd = verdict(word(device_list(faults=[fault_row(1, "Melting")])))
     assert "Ascend910-1 Melting 80E24E00 is no known level (NotHandle[Fault], " in odd.reason
 
 
 def test_a_missing_list_of_the_network_is_unknown() -> None:
-    assert not verdict(latest(device_list(without=[f"{RES}-NetworkUnhealthy"]))).network_known
+    assert not verdict(word(device_list(without=[f"{RES}-NetworkUnhealthy"]))).network_known
 
 
 def test_a_list_without_the_resource_offers_nothing() -> None:
-    found = verdict(latest(device_list(without=[RES])))
+    found = verdict(word(device_list(without=[RES])))
     assert (found.level, found.reason) == (
         NO_NEW, "device plug-in: DeviceList has no key huawei.com/Ascend910: it offers no chips",
     )  # fmt: skip
@@ -107,37 +107,37 @@ def test_a_list_without_the_resource_offers_nothing() -> None:
     ],
 )
 def test_an_old_report_takes_new_work_away_and_no_more(age_s: int, told: str) -> None:
-    found = verdict(latest(device_list(unhealthy=[1]), age_s=age_s))
+    found = verdict(word(device_list(unhealthy=[1]), age_s=age_s))
     assert found.level is (NO_NEW if told else OK)
     assert found.reason == (f"device plug-in: report is more than {told} old (limit 10 min)" if told else "")
     assert (found.unhealthy, found.updated_ms) == (2, NOW - age_s * 1000)
 
 
 def test_a_node_of_which_nobody_spoke_takes_no_new_work() -> None:
-    silent = verdict(latest())
+    silent = verdict(word())
     assert (silent.level, silent.updated_ms) == (NO_NEW, 0)
     assert silent.reason == "device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-a is missing"
-    assert "cluster-info-device" in verdict(latest(), source="clusterd").reason
-    assert verdict(latest(), source="none").reason == "agent: no report yet"
-    assert verdict(latest(), node=NodeDescription(name="a")) == NodeCondition("a"), "a node without chips needs none"
+    assert "cluster-info-device" in verdict(word(), source="clusterd").reason
+    assert verdict(word(), source="none").reason == "agent: no report yet"
+    assert verdict(word(), node=NodeDescription(name="a")) == NodeCondition("a"), "a node without chips needs none"
 
 
 def test_what_an_earlier_run_said_holds_until_it_is_old() -> None:
-    found = latest()
+    found = word()
     found.restored = NodeCondition("a", unhealthy=4, level=SUB, updated_ms=NOW - 600_000)
     assert verdict(found) is found.restored
     late = verdict(found, now_ms=NOW + 1)
     assert late.level is NO_NEW
-    assert late.reason == "the last report is more than 10 min old (limit 10 min); its source is silent since"
+    assert late.reason == "the last report is more than 10 min old (limit 10 min); no newer report"
 
 
 def test_a_report_that_was_refused_makes_the_node_suspect_and_nothing_else() -> None:
-    found = latest(device_list(unhealthy=[1]))
+    found = word(device_list(unhealthy=[1]))
     found.suspect = {"device plug-in": "DeviceInfoCfg.CheckCode is 'x', expected 'y' for this content"}
     seen = verdict(found)
     assert (seen.level, seen.unhealthy) == (OK, 2)
     assert seen.reason.startswith("device plug-in is suspect: newest report refused, DeviceInfoCfg.CheckCode is 'x', ")
-    nothing = latest()
+    nothing = word()
     nothing.suspect = found.suspect
     assert verdict(nothing).level is NO_NEW
     assert verdict(nothing).reason.startswith("no report that can be read; device plug-in is suspect: ")
@@ -147,7 +147,7 @@ def test_a_report_that_was_refused_makes_the_node_suspect_and_nothing_else() -> 
     ("status", "level"), [("Healthy", OK), ("PreSeparate", NO_NEW), ("UnHealthy", EVICT), ("Odd", NO_NEW)]
 )
 def test_noded_speaks_for_the_node(status: str, level: NodeHealth) -> None:
-    found = latest(device_list())
+    found = word(device_list())
     found.node = NodeInfo([FaultDevice("Memory", 3, ["0100001D"], "PreSeparateFault")], status)
     seen = verdict(found)
     assert seen.level is level
@@ -164,17 +164,17 @@ def test_noded_speaks_for_the_node(status: str, level: NodeHealth) -> None:
     ],
 )  # fmt: skip
 def test_the_switch_speaks_for_the_node(status: str, fault: str, level: NodeHealth) -> None:
-    found = latest(device_list())
+    found = word(device_list())
     found.switch = SwitchInfo(node_status=status, fault_level=fault)
     assert verdict(found).level is level
     assert judge_switch(found.switch)[0] is level
 
 
 def test_the_worst_of_all_sources_counts_and_all_are_named() -> None:
-    found = latest(device_list(unhealthy=[1], faults=[fault_row(2, "SubHealthFault")]))
+    found = word(device_list(unhealthy=[1], faults=[fault_row(2, "SubHealthFault")]))
     found.node = NodeInfo(None, "PreSeparate")
     found.switch = SwitchInfo(node_status="SubHealthy", fault_level="SubHealthFault")
-    found.agent = AgentReport(HealthReport("a", [3], [4], [5], "evict", "on fire", source="watcher"), NOW)
+    found.agent = StoredAgentReport(HealthReport("a", [3], [4], [5], "evict", "on fire", source="watcher"), NOW)
     seen = verdict(found)
     assert (seen.level, seen.unhealthy, seen.recovering, seen.network_unhealthy) == (EVICT, 0b1010, 0b10000, 0b100000)
     assert seen.reason == (
@@ -184,41 +184,41 @@ def test_the_worst_of_all_sources_counts_and_all_are_named() -> None:
 
 
 def test_the_word_of_an_agent_ends_where_a_plug_in_speaks_and_grows_stale_where_none_does() -> None:
-    both = latest(device_list())
-    both.agent = AgentReport(HealthReport("a", [3], level="evict"), NOW - 600_001)
+    both = word(device_list())
+    both.agent = StoredAgentReport(HealthReport("a", [3], level="evict"), NOW - 600_001)
     assert verdict(both) == NodeCondition("a", updated_ms=NOW)
-    alone = latest()
+    alone = word()
     alone.agent = both.agent
     seen = verdict(alone)
     assert (seen.level, seen.unhealthy) == (EVICT, 8)
-    alone.agent = AgentReport(HealthReport("a"), NOW - 600_001)
+    alone.agent = StoredAgentReport(HealthReport("a"), NOW - 600_001)
     seen = verdict(alone)
     assert (seen.level, seen.reason) == (NO_NEW, "agent: report is more than 10 min old (limit 10 min)")
 
 
 def test_only_where_the_plug_ins_list_counts_chips_are_withheld() -> None:
-    found = latest(device_list(free=[0, 1, 2], unhealthy=[3], recovering=[4]))
+    found = word(device_list(free=[0, 1, 2], unhealthy=[3], recovering=[4]))
     assert verdict(found).withheld == 0
     assert verdict(found, self_maintained=False).withheld == 0b1110_0000
     assert verdict(found, self_maintained=False, held=0b0110_0000).withheld == 0b1110_0000
     shared = NodeDescription(name="a", resource=RES, chips=0xFF, labels={LABEL_SOFT_SHARE: "true"})
     assert verdict(found, node=shared, held=0b0110_0000).withheld == 0b1000_0000, "shared chips may take another pod"
-    parts = latest({RES: "Ascend910-0,Ascend910-2c-100-1_0", f"{RES}-NetworkUnhealthy": ""})
+    parts = word({RES: "Ascend910-0,Ascend910-2c-100-1_0", f"{RES}-NetworkUnhealthy": ""})
     assert verdict(parts).withheld == 0b1111_1110, "a chip of which parts are given out is not a whole one"
 
 
 def test_when_time_alone_changes_a_verdict() -> None:
     rules = Rules()
-    found = latest(device_list(), age_s=100)
-    turn_ms = turns_ms(found, rules, now_ms=NOW)
+    found = word(device_list(), age_s=100)
+    turn_ms = next_change_ms(found, rules, now_ms=NOW)
     assert turn_ms == NOW + 500_001
     assert verdict(found, now_ms=turn_ms - 1).level is OK
     assert verdict(found, now_ms=turn_ms).level is NO_NEW
-    later_ms = turns_ms(found, rules, now_ms=turn_ms)
+    later_ms = next_change_ms(found, rules, now_ms=turn_ms)
     assert later_ms is not None
     assert verdict(found, now_ms=later_ms - 1) == verdict(found, now_ms=turn_ms)
     assert "20 min" in verdict(found, now_ms=later_ms).reason
-    assert turns_ms(NodeReports(), rules, now_ms=NOW) is None
+    assert next_change_ms(NodeReports(), rules, now_ms=NOW) is None
 
 
 def test_lengths_of_time() -> None:
@@ -232,14 +232,14 @@ def test_lengths_of_time() -> None:
 
 
 def test_what_an_earlier_run_said_of_a_time_to_come_does_not_hold() -> None:
-    found = latest()
+    found = word()
     found.restored = NodeCondition("a", unhealthy=4, level=SUB, updated_ms=NOW + 1)
     assert verdict(found).level is NO_NEW
     assert verdict(found, now_ms=NOW + 1) is found.restored
 
 
 def test_a_chip_that_one_source_calls_sick_and_another_withholds_is_sick() -> None:
-    found = latest(device_list(faults=[fault_row(3, "PreSeparateNPU")]))
+    found = word(device_list(faults=[fault_row(3, "PreSeparateNPU")]))
     assert (verdict(found).withheld, verdict(found).unhealthy) == (8, 0)
-    found.agent = AgentReport(HealthReport("a", unhealthy=[3]), NOW)
+    found.agent = StoredAgentReport(HealthReport("a", unhealthy=[3]), NOW)
     assert (verdict(found).withheld, verdict(found).unhealthy) == (0, 8)

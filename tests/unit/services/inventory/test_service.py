@@ -156,7 +156,7 @@ async def test_nodes_and_switches_become_facts(world: World) -> None:
         broken = {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": info[:-3]}}
         with capture_logs() as logs:
             world.kube.put(path, broken)
-            await world.has(lambda: any("the last value" in str(log) for log in logs), "a complaint")
+            await world.has(lambda: any("the last valid value" in str(log) for log in logs), "a complaint")
         await world.quiet()
         first, second = world.facts("topology", TopologySeen)
         assert (first.reason, second.leaves) == ("", first.leaves)

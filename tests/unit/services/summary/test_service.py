@@ -14,8 +14,8 @@ from berth.schemas.envelope import decode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary
 from berth.services.summary.app import write_on
-from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.loop import Loop
 from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.record import Chunk
@@ -241,10 +241,10 @@ async def test_pauses_before_a_summary_is_tried_again_double() -> None:
     desk = Desk()
     store = await a_store(desk)
     config = SummaryConfig(retry_wait_s=40, retry_wait_max_s=100)
-    writer = Loop(Book(kept_s=60), store, desk.clock, config, Instruments.make(SummaryMetrics))
+    writer = Loop(JobSummaries(kept_s=60), store, desk.clock, config, Instruments.make(SummaryMetrics))
     clock = asyncio.get_running_loop()
     for expected_s in (40, 80, 100):
-        writer._retry_later(JobName("team-a", "Job", "llm", "u-llm"), TransientError("busy"))
+        writer._later(JobName("team-a", "Job", "llm", "u-llm"), TransientError("busy"))
         timer = writer._waiting["u-llm"]
         assert expected_s - 10 < timer.when() - clock.time() <= expected_s
         timer.cancel()

@@ -23,10 +23,10 @@ def test_a_pod_that_is_replaced_before_it_was_bound_gives_its_rank_to_the_new_on
     world.status(BASE, phase)
     world.gangs.drop_pod("uid-p-2")
     world.settle()
-    assert world.ownership(BASE) == {0: "p-0", 1: "p-1", 3: "p-3"}
+    assert world.standing(BASE) == {0: "p-0", 1: "p-1", 3: "p-3"}
     world.pods(a_pod("p-9", group="pg"))
     world.settle()
-    assert world.ownership(BASE) == {0: "p-0", 1: "p-1", 2: "p-9", 3: "p-3"}
+    assert world.standing(BASE) == {0: "p-0", 1: "p-1", 2: "p-9", 3: "p-3"}
     assert world.ranks(BASE)["p-9"] == "2"
     assert world.members[BASE].uid == uid
     assert len(world.published) == 1
@@ -37,7 +37,7 @@ def test_only_a_pod_that_asks_for_the_same_takes_over() -> None:
     world.gangs.drop_pod("uid-p-2")
     world.pods(a_pod("p-9", group="pg", chips=4))
     world.settle()
-    assert 2 not in world.ownership(BASE)
+    assert 2 not in world.standing(BASE)
     uid = world.requests[BASE].uid
     world.settle(after_s=30)
     assert world.withdrawn == [(BASE, uid, "1 of its 4 pods are gone")]
@@ -48,11 +48,11 @@ def test_a_pod_that_was_bound_and_comes_again_is_a_request_of_its_own() -> None:
     world = running()
     world.gangs.drop_pod("uid-p-2")
     world.settle()
-    assert world.ownership(BASE)[2] == "p-2"  # it stays until the request is over
+    assert world.standing(BASE)[2] == "p-2"  # it stays until the request is over
     world.pods(a_pod("p-9", group="pg"))
     world.settle()
     (name,) = [name for name in world.requests if name != BASE]
-    assert world.ownership(name) == {0: "p-9"}
+    assert world.standing(name) == {0: "p-9"}
     assert world.ranks(name) == {"p-9": "4"} or world.ranks(name) == {"p-9": "2"}
 
 
@@ -71,7 +71,7 @@ def test_pods_of_an_attempt_that_is_undone_wait_for_the_next_attempt() -> None:
     assert len(world.published) == 1
     world.status(BASE, "waiting", attempt=2)
     world.settle()
-    assert world.ownership(BASE) == {0: "p-8", 1: "p-9", 2: "p-2", 3: "p-3"}
+    assert world.standing(BASE) == {0: "p-8", 1: "p-9", 2: "p-2", 3: "p-3"}
     assert len(world.published) == 1
 
 
@@ -83,7 +83,7 @@ def test_pods_that_could_not_be_bound_while_the_others_run_are_requested_again()
     world.status(BASE, "running")
     world.settle()
     (name,) = [name for name in world.requests if name != BASE]
-    assert world.ownership(name) == {0: "p-3"}
+    assert world.standing(name) == {0: "p-3"}
 
 
 # Requests that end
@@ -95,7 +95,7 @@ def test_a_request_whose_pods_are_gone_is_taken_back_after_a_while() -> None:
     for index in range(4):
         world.gangs.drop_pod(f"uid-p-{index}")
     world.settle()
-    assert world.ownership(BASE) == {}
+    assert world.standing(BASE) == {}
     assert world.gangs.next_due_ms() == world.now_ms + 30_000
     world.settle(after_s=29)
     assert world.withdrawn == []
@@ -118,11 +118,11 @@ def test_pods_of_a_job_that_starts_anew_are_a_whole_gang_again() -> None:
         world.gangs.drop_pod(f"uid-p-{index}")
     world.status(BASE, "failed")
     world.settle()
-    assert world.hold(BASE) == "2 of at least 4 pods are there"
+    assert world.hold(BASE) == "2 of at least 4 pods exist"
     world.pods(*(a_pod(f"p-{index}", uid=f"new-{index}", group="pg") for index in range(2, 4)))
     world.settle()
     assert world.requests[BASE].uid != uid
-    assert world.ownership(BASE) == {index: f"p-{index}" for index in range(4)}
+    assert world.standing(BASE) == {index: f"p-{index}" for index in range(4)}
 
 
 def test_pods_whose_request_failed_are_tried_again_later_and_ever_later() -> None:
@@ -132,7 +132,7 @@ def test_pods_whose_request_failed_are_tried_again_later_and_ever_later() -> Non
         world.verdict(BASE)
         world.status(BASE, "failed", sentence="its pods could not be bound", code="bind-failed")
         world.settle()
-        assert world.hold(BASE) == "its request failed: its pods could not be bound; it is tried again later"
+        assert world.hold(BASE) == "its request failed: its pods could not be bound; it is retried later"
         world.settle(after_s=pause_s - 1)
         assert world.requests[BASE].uid == uid
         world.settle(after_s=1)
@@ -145,7 +145,7 @@ def test_a_request_that_was_cancelled_is_not_made_again_for_the_same_pods() -> N
     uid = world.requests[BASE].uid
     world.status(BASE, "cancelled", sentence="by hand")
     world.settle()
-    assert world.hold(BASE) == "its request was cancelled: by hand; delete the pods to have new ones tried"
+    assert world.hold(BASE) == "its request was cancelled: by hand; delete the pods so that new ones are requested"
     assert world.members[BASE].uid == uid
     world.verdict(BASE, "tombstone")
     world.settle(after_s=3_600)
@@ -182,7 +182,7 @@ def test_a_name_that_somebody_else_has_is_not_insisted_on() -> None:
     world.settle()
     (name,) = [name for name in world.requests if name != BASE]
     assert name.startswith(f"{BASE}-")
-    assert world.ownership(name) == {index: f"p-{index}" for index in range(4)}
+    assert world.standing(name) == {index: f"p-{index}" for index in range(4)}
     assert world.members[BASE].pods == []
 
 
@@ -206,11 +206,11 @@ def test_a_deployment_that_was_scaled_while_it_had_no_pods_is_read_again() -> No
     world.settle()
     world.gangs.set_owner(key, facts_of(key, {"replicas": 2}))
     world.settle()
-    assert world.hold("replicaset.web") == "1 of at least 2 pods are there"
+    assert world.hold("replicaset.web") == "1 of at least 2 pods exist"
     world.pods(a_pod("w-2", owner=RS))
     world.settle(after_s=60)
     assert world.looks == [key, key]
     assert not world.requests  # what was read is a minute old
     world.gangs.set_owner(key, facts_of(key, {"replicas": 3}))
     world.settle()
-    assert world.hold("replicaset.web") == "2 of at least 3 pods are there"
+    assert world.hold("replicaset.web") == "2 of at least 3 pods exist"

@@ -1,4 +1,4 @@
-"""Annotations with the state of the leaf switch above the node of each pod of a gang. Pure.
+"""Annotations for the pods of a gang: the state of the leaf switch above the node. Pure.
 
 Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
 """
@@ -12,11 +12,11 @@ from berth.schemas.placement import Placement
 _INDEX_BYTES: Final = 2
 
 
-def leaf_notes(placement: Placement) -> list[dict[str, str]]:
-    """Annotations of each rank; none for pods without chips, and none where the placement disables them.
+def leaf_annotations_of(placement: Placement) -> list[dict[str, str]]:
+    """Annotations of each rank; none for pods without chips, and for a placement without annotations.
 
     Raises:
-        ValueError: The columns do not have one entry a rank.
+        ValueError: The columns do not have one entry per rank.
     """
     part = placement.switch
     ranks = placement.pods()
