@@ -1,4 +1,4 @@
-"""Results of ``berth simulate`` and ``berth what-if``: table, JSON, or a folder with report, pictures, statistics.
+"""Results of ``berth simulate`` and ``berth what-if``: table, JSON, or a folder with report, pictures, statistics."""
 
 from collections.abc import Sequence
 from itertools import groupby

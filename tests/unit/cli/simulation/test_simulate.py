@@ -108,7 +108,7 @@ def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--set", "queue_polcy=easy"], "--set: 'queue_polcy' is no setting, expected 'queue_policy'?"),
+        (["--set", "queue_polcy=easy"], "--set: 'queue_polcy' is not a setting, expected 'queue_policy'?"),
         (["--set", "queue_policy=eas"], "--set: setting queue_policy is 'eas': expected one of fifo, skip, easy"),
         (["--set", "reserve_chips=0"], "--set: setting reserve_chips is '0': Expected `int` >= 1"),
         (["--set", "reserve_chips"], "--set 'reserve_chips': expected key=value"),

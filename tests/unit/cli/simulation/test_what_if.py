@@ -192,7 +192,7 @@ def test_the_table_is_for_people_and_the_folder_for_keeping(
     ("words", "said"),
     [
         ([], "name a change: --set key=value, --nodes +16"),
-        (["--set", "reserve_chps=3"], "'reserve_chps' is no setting, expected 'reserve_chips'?"),
+        (["--set", "reserve_chps=3"], "'reserve_chps' is not a setting, expected 'reserve_chips'?"),
         (["--set", "queue_policy=best"], "queue_policy is 'best': expected one of fifo, skip, easy, conservative"),
         (["--nodes", "-2"], "--nodes is -2, expected a number from 1 to 1: the recording has 2 nodes"),
         (["--nodes", "+0"], "--nodes is +0, expected a number from 1 to 100000"),
