@@ -62,7 +62,7 @@ class DevicePlaces:
         published = self._published.get(name, _UNKNOWN)
         return published if told.superpod in {None, published.superpod} else _UNKNOWN
 
-    def hear(self, name: str, text: str) -> NodeReading | None:
+    def note_report(self, name: str, text: str) -> NodeReading | None:
         """Take a report of a node; returns the updated node when it needs the report."""
         try:
             self._places[name] = reported_place(text)
