@@ -329,7 +329,8 @@ class KubeCluster:
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
-        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report every
+        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report
+        every
         pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:

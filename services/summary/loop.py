@@ -1,4 +1,4 @@
-"""The writer at work: changes are gathered, jobs are brought up to date a few at a time, each by one hand only."""
+"""The writer at work: changes are gathered, jobs are brought up to date a few at a time, at most one worker per job."""
 
 import asyncio
 from typing import Final
@@ -55,10 +55,10 @@ class Loop:
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is in hand."""
+        """Work until ``stop`` is set, then finish what is under way."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
-                group.create_task(self._worker(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"worker {number}")
             stopping = group.create_task(self._end(stop), name="wait for stop")
             while not stop.is_set():
                 self.dirty.clear()
