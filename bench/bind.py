@@ -30,8 +30,8 @@ from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeBook, NodeLean
-from berth.services.binder.pod_binding import Wish, binding_of
+from berth.services.binder.node_cards import NodeCards, NodeLean
+from berth.services.binder.pod_binding import PodBindRequest, binding_of
 
 PODS = 2_000
 ROUNDS = 5
@@ -94,7 +94,7 @@ async def _ours(cluster: KubeCluster, made: tuple[Gang, MembersSeen]) -> float:
     return took_s
 
 
-async def bare_s(server: KubeServer, nodes: NodeBook, gang: Gang, members: MembersSeen) -> float:
+async def bare_s(server: KubeServer, nodes: NodeCards, gang: Gang, members: MembersSeen) -> float:
     """Seconds for the same requests, made beforehand.
 
     Raises:
@@ -109,7 +109,7 @@ async def bare_s(server: KubeServer, nodes: NodeBook, gang: Gang, members: Membe
             name=pod, uid=uid, resource=RESOURCE, chips=CHIPS, predicate_ns=time.time_ns(), distributed=True,
             rank_index=str(rank), job=gang.name, job_uid=gang.uid, attempt=1, rank=rank,
         )  # fmt: skip
-        wish = Wish(NAMESPACE, pod, uid, node, annotations(described, card, card.devices()))
+        wish = PodBindRequest(NAMESPACE, pod, uid, node, annotations(described, card, card.devices()))
         requests.append((f"{wish.path}/binding", binding_of(wish)))
     return await seconds_for(server.url, server.ssl_context(), server.token(USER), requests, at_once=AT_ONCE)
 

@@ -32,7 +32,7 @@ from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer, free_ports
-from berth.services.binder.node_book import NodeBook, NodeLean
+from berth.services.binder.node_cards import NodeCards, NodeLean
 
 PODS: Final = 1_000
 ROUNDS: Final = 5
@@ -125,7 +125,7 @@ class Cell:
             work_s=work_s,
         )
 
-    async def bare(self, number: int, pods: int, book: NodeBook) -> Bare:
+    async def bare(self, number: int, pods: int, book: NodeCards) -> Bare:
         """A Job whose pods a bare loop binds; deleted again."""
         name, there = f"bare-{number}", self._pods.count
         self._pods.forget_times()
@@ -207,7 +207,7 @@ async def _measure(pods: int, rounds: int) -> list[Row]:
         config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench", user=USER))
         api = await stack.enter_async_context(await KubeApi.connect(config, clock=SystemClock()))
         bus = await stack.enter_async_context(await NatsBus.connect(nats.url, "bench", name="bench"))
-        book = NodeBook()
+        book = NodeCards()
         book.replace((await api.get("/api/v1/nodes", Listed[NodeLean])).items or [])
         await bus.ensure_streams()
         seen = Pods()

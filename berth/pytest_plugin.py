@@ -1,6 +1,7 @@
 """Recordings in tests: ``pytest --berth-log FILE``, and the fixtures ``berth_log`` and ``berth_replay``.
 
-Installed with Berth, so every run of pytest beside it loads this module: it imports nothing of Berth before a fixture is asked for.
+Every run of pytest in an environment with Berth loads this module, so it imports other modules of Berth only when a
+fixture is used.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ _NONE: Final = pytest.param(
 
 
 class BerthReplay(Protocol):
-    """What the fixture ``berth_replay`` gives."""
+    """Type of the fixture ``berth_replay``."""
 
     def __call__(self, path: Path | str, *, shards: int = 0, salvage: bool = False, to_end: bool = True) -> Outcome:
-        """Decide a recording again.
+        """Replay a recording.
 
         Args:
             path: The file.
-            shards: Number of scorers, where records of releases before 0.4 do not say it.
-            salvage: Replay what comes before a damage of the file.
-            to_end: Go on behind differences.
+            shards: Number of scorers, for records of releases before 0.4, which do not contain it.
+            salvage: Whether to replay the part before a damage of the file.
+            to_end: Whether to continue after differences.
 
         Returns:
-            ``is_identical``, the counts and differences in ``replayed``, and ``lines`` for people.
+            The result: ``is_identical``, counts and differences in ``replayed``, and a report in ``lines``.
         """
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the option ``--berth-log``."""
     group = parser.getgroup("berth", "recordings of Berth")
     group.addoption(
         _OPTION,
@@ -49,10 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests that ask for ``berth_log`` once for each recording that was named.
+    """Run tests that use ``berth_log`` once for each recording.
 
     Raises:
-        pytest.UsageError: There is no such file.
+        pytest.UsageError: A file does not exist.
     """
     if "berth_log" not in metafunc.fixturenames:
         return
@@ -65,8 +66,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def berth_replay() -> BerthReplay:
-    """Decide a recording again: ``berth_replay(path)``."""
-    from berth.cli.recordings.replay import replay_file  # noqa: PLC0415  # costs nothing while nobody asks for it
+    """Replay a recording: ``berth_replay(path)``."""
+    from berth.cli.recordings.replay import replay_file  # noqa: PLC0415  # loaded only when the fixture is used
     from berth.runtime.clock import SystemClock  # noqa: PLC0415  # likewise
 
     def replay(path: Path | str, *, shards: int = 0, salvage: bool = False, to_end: bool = True) -> Outcome:

@@ -1,6 +1,7 @@
-"""Envelope: kind and version outside, body as raw bytes inside.
+"""Envelope of messages: kind and version outside, body as raw bytes inside.
 
-Unknown kinds can be skipped and counted without touching the body; a known kind whose body is broken is poison.
+A reader skips an unknown kind without decoding its body. There are two exceptions that stop the reader: kinds of the
+ledger, and newer versions of messages with ``MUST_READ``. ``docs/messages.md`` states the rule.
 """
 
 from typing import Final, TypeVar
@@ -10,22 +11,26 @@ import msgspec
 from berth.schemas.message import Message
 
 M = TypeVar("M", bound=Message)
+LEDGER: Final = "ledger."
+"""Prefix of the kinds that the ledger consists of."""
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Outer form of every stored or sent message: ``[kind, version, body]``."""
+    """Outer form of every stored or sent message: ``[kind, version, body]``, or ``[kind, version, body, release]``."""
 
     kind: str
     version: int
     body: msgspec.Raw
+    release: str = ""
+    """First release that reads this version of the kind; empty for messages that every release reads."""
 
 
 class DecodeError(ValueError):
-    """Bytes that are not the message they should be.
+    """Bytes that are not the expected message.
 
     Attributes:
-        reason: What is wrong, with the field's path where one is known.
-        kind: The envelope's kind, empty when the envelope itself is broken.
+        reason: What is wrong, with the path of the field where one is known.
+        kind: Kind of the envelope; empty if the envelope itself is broken.
     """
 
     def __init__(self, reason: str, *, kind: str = "") -> None:
@@ -34,23 +39,50 @@ class DecodeError(ValueError):
         self.kind = kind
 
 
+class NewerVersionError(Exception):
+    """A message that only a newer release reads, and without which this one must not go on.
+
+    It is no :class:`DecodeError`: code that skips what does not decode must not skip it. A process ends with exit code 2.
+
+    Attributes:
+        kind: Kind of the message.
+        version: Its version.
+        release: First release that reads it; empty if the message does not say it.
+    """
+
+    def __init__(self, envelope: Envelope) -> None:
+        self.kind, self.version, self.release = envelope.kind, envelope.version, envelope.release
+        needed = f"Berth {self.release} or later" if self.release else "a newer release of Berth"
+        super().__init__(f"{self.kind} of version {self.version} needs {needed}")
+
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ENVELOPE: Final = msgspec.msgpack.Decoder(Envelope)
 _BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises: also a text that is not UTF-8, and nesting without end, come as errors that are not its own."""
+"""Errors of msgspec. Text that is not UTF-8 and unbounded nesting raise errors that are not its own."""
 _BODIES: Final[dict[type[Message], msgspec.msgpack.Decoder[Message]]] = {}
 
 
-def encode(message: Message) -> bytes:
-    """Wrap ``message`` in its envelope."""
-    return _ENCODER.encode((message.KIND, message.VERSION, msgspec.Raw(_ENCODER.encode(message))))
+def encode(message: Message, *, version: int = 1, release: str = "") -> bytes:
+    """Encode a message in its envelope.
+
+    Args:
+        message: The message.
+        version: Version in which it is written.
+        release: First release that reads this version; empty for version 1 of a kind that every release reads.
+
+    Returns:
+        The bytes. They depend on the arguments alone.
+    """
+    body = msgspec.Raw(_ENCODER.encode(message))
+    return _ENCODER.encode((message.KIND, version, body, release) if release else (message.KIND, version, body))
 
 
 def open_envelope(data: bytes | memoryview) -> Envelope:
-    """Read the outer form only.
+    """Decode the envelope without its body.
 
     Raises:
-        DecodeError: The bytes are no envelope.
+        DecodeError: The bytes are not an envelope.
     """
     try:
         return _ENVELOPE.decode(data)
@@ -62,12 +94,16 @@ def body_of(envelope: Envelope, message: type[M]) -> M:
     """Decode the body as ``message``.
 
     Raises:
-        DecodeError: Another kind, a newer version, or a body that does not fit.
+        DecodeError: Another kind, a version that does not exist or that only a newer release reads, or a wrong body.
+        NewerVersionError: Only a newer release reads this version, and the message has ``MUST_READ``.
     """
     if envelope.kind != message.KIND:
         raise DecodeError(f"kind is {envelope.kind!r}, expected {message.KIND!r}", kind=envelope.kind)
-    if envelope.version != message.VERSION:
-        raise DecodeError(f"version is {envelope.version}, this release reads {message.VERSION}", kind=envelope.kind)
+    if message.MUST_READ and envelope.version > message.VERSION:
+        raise NewerVersionError(envelope)
+    if not 1 <= envelope.version <= message.VERSION:
+        known = "1" if message.VERSION == 1 else f"1 to {message.VERSION}"
+        raise DecodeError(f"version is {envelope.version}, this release reads {known}", kind=envelope.kind)
     decoder = _BODIES.get(message)
     if decoder is None:
         decoder = _BODIES[message] = msgspec.msgpack.Decoder(message)
@@ -78,9 +114,10 @@ def body_of(envelope: Envelope, message: type[M]) -> M:
 
 
 def decode(data: bytes | memoryview, message: type[M]) -> M:
-    """Open the envelope and decode its body as ``message``.
+    """Decode the envelope, and its body as ``message``.
 
     Raises:
-        DecodeError: As :func:`open_envelope` and :func:`body_of`.
+        DecodeError: See :func:`open_envelope` and :func:`body_of`.
+        NewerVersionError: See :func:`body_of`.
     """
     return body_of(open_envelope(data), message)

@@ -4,7 +4,7 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-from berth.schemas.envelope import DecodeError, open_envelope
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
@@ -75,6 +75,7 @@ class Epoch(Message, frozen=True):
     """Start of a dispatcher's reign. Every waiting gang is tried anew."""
 
     KIND: ClassVar[str] = "ledger.epoch"
+    MUST_READ: ClassVar[bool] = True
 
     epoch: int
     base_seq: Sequence
@@ -133,6 +134,7 @@ class Round(Message, frozen=True):
     """One decision of the dispatcher. It is folded in the order verdicts, evictions, releases, adoptions."""
 
     KIND: ClassVar[str] = "ledger.round"
+    MUST_READ: ClassVar[bool] = True
 
     epoch: int
     base_seq: Sequence
@@ -152,8 +154,8 @@ class Round(Message, frozen=True):
     """How many shards there are, where some are missing; 0 where none is, and in records of releases before 0.4."""
 
 
-class _Began(Part, frozen=True):
-    """The first fields of an epoch and of a round, which are the same."""
+class RecordHead(Part, frozen=True):
+    """First fields of every record."""
 
     epoch: int
     base_seq: Sequence
@@ -161,26 +163,61 @@ class _Began(Part, frozen=True):
     at_ms: UnixMs
 
 
-_BEGAN: Final = msgspec.msgpack.Decoder(_Began)
-_VERSIONS: Final = {Epoch.KIND: Epoch.VERSION, Round.KIND: Round.VERSION}
+_HEAD: Final = msgspec.msgpack.Decoder(RecordHead)
+_KINDS: Final[dict[str, type[Message]]] = {Epoch.KIND: Epoch, Round.KIND: Round}
 
 
-def facts_known(data: bytes) -> int:
-    """Last fact that a record knew; 0 for records of unknown kinds. Looks at no more of the record than it needs.
+def see_readable(envelope: Envelope) -> bool:
+    """Whether a message of the ledger's stream is a record; a message of another kind is void for every reader.
 
     Raises:
-        DecodeError: It does not decode.
+        NewerVersionError: Only a newer release reads the record: its kind or its version is unknown.
     """
-    envelope = open_envelope(data)
-    version = _VERSIONS.get(envelope.kind)
-    if version is None:
-        return 0
-    if envelope.version != version:
-        raise DecodeError(f"version is {envelope.version}, this release reads {version}", kind=envelope.kind)
+    kind = _KINDS.get(envelope.kind)
+    if envelope.version > kind.VERSION if kind is not None else envelope.kind.startswith(LEDGER):
+        raise NewerVersionError(envelope)
+    return kind is not None
+
+
+def record_head(envelope: Envelope) -> RecordHead | None:
+    """First fields of a record, without decoding the rest; None for a message that is no record.
+
+    Raises:
+        DecodeError: They do not decode, or there is no such version.
+        NewerVersionError: Only a newer release reads the record.
+    """
+    if not see_readable(envelope):
+        return None
+    if envelope.version < 1:
+        raise DecodeError(f"version is {envelope.version}, expected 1 or more", kind=envelope.kind)
     try:
-        return _BEGAN.decode(envelope.body).facts_seq
+        return _HEAD.decode(envelope.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(str(error), kind=envelope.kind) from error
 
 
-__all__ = ["Adoption", "Epoch", "Eviction", "Refusal", "Release", "Round", "Settings", "Verdict", "facts_known"]
+def facts_known(data: bytes) -> int:
+    """Last fact that a record knew; 0 for a message that is no record.
+
+    Raises:
+        DecodeError: It does not decode.
+        NewerVersionError: Only a newer release reads the record.
+    """
+    head = record_head(open_envelope(data))
+    return head.facts_seq if head is not None else 0
+
+
+__all__ = [
+    "Adoption",
+    "Epoch",
+    "Eviction",
+    "RecordHead",
+    "Refusal",
+    "Release",
+    "Round",
+    "Settings",
+    "Verdict",
+    "facts_known",
+    "record_head",
+    "see_readable",
+]

@@ -98,6 +98,7 @@ class SnapshotBody(Message, frozen=True):
     """Folded facts and folded ledger at (``ledger_seq``, ``facts_seq``)."""
 
     KIND: ClassVar[str] = "snapshot"
+    MUST_READ: ClassVar[bool] = True
 
     ledger_seq: Sequence
     facts_seq: Sequence

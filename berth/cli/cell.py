@@ -15,7 +15,8 @@ from berth.runtime import logs
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
-from berth.runtime.errors import FatalError, ShellError, TransientError
+from berth.runtime.errors import FatalError, ShellError, TransientError, newer_version
+from berth.schemas.envelope import NewerVersionError
 from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
@@ -120,8 +121,10 @@ def report(error: Exception) -> int:
             case ConfigError():
                 complain([str(leaf)])
                 code = WRONG_USE
-            case ShellError():
-                complain([str(leaf)])
+            case ShellError() | NewerVersionError():
+                newer = newer_version(leaf)
+                complain([str(newer or leaf)])
+                code = WRONG_USE if newer is not None else code
             case _:
                 complain([f"internal error of Berth, please report it: {leaf!r}"])
     return code

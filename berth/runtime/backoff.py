@@ -1,7 +1,8 @@
 """Backoff: how long to wait before the next attempt, after attempts that failed in a row.
 
 The value computes pauses and nothing else: it reads no clock, draws no random number by itself and does not sleep. Its
-user counts the failures, because users differ in what counts as success: one message, progress of a stream, a long watch.
+user counts the failures, because users differ in what counts as success: one message, progress of a stream, a long
+watch.
 
 See decision one-backoff.
 """
@@ -42,7 +43,7 @@ class Backoff:
         return min(self.first_s * self.factor ** min(failures - 1, _EXPONENT_MAX), self.max_s)
 
     def longer_s(self, pause_s: float) -> float:
-        """The pause that follows one of ``pause_s`` seconds, for a user whose pauses are not the result of a count alone."""
+        """Pause after one of ``pause_s`` seconds, for a user whose pauses do not follow from a count alone."""
         return min(pause_s * self.factor, self.max_s)
 
     def jittered_s(self, pause_s: float, rng: Random) -> float:

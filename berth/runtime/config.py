@@ -1,8 +1,8 @@
-"""Settings of a process: defaults, then a TOML file, then the environment. Read once, at the start.
+"""Settings of a process: defaults, overridden by a TOML file, overridden by the environment. Read once, at the start.
 
 An environment variable names a field by its path: ``BERTH_BUS__URL`` is ``url`` in section ``bus``. Variables of
-sections that a process does not have are left alone, so one environment serves all of them; a misspelt field of a
-section that it has is an error. Secrets are never values, only paths of files that hold them.
+sections that a process does not have are ignored, so all processes can share one environment. An unknown field of a
+known section is an error. A secret is never a value, only the path of a file that holds it.
 """
 
 import os
@@ -31,12 +31,12 @@ _PASSWORD: Final = re.compile(r"//[^@/\s]*@")
 
 
 class ConfigError(FatalError):
-    """A setting that cannot be.
+    """An invalid setting.
 
     Attributes:
-        field: Path of the field, such as ``bus.url``; empty when the file as a whole is wrong.
-        value: The value found, cut to 80 characters and without passwords; empty when there is none.
-        expected: What would be right.
+        field: Path of the field, such as ``bus.url``; empty if the file as a whole is invalid.
+        value: The value, cut to 80 characters and without passwords; empty if there is none.
+        expected: Description of a valid value.
     """
 
     def __init__(self, *, field: str, value: str = "", expected: str) -> None:
@@ -48,34 +48,34 @@ class ConfigError(FatalError):
 
 
 class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where NATS is, and how to speak with it."""
+    """Connection to NATS."""
 
     url: Annotated[str, Meta(pattern=r"^(nats|tls|ws|wss)://[^@\s]+$")] = "nats://127.0.0.1:4222"
-    """Address of a server, or several with commas between. No user or password in it."""
+    """URL of a server, or several separated by commas, without user and password."""
     cell: Annotated[str, Meta(min_length=1, max_length=64)] = "default"
-    """The cell: one ledger, usually one cluster."""
+    """Name of the cell: one ledger, usually one cluster."""
     replicas: Literal[1, 3] = 1
-    """Copies of every stream. Read when a stream is made; 3 needs a NATS cluster of at least three servers."""
+    """Replicas of every stream. Used when a stream is created; 3 needs a NATS cluster of at least three servers."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
-    """How long the first connection may take."""
+    """Longest duration of the first connection attempt."""
     user: Annotated[str, Meta(max_length=256)] = ""
     """User name; needs ``password_file``."""
     password_file: Path | None = None
-    """File that holds the user's password, and nothing else."""
+    """File that holds only the password of the user."""
     token_file: Path | None = None
-    """File that holds a token, where the server knows no users."""
+    """File that holds a token, for a server without users."""
     creds_file: Path | None = None
-    """File with a user's JWT and key, as the tool ``nsc`` writes it."""
+    """File with the JWT and key of a user, in the form of the tool ``nsc``."""
     tls_ca_file: Path | None = None
-    """Certificates in PEM that the server's is checked against; without it those of the system."""
+    """CA certificates in PEM for the certificate of the server; without it those of the system."""
     tls_cert_file: Path | None = None
-    """Own certificate in PEM, where the server asks for one; needs ``tls_key_file``."""
+    """Client certificate in PEM, if the server requires one; needs ``tls_key_file``."""
     tls_key_file: Path | None = None
-    """Key of the own certificate, in PEM, without a pass phrase."""
+    """Key of the client certificate in PEM, without a pass phrase."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is logged, and how. Logs go to stderr."""
+    """Level and form of logs. Logs go to stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     form: Literal["auto", "json", "text"] = "auto"
@@ -83,30 +83,30 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ProbeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where ``/livez``, ``/readyz`` and ``/metrics`` are answered."""
+    """Address of ``/livez``, ``/readyz`` and ``/metrics``."""
 
     port: Annotated[int, Meta(ge=0, le=65_535)] = 0
-    """Port of the process's own; 0 answers nowhere."""
+    """Port of this process; 0 disables the server."""
     host: Annotated[str, Meta(min_length=1, max_length=253)] = "127.0.0.1"
-    """Address to listen on; ``0.0.0.0`` where others than this machine ask, as in a container."""
+    """Address to listen on; ``0.0.0.0`` for requests from other machines, as in a container."""
 
 
 class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings that every service has; a service's own settings extend it."""
+    """Settings of every service; the settings of a service extend it."""
 
     bus: BusConfig = BusConfig()
     log: LogConfig = LogConfig()
     probes: ProbeConfig = ProbeConfig()
     grace_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
-    """How long the work in hand may take after a request to stop. Keep it 5 s below the patience of whoever stops."""
+    """Longest time for unfinished work after a stop request. Keep it 5 s below the timeout of the supervisor."""
 
 
 def load(config_type: type[T], path: Path | None, environ: Mapping[str, str] | None = None) -> T:
-    """Settings of a process.
+    """Read the settings of a process.
 
     Args:
         config_type: Struct of the settings.
-        path: TOML file, or None for none.
+        path: TOML file, or None.
         environ: Environment; None means that of the process.
 
     Raises:
@@ -122,13 +122,13 @@ def load(config_type: type[T], path: Path | None, environ: Mapping[str, str] | N
 
 
 def bus_url_from_environment(environ: Mapping[str, str] | None = None) -> str | None:
-    """Address of NATS in ``BERTH_NATS_URL``, else in ``BERTH_BUS__URL``, if one is set."""
+    """URL of NATS in ``BERTH_NATS_URL``, else in ``BERTH_BUS__URL``; None if neither is set."""
     found = os.environ if environ is None else environ
     return found.get("BERTH_NATS_URL") or found.get(_URL) or None
 
 
 def kube_assets_from_environment(environ: Mapping[str, str] | None = None) -> tuple[Path | None, Path]:
-    """Where programs of Kubernetes are: the folder that ``KUBEBUILDER_ASSETS`` names, if it does, and our cache.
+    """Folders of Kubernetes programs: the one in ``KUBEBUILDER_ASSETS``, if set, and the cache of Berth.
 
     The cache has a folder for each version; ``make kube-assets`` fills it.
     """
@@ -139,9 +139,9 @@ def kube_assets_from_environment(environ: Mapping[str, str] | None = None) -> tu
 
 
 def kubeconfig_from_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Where Kubernetes is: ``host:port`` of the API server as a pod is told, and the files that ``KUBECONFIG`` names.
+    """Location of Kubernetes: ``host:port`` of the API server in a pod, and the files in ``KUBECONFIG``.
 
-    Each is empty when it is not given. Several files have colons between.
+    Each is empty if it is not set. Several files are separated by colons.
     """
     found = os.environ if environ is None else environ
     host, port = found.get("KUBERNETES_SERVICE_HOST", ""), found.get("KUBERNETES_SERVICE_PORT", "")
@@ -154,7 +154,7 @@ class _Bus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bus_from_environment(url: str, environ: Mapping[str, str] | None = None) -> BusConfig:
-    """Settings of the bus for a person who has no file of settings: ``BERTH_BUS__…``, but with this address.
+    """Settings of the bus for the command line: those in ``BERTH_BUS__…``, but with this URL.
 
     Raises:
         ConfigError: A setting is unknown or out of bounds.
@@ -165,7 +165,7 @@ def bus_from_environment(url: str, environ: Mapping[str, str] | None = None) -> 
 
 
 def environment_of_child(*, without: Collection[str]) -> dict[str, str]:
-    """Environment of this process for a child, without the settings ``without``; one that ends in ``*`` is a prefix."""
+    """Environment for a child process: that of this one without the names in ``without``; ``*`` at the end makes a prefix."""
     prefixes = tuple(name.removesuffix("*") for name in without if name.endswith("*"))
     return {
         name: value
@@ -186,7 +186,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: Mapping[str, str]) -> None:
-    """Put the environment's settings into ``tree``, in order of their names."""
+    """Put settings of the environment into ``tree``, in order of their names."""
     fields = get_type_hints(config_type, include_extras=True)
     for variable in sorted(environ):
         steps = variable.removeprefix(PREFIX).lower().split(_SEPARATOR)
@@ -202,11 +202,11 @@ def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[st
     for step in steps[:-1]:
         inner = _struct_of(get_type_hints(section, include_extras=True).get(step))
         if inner is None:
-            raise ConfigError(field=at, expected=f"{step} is no section")
+            raise ConfigError(field=at, expected=f"{step} is not a section")
         section = inner
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
-            raise ConfigError(field=at, expected=f"the file gives {step} as a value, and it is a section")
+            raise ConfigError(field=at, expected=f"{step} is a section, but the file gives it a value")
     fields = get_type_hints(section, include_extras=True)
     name = steps[-1]
     if name not in fields:
@@ -215,7 +215,7 @@ def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[st
 
 
 def _from_text(text: str, hint: Any, at: str) -> Any:  # noqa: ANN401  # a value of whatever type the field has
-    """Value of an environment variable: lists and tables as JSON, everything else by the type of the field.
+    """Parse an environment variable: lists and tables as JSON, everything else by the type of the field.
 
     Raises:
         ConfigError: The text does not fit the field.
@@ -231,7 +231,7 @@ def _from_text(text: str, hint: Any, at: str) -> Any:  # noqa: ANN401  # a value
 
 
 def _fault(error: msgspec.ValidationError, config_type: type[msgspec.Struct], tree: object) -> tuple[str, str, str]:
-    """Path of the wrong field, its value, and what would be right."""
+    """Path of the invalid field, its value, and a description of valid values."""
     match = _AT_PATH.match(str(error))
     reason, path = (match["reason"], match["path"] or "") if match else (str(error), "")
     value: Any = tree
@@ -252,11 +252,11 @@ def _fault(error: msgspec.ValidationError, config_type: type[msgspec.Struct], tr
 
 
 def _known(section: type[msgspec.Struct]) -> str:
-    return f"no such setting; known are {', '.join(sorted(field.encode_name for field in msgspec.structs.fields(section)))}"
+    return f"unknown setting; known are {', '.join(sorted(field.encode_name for field in msgspec.structs.fields(section)))}"
 
 
 def _expected(hint: Any) -> str:  # noqa: ANN401  # a type hint of any form
-    """The allowed values of a field that has only a few."""
+    """Description of the allowed values of a field, if there are few."""
     if get_origin(hint) is Literal:
         return f"expected one of {', '.join(map(str, get_args(hint)))}"
     if bool in _members(hint):
@@ -272,7 +272,7 @@ def _shown(value: object) -> str:
 
 
 def _members(hint: Any) -> list[Any]:  # noqa: ANN401  # a type hint of any form
-    """The plain types that a hint allows."""
+    """Plain types that a hint allows."""
     if get_origin(hint) is Annotated:
         return _members(get_args(hint)[0])
     if get_origin(hint) in {Union, UnionType}:
@@ -281,7 +281,7 @@ def _members(hint: Any) -> list[Any]:  # noqa: ANN401  # a type hint of any form
 
 
 def _struct_of(hint: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401  # a type hint of any form
-    """The Struct that a hint allows, if any."""
+    """Struct that a hint allows, if any."""
     for member in _members(hint):
         if isinstance(member, type) and issubclass(member, msgspec.Struct):
             return member

@@ -1,8 +1,10 @@
 """Errors of the runtime, classified by what a handler does next.
 
-Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data; the
-text is for people.
+Adapters translate exceptions of libraries into these, so that no other exception leaves them. Fields carry the data;
+the text is for people.
 """
+
+from berth.schemas.envelope import NewerVersionError
 
 DEFAULT_RETRY_AFTER_S = 0.5
 
@@ -24,7 +26,7 @@ class TransientError(ShellError):
 
 
 class AmbiguousError(TransientError):
-    """No answer came: the request may have taken effect, may still take effect, or may be lost. Read back before a retry."""
+    """No answer came: the request may have taken effect, may still do so, or may be lost. Read back before a retry."""
 
 
 class ConflictError(ShellError):
@@ -64,3 +66,11 @@ class FatalError(ShellError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def newer_version(error: BaseException) -> NewerVersionError | None:
+    """The message that only a newer release reads, if it is the error or its cause; None for other errors."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, NewerVersionError):
+        cause = cause.__cause__
+    return cause

@@ -1,6 +1,6 @@
-"""Named fault points: places where a test lets the process die.
+"""Named fault points, at which a test kills the process.
 
-A point stands before and after each write. In production the setting is empty and a point costs one comparison.
+There is a point before and after each write. In production the setting is empty and a point costs one comparison.
 """
 
 import os
@@ -15,28 +15,28 @@ def _around(*writes: str) -> tuple[str, ...]:
 
 
 POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
-"""Of the dispatcher."""
+"""Points of the dispatcher."""
 BINDER_POINTS: Final = _around("bind", "outcome")
 _ALL: Final = POINTS + BINDER_POINTS
 
 
 @runtime_checkable
 class HasFaultPoint(Protocol):
-    """Settings of a service that has fault points."""
+    """Settings of a service with fault points."""
 
     @property
     def fault_point(self) -> str:
-        """``point:count``, or empty."""
+        """``point:count``, or empty for none."""
 
 
 class FaultPoints:
-    """Kills the process at a point's n-th passing.
+    """Kills the process when it passes a point for the n-th time.
 
     Args:
         setting: ``point:count``, such as ``append.after:3``; empty for never.
 
     Raises:
-        ConfigError: No such point, or a count below 1.
+        ConfigError: The point does not exist, or the count is below 1.
     """
 
     def __init__(self, setting: str = "") -> None:
@@ -49,15 +49,15 @@ class FaultPoints:
 
     @classmethod
     def of(cls, config: object) -> "FaultPoints":
-        """Fault points as the settings of a service name them; none where the service has no such setting.
+        """Fault points of the settings of a service; none if it has no such setting.
 
         Raises:
-            ConfigError: As the class.
+            ConfigError: See the class.
         """
         return cls(config.fault_point if isinstance(config, HasFaultPoint) else "")
 
     def hit(self, point: str) -> None:
-        """Pass a point."""
+        """Pass a point; the process dies if the setting names it."""
         if point == self._point:
             self._left -= 1
             if self._left == 0:

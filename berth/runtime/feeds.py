@@ -1,8 +1,8 @@
-"""Feeds: what a service has received of FACTS and LEDGER, and what of it is applied.
+"""Feeds: messages of FACTS and LEDGER that a service has received, and the state made of those that it has applied.
 
-Messages are taken in as they come and wait here until the service says how far it goes; so what a service knows is
-always a pair of sequences, never a matter of timing. At the start a feed is filled from the newest snapshot; where the kept history
-of facts is too short, from LATEST.
+Received messages wait until the service applies them up to a sequence. The knowledge of a service is therefore a pair
+of sequences and does not depend on timing. A feed starts from the newest snapshot. If the stored history of facts is
+too short, it starts from LATEST.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
 _DEAD_DATA_MAX: Final = 64_000
-"""Bytes of a dead message that are kept with the reason."""
+"""Bytes of a dead letter that are stored with the reason."""
 
 
 class Feed:
-    """Messages of one stream that wait to be applied.
+    """Received messages of one stream that are not applied yet.
 
     Args:
-        arrived: Set whenever something comes in.
+        arrived: Set whenever a message arrives.
     """
 
     def __init__(self, arrived: asyncio.Event) -> None:
@@ -61,16 +61,16 @@ class Feed:
 
     @property
     def reconnections(self) -> int:
-        """Times that the stream had to be connected to anew."""
+        """Number of consumers created after the first."""
         return self._follower.recreations if self._follower is not None else 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether all received messages are applied."""
         return not self._waiting and self.gap is None
 
     async def caught_up(self) -> None:
-        """Wait until everything stored at the start has been received, or the history broke."""
+        """Wait until every message stored at the start is received, or a gap was found."""
         if self._follower is None:
             return
         async with asyncio.TaskGroup() as group:
@@ -81,15 +81,15 @@ class Feed:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Receive no more."""
+        """Stop receiving."""
         if self._follower is not None:
             await self._follower.stop()
 
     def take(self, *, up_to: int | None = None) -> Iterator[Stored]:
-        """Messages up to and with sequence ``up_to``, oldest first; all of them when None.
+        """Take messages up to sequence ``up_to`` inclusive, oldest first; None takes all.
 
         Raises:
-            FatalError: The history broke; only a new start can mend it.
+            FatalError: The stream has a gap; the process must restart.
         """
         if self.gap is not None:
             gap = self.gap
@@ -110,7 +110,7 @@ class Feed:
 
 
 class Feeds:
-    """Facts and ledger of a cell, and the state that they make."""
+    """Facts and ledger of a cell, and the state made of them."""
 
     def __init__(self, bus: Bus, clock: Clock, state: State, log: Logger = DEFAULT_LOG) -> None:
         self._log = log
@@ -121,26 +121,26 @@ class Feeds:
         self.facts = Feed(self.arrived)
         self.records = Feed(self.arrived)
         self.dead: dict[int, tuple[Stored, str]] = {}
-        """Facts that can never be applied, until :meth:`write_dead_letters` has written them."""
+        """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
 
     async def start(self, *, filters: Sequence[str] = ()) -> None:
-        """Load the newest snapshot, then receive what came after it; returns when all that was stored is applied.
+        """Load the newest snapshot and receive later messages; returns when everything that was stored is applied.
 
         Args:
             filters: Facts to follow; none means all.
 
         Raises:
-            FatalError: The bus has less history than the snapshot says.
+            FatalError: The bus holds less history than the snapshot states.
         """
         body = await newest_snapshot(self.bus, self._log)
-        # Asked after the snapshot was read: the dispatcher may write one at any moment, and it must not seem to be ahead.
+        # Read after the snapshot: the dispatcher may write one at any time, and it must not appear to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
         ledger = await self.bus.state(StreamName.LEDGER)
         if body is not None:
             if body.ledger_seq > ledger.last_seq or body.facts_seq > facts.last_seq:
                 raise FatalError(
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
-                    f" {ledger.last_seq} and {facts.last_seq}: streams were lost or made anew"
+                    f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again"
                 )
             self.state.load(body)
         start = self.state.facts_seq + 1
@@ -157,14 +157,14 @@ class Feeds:
             self.state.forget_unnamed()
 
     async def stop(self) -> None:
-        """Receive no more."""
+        """Stop receiving."""
         await self.facts.stop()
         await self.records.stop()
 
     def _replay(self) -> None:
-        """Apply what was received in the order in which it came to be: before each record the facts that it knew.
+        """Apply received messages in their original order: before each record the facts that it used.
 
-        So a name or uid that was used again is not mistaken for its former life.
+        A reused name or uid is therefore not confused with the previous job.
         """
         for stored in self.records.take():
             if stored.sequence > self.state.fold.head:
@@ -183,7 +183,7 @@ class Feeds:
         return count
 
     def apply_records(self, *, up_to: int | None = None) -> list[tuple[Stored, Folded]]:
-        """Apply received records up to a sequence; those that the state has already are passed over."""
+        """Apply received records up to a sequence; records that are already applied are skipped."""
         return [
             (stored, self.state.apply_record(stored.sequence, stored.data))
             for stored in self.records.take(up_to=up_to)
@@ -194,7 +194,7 @@ class Feeds:
         """Wait until the fact of a sequence has been received.
 
         Raises:
-            TransientError: It has not within ``timeout_s``.
+            TransientError: It was not received within ``timeout_s``.
         """
         await self._reach(self.facts, sequence, timeout_s)
 
@@ -202,7 +202,7 @@ class Feeds:
         """Wait until the record of a sequence has been received.
 
         Raises:
-            TransientError: It has not within ``timeout_s``.
+            TransientError: It was not received within ``timeout_s``.
         """
         await self._reach(self.records, sequence, timeout_s)
 
@@ -216,18 +216,18 @@ class Feeds:
             raise TransientError(f"sequence {sequence} not received, the last was {feed.received}") from error
 
     async def write_dead_letters(self) -> None:
-        """Write the facts that can never be applied to DEAD."""
+        """Write facts that can never be applied to DEAD."""
         for sequence in list(self.dead):
             stored, reason = self.dead[sequence]
             try:
                 await dead_letter(self.bus, self.clock, StreamName.FACTS, stored, reason, log=self._log)
             except TransientError as error:
-                self._log.warning("dead letter not written, later again", sequence=sequence, reason=error.reason)
+                self._log.warning("dead letter not written, will retry", sequence=sequence, reason=error.reason)
                 return
             del self.dead[sequence]
 
     async def _load_latest(self, head: int, filters: Sequence[str]) -> None:
-        """Take the latest fact of each subject for those that are no longer kept as history."""
+        """Apply the latest fact of each subject in place of the removed history."""
         await self.bus.wait_mirror(StreamName.LATEST, at_least=head, timeout_s=_MIRROR_S)
         for stored in await self.bus.read(StreamName.LATEST, start_seq=self.state.facts_seq + 1, filters=filters):
             if stored.sequence <= head:
@@ -238,10 +238,10 @@ class Feeds:
 async def dead_letter(
     bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str, *, log: Logger = DEFAULT_LOG
 ) -> None:
-    """Write a message that can never be handled to DEAD, once however many followers meet it.
+    """Write a message that can never be handled to DEAD, once for all followers of the stream.
 
     Raises:
-        TransientError: It may not be written; do it again.
+        TransientError: It may not be written; try again.
     """
     letter = DeadLetter(
         stream=stream.value,
@@ -255,11 +255,11 @@ async def dead_letter(
     try:
         await bus.publish(bus.subjects.dead(stream, stored.sequence), encode(letter), expected_subject_seq=0)
     except ConflictError:
-        return  # another follower was first
+        return  # another follower has written it
 
 
 async def newest_snapshot(bus: Bus, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
-    """The newest whole snapshot; damaged or unfinished ones are passed over."""
+    """The newest complete snapshot; damaged and incomplete ones are skipped."""
     for end in reversed(await snapshot_ends(bus, log)):
         body = await read_snapshot(bus, end, log)
         if body is not None:
@@ -268,7 +268,7 @@ async def newest_snapshot(bus: Bus, log: Logger = DEFAULT_LOG) -> SnapshotBody |
 
 
 async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
-    """The snapshot that ``end`` finishes; None when it is damaged."""
+    """The snapshot that ``end`` completes; None if it is damaged."""
     chunks = await bus.read(StreamName.SNAPSHOT, filters=[bus.subjects.snapshot_all(end.ledger_seq)])
     parts: dict[str, bytes] = {}
     for stored in chunks:
@@ -287,7 +287,7 @@ async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -
 
 
 async def snapshot_ends(bus: Bus, log: Logger = DEFAULT_LOG) -> list[SnapshotEnd]:
-    """Ends of all finished snapshots, oldest first."""
+    """Ends of all complete snapshots, oldest first."""
     ends = []
     for stored in await bus.read(StreamName.SNAPSHOT, filters=[f"{bus.subjects.root}snapshot.*.end"]):
         try:

@@ -19,7 +19,7 @@ from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known, see_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -175,6 +175,7 @@ async def settings_now(bus: Bus) -> Settings | None:
     head = (await bus.state(StreamName.LEDGER)).last_seq
     for stored in await _tail(bus, StreamName.LEDGER, start, head) or ():
         envelope = open_envelope(stored.data)
+        see_readable(envelope)
         if envelope.kind == Epoch.KIND:
             found = body_of(envelope, Epoch).settings
     return found
@@ -215,6 +216,7 @@ def _verdict_in(records: list[Stored], uid: str, *, placed: bool) -> Kept | None
             continue
         try:
             envelope = open_envelope(stored.data)
+            see_readable(envelope)
             record = body_of(envelope, Round) if envelope.kind == Round.KIND else None
         except DecodeError:
             continue

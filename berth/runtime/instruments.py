@@ -1,6 +1,7 @@
-"""What a service reports through. The entry of a process makes it and passes it in; nothing of it is shared.
+"""Instruments of a service. The entry of a process creates them and passes them in; services share none of them.
 
-So two services, or one service twice, can run in one process: each has its own metrics, readiness and log context.
+Several services, or several instances of one, can therefore run in one process, each with its own metrics, readiness
+and log context.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,11 @@ class Instruments(Generic[M]):
     """Metrics, readiness, fault points and log of one running service.
 
     Attributes:
-        metrics: What the service counts, of the class in its ``metrics.py``.
-        readiness: What ``/readyz`` answers.
-        faults: Where a test lets the process die.
-        log: Logger that bears the name of the service.
-        registry: Where the metrics were made; ``/metrics`` shows it.
+        metrics: Metrics of the service, an instance of the class in its ``metrics.py``.
+        readiness: State behind ``/readyz``.
+        faults: Points at which a test kills the process.
+        log: Logger with the name of the service.
+        registry: Registry of the metrics, which ``/metrics`` shows.
     """
 
     metrics: M
@@ -41,12 +42,12 @@ class Instruments(Generic[M]):
         log: Logger = DEFAULT_LOG,
         faults: FaultPoints | None = None,
     ) -> "Instruments[M]":
-        """Instruments on a registry of their own, for a service that has not begun.
+        """Create instruments with their own registry, for a service that has not started.
 
         Args:
-            metrics: Makes the metrics of the service on a registry.
+            metrics: Creates the metrics of the service on a registry.
             log: Logger of the service.
-            faults: Where the process is to die; None for nowhere.
+            faults: Points at which a test kills the process; None for none.
         """
         registry = MetricsRegistry()
         return Instruments(metrics(registry), Readiness(), faults or FaultPoints(), log, registry)

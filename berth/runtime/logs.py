@@ -1,9 +1,9 @@
-"""Logs: one line an event on stderr, JSON unless a person is looking.
+"""Logs: one line for each event on stderr, as text on a terminal and as JSON elsewhere.
 
-An event is fixed lower-case words; values are keys with units (``took_ms=``). A service gets a logger that bears its
-name, see :func:`logger_of`. Code that is used outside a service as well, such as the bus, takes :data:`DEFAULT_LOG` where
-it is given none; the command line sets the form of that one, see :func:`configure`. Lines of libraries, which use the
-standard library's logging, come out in the same form.
+An event is a fixed lower-case phrase; values are keys with units (``took_ms=``). A service gets a logger with its name,
+see :func:`logger_of`. Code that also runs outside of a service, such as the bus, uses :data:`DEFAULT_LOG` by default;
+the command line sets its form, see :func:`configure`. Lines of libraries, which use the logging of the standard
+library, have the same form.
 """
 
 import logging
@@ -17,17 +17,17 @@ from berth.runtime.config import LogConfig
 
 Logger: TypeAlias = FilteringBoundLogger
 DEFAULT_LOG: Final[Logger] = structlog.get_logger()
-"""Has no context and no state: it looks up the form of :func:`configure` at each line."""
+"""Has no context and no state: each line uses the form that :func:`configure` set."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def logger_of(service: str, config: LogConfig, stream: TextIO | None = None) -> Logger:
-    """A logger with a form of its own that adds ``service`` to every line.
+    """Create a logger with its own form that adds ``service`` to every line.
 
     Args:
         service: Name of the service.
         config: Level and form.
-        stream: Where the lines go; None means stderr.
+        stream: Destination; None means stderr.
     """
     out = sys.stderr if stream is None else stream
     made: Logger = structlog.wrap_logger(
@@ -40,12 +40,12 @@ def logger_of(service: str, config: LogConfig, stream: TextIO | None = None) -> 
 
 
 def configure(service: str, config: LogConfig, stream: TextIO | None = None) -> None:
-    """Set the form and the level of :data:`DEFAULT_LOG` and of libraries, for a process that is no service.
+    """Set the form and the level of :data:`DEFAULT_LOG` and of libraries, for a process that is not a service.
 
     Args:
-        service: Name of the process; stands in every line.
+        service: Name of the process, added to every line.
         config: Level and form.
-        stream: Where the lines go; None means stderr.
+        stream: Destination; None means stderr.
     """
     out = sys.stderr if stream is None else stream
     structlog.configure(
@@ -58,14 +58,14 @@ def configure(service: str, config: LogConfig, stream: TextIO | None = None) -> 
 
 
 def route_libraries(service: str, config: LogConfig, stream: TextIO | None = None) -> None:
-    """Give lines of the standard library's logging the same form; libraries speak from warning upwards.
+    """Give lines of the standard library's logging the same form, at level warning and above.
 
-    That logging belongs to the whole process: the entry of a process calls this, no service does.
+    That logging is global to the process: the entry of a process calls this, a service does not.
 
     Args:
-        service: Name of the process; stands in every line.
+        service: Name of the process, added to every line.
         config: Level and form.
-        stream: Where the lines go; None means stderr.
+        stream: Destination; None means stderr.
     """
     out = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(out)
@@ -83,7 +83,7 @@ def route_libraries(service: str, config: LogConfig, stream: TextIO | None = Non
 
 
 def _preparing(service: str) -> list[Processor]:
-    """Adds the name of the service, the level and the time to a line."""
+    """Processors that add the name of the service, the level and the time."""
 
     def add_service(_: object, __: str, event: EventDict) -> EventDict:
         event.setdefault("service", service)
@@ -93,8 +93,8 @@ def _preparing(service: str) -> list[Processor]:
 
 
 def _rendering(config: LogConfig, out: TextIO) -> list[Processor]:
-    """Makes the text of a line."""
+    """Processors that render a line."""
     if config.form == "json" or (config.form == "auto" and not out.isatty()):
-        traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # locals may be large, or secret
+        traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # may be large or secret
         return [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer(default=str)]
     return [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]

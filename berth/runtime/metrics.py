@@ -1,13 +1,13 @@
-"""Metrics of a process: a service declares what it counts, the probes show it.
+"""Metrics of a process: a service declares them, the probe server shows them.
 
-The metrics of a service are a class in its ``metrics.py`` that makes them on the registry that it gets:
+The metrics of a service are a class in its ``metrics.py`` that creates them on a given registry:
 
     class GreeterMetrics:
         def __init__(self, registry: MetricsRegistry) -> None:
             self.greeted = registry.counter("greeter_greeted_nodes_total", "Nodes that were greeted.")
 
-Names are ``berth_<service>_<what>_<unit>``. Labels take few values that are known beforehand, never a pod, a job or a
-node. Nothing reads a registry while the probes are off.
+Names are ``berth_<service>_<what>_<unit>``. A label has few values, which are known in advance, and never names a pod,
+job or node. A registry is not read while the probe server is disabled.
 """
 
 from collections.abc import Sequence
@@ -20,62 +20,62 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 PREFIX: Final = "berth_"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 SECONDS: Final = (0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the buckets of a histogram: from a quick write to a long wait."""
+"""Upper bounds of the buckets of a histogram in seconds."""
 
 
 class MetricsRegistry:
-    """The metrics of one service, and those of the operating system's process that runs it.
+    """Metrics of one service, and of the process of the operating system that runs it.
 
-    The default registry of the library is not used: it is shared by everything in a process.
+    The default registry of the library is not used, because the whole process shares it.
     """
 
     def __init__(self) -> None:
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it bare
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self.collectors: Final = CollectorRegistry(auto_describe=True)
-        """The registry in the form of the library."""
+        """Registry of the library."""
         ProcessCollector(registry=self.collectors)
         self.ready: Final = self.gauge("process_ready", "1 when the process is ready, else 0.")
-        """Set by the probes."""
+        """Set by the probe server."""
 
     def counter(self, name: str, what: str, labels: Sequence[str] = ()) -> Counter:
-        """A number that only grows.
+        """Create a counter.
 
         Args:
-            name: Without the prefix; ends in ``_total``.
-            what: What is counted, in a sentence.
-            labels: Names of its labels.
+            name: Name without the prefix; ends in ``_total``.
+            what: Help text, one sentence.
+            labels: Names of the labels.
 
         Raises:
-            ValueError: The registry has a metric of this name.
+            ValueError: The registry already has a metric with this name.
         """
         return Counter(PREFIX + name, what, labels, registry=self.collectors)
 
     def gauge(self, name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
-        """A number that goes up and down.
+        """Create a gauge.
 
         Args:
-            name: Without the prefix.
-            what: What it is, in a sentence.
-            labels: Names of its labels.
+            name: Name without the prefix.
+            what: Help text, one sentence.
+            labels: Names of the labels.
 
         Raises:
-            ValueError: The registry has a metric of this name.
+            ValueError: The registry already has a metric with this name.
         """
         return Gauge(PREFIX + name, what, labels, registry=self.collectors)
 
     def seconds(self, name: str, what: str, labels: Sequence[str] = ()) -> Histogram:
-        """How long something takes.
+        """Create a histogram of durations.
 
         Args:
-            name: Without the prefix; ends in ``_seconds``.
-            what: What is measured, in a sentence.
-            labels: Names of its labels.
+            name: Name without the prefix; ends in ``_seconds``.
+            what: Help text, one sentence.
+            labels: Names of the labels.
 
         Raises:
-            ValueError: The registry has a metric of this name.
+            ValueError: The registry already has a metric with this name.
         """
         return Histogram(PREFIX + name, what, labels, registry=self.collectors, buckets=SECONDS)
 
     def exposition(self) -> bytes:
-        """All metrics in the text form of Prometheus."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self.collectors)

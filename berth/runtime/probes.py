@@ -1,8 +1,8 @@
-"""Probes: a small HTTP server that says whether the process lives, whether it is ready, and what it has counted.
+"""Probe server: an HTTP server for liveness, readiness and metrics.
 
-``/livez`` answers 200 while the event loop turns. ``/readyz`` answers 200 when the bus is connected and the service has
-caught up, else 503 with the reason. ``/metrics`` is the text form of Prometheus. A service says how far it is with the
-readiness among its instruments:
+``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200 if the bus is connected and the service has
+caught up, else 503 with the reason. ``/metrics`` is the text format of Prometheus. A service reports its progress
+through the readiness of its instruments:
 
     instruments.readiness.wait("the ledger is folded")
     instruments.readiness.ready()
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _GOODBYE_S: Final = 0.5
-"""How long an answer under way may take at the end."""
+"""Longest time for unfinished answers at the end."""
 
 
 class Link(Protocol):
-    """A connection without which nothing can be served; the bus is one."""
+    """A connection that a service needs to be ready, such as the bus."""
 
     @property
     def connected(self) -> bool:
@@ -33,40 +33,40 @@ class Link(Protocol):
 
 
 class Readiness:
-    """What a service waits for before it can serve."""
+    """Readiness of a service, and the reason if it is not ready."""
 
     def __init__(self) -> None:
-        self._service = "the service has not begun"
+        self._service = "the service has not started"
         self._link: Link | None = None
         self._is_stopping = False
 
     def ready(self) -> None:
-        """The service has caught up and serves, or stands by with nothing to catch up."""
+        """Report that the service has caught up and serves, or is a standby without anything to catch up."""
         self._service = ""
 
     def wait(self, reason: str) -> None:
-        """The service cannot serve now.
+        """Report that the service is not ready.
 
         Args:
-            reason: What it waits for, in a few words.
+            reason: What it waits for, as a short phrase.
         """
         self._service = reason
 
     def attach(self, link: Link) -> None:
-        """Count as ready only while ``link`` is connected."""
+        """Add the condition that ``link`` is connected."""
         self._link = link
 
     def stop(self) -> None:
-        """The process was asked to end: it is not ready any more."""
+        """Report that the process is stopping and not ready."""
         self._is_stopping = True
 
     @property
     def reason(self) -> str:
-        """Why the process is not ready; empty when it is."""
+        """Reason why the process is not ready; empty if it is."""
         if self._is_stopping:
-            return "the process was asked to stop"
+            return "the process is stopping"
         if self._link is None:
-            return "the bus has not been reached yet"
+            return "the bus has not been connected yet"
         if not self._link.connected:
             return "the bus is not connected"
         return self._service
@@ -76,22 +76,22 @@ class Readiness:
 async def serving(
     config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry, log: Logger
 ) -> AsyncIterator[None]:
-    """Answer probes while the block runs; does nothing when the port is 0.
+    """Run the probe server while the block runs; does nothing if the port is 0.
 
     Args:
-        config: Where to listen.
-        readiness: What ``/readyz`` answers.
-        registry: What ``/metrics`` shows.
-        log: Takes one line with the address.
+        config: Address to listen on.
+        readiness: State behind ``/readyz``.
+        registry: Metrics behind ``/metrics``.
+        log: Logger for one line with the address.
 
     Raises:
-        FatalError: The address cannot be listened on.
+        FatalError: The server cannot listen on the address.
     """
     if not config.port:
         yield
         return
     runner = await _listen(config, readiness, registry)
-    log.info("probes answer", host=config.host, port=config.port)
+    log.info("probe server started", host=config.host, port=config.port)
     try:
         yield
     finally:
@@ -99,12 +99,12 @@ async def serving(
 
 
 async def _listen(config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry) -> "web.AppRunner":
-    """A server that listens.
+    """Start the server.
 
     Raises:
-        FatalError: The address cannot be listened on.
+        FatalError: The server cannot listen on the address.
     """
-    from aiohttp import web  # noqa: PLC0415 - it takes longer to import than the rest; not where probes are off
+    from aiohttp import web  # noqa: PLC0415 - slow to import, and not needed if the server is disabled
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

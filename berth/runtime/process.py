@@ -1,7 +1,8 @@
-"""Life of a process: signals, a bounded end, and one exit code for each way to end.
+"""Life cycle of a process: signals, a bounded shutdown, and exit codes.
 
-0: asked to stop, and everything in hand was done. 1: could not go on (a fault, a lost bus, a service that ended
-unasked, work that outlived the grace). 2: a wrong setting. The reason is printed before the process ends.
+0: stopped on request, and all work finished. 1: fatal error (a fault, a lost bus, a service that ended unexpectedly, work
+that did not finish within the grace period). 2: an invalid setting, or a record that only a newer release reads. The
+reason is logged before the process ends.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from berth.runtime.bus.discovery import Identity
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
-from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.errors import FatalError, ShellError, newer_version
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
@@ -35,10 +36,10 @@ from berth.schemas.subjects import token
 C = TypeVar("C", bound=ServiceConfig)
 M = TypeVar("M")
 Work = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
-"""What a process does until the event is set."""
+"""Work of a process until the event is set."""
 
 Serve: TypeAlias = Callable[[Bus, Clock, C, Instruments[M], asyncio.Event], Coroutine[Any, Any, None]]
-"""A service: works until the event is set, then finishes what it has in hand and returns."""
+"""A service: runs until the event is set, then finishes its outstanding work and returns."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OK: Final = 0
@@ -46,23 +47,24 @@ FAILED: Final = 1
 MISCONFIGURED: Final = 2
 _CANCEL_AGAIN_S: Final = 0.1
 GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Services hold large tables of plain values and make few cycles; Python's own (700, 10, 10) walks the tables all the time."""
+"""Services hold large tables of plain values and create few cycles; the defaults of Python (700, 10, 10) scan the
+tables too often."""
 DRAIN_S: Final = 4.0
-"""How long the bus may take to finish at the end; with ``grace_s`` it stays below the patience of whoever stops."""
+"""Longest time for the bus to drain at the end; with ``grace_s`` it stays below the timeout of the supervisor."""
 
 
 def main(name: str, config_type: type[C], metrics: Callable[[MetricsRegistry], M], serve: Serve[C, M]) -> NoReturn:
-    """Be the service ``name``: read ``--config``, connect the bus, serve until asked to stop, drain, exit.
+    """Run the service ``name``: read ``--config``, connect the bus, serve until stopped, drain, exit.
 
     Args:
-        name: Name of the service, of its logs and of its connection.
+        name: Name of the service, in its logs and of its connection.
         config_type: Struct of its settings.
-        metrics: Makes what it counts on a registry: the class in its ``metrics.py``.
-        serve: Gets the bus, a clock, the settings, the instruments and the event that asks it to finish and return.
+        metrics: Creates its metrics on a registry: the class in its ``metrics.py``.
+        serve: The service; takes the bus, a clock, the settings, the instruments and the event that stops it.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     parser = argparse.ArgumentParser(prog=f"python -m berth.services.{name}", allow_abbrev=False)
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; without it defaults hold")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; defaults without it")
     arguments = parser.parse_args()
     log = logs.logger_of(name, LogConfig())
     try:
@@ -78,22 +80,22 @@ def main(name: str, config_type: type[C], metrics: Callable[[MetricsRegistry], M
 async def run_service(
     name: str, config: C, instruments: Instruments[M], serve: Serve[C, M], stop: asyncio.Event
 ) -> None:
-    """Answer probes and discovery, connect, serve until asked to stop, drain.
+    """Run a service with its probe server and discovery: connect, serve until stopped, drain.
 
-    One process may run several services, or one several times: nothing is shared but the event loop.
+    One process may run several services or instances: they share only the event loop.
 
     Args:
         name: Name of the service and of its connection.
-        config: Its settings.
-        instruments: Its own.
-        serve: As for :func:`main`.
-        stop: Asks for the end.
+        config: Settings of the service.
+        instruments: Instruments of the service.
+        serve: See :func:`main`.
+        stop: Event that stops the service.
 
     Raises:
-        TransientError: The bus was not reached in time.
-        FatalError: The probes cannot be answered, the bus is lost or does not let us in, the service ended unasked or did
-            not end in time.
-        ExceptionGroup: Holds what the service raised.
+        TransientError: The bus was not connected in time.
+        FatalError: The probe server cannot listen, the bus is lost or rejects the credentials, the service ended
+            unexpectedly or did not end in time.
+        ExceptionGroup: Contains the errors of the service.
     """
     async with probes.serving(config.probes, instruments.readiness, instruments.registry, instruments.log):
         clock = SystemClock()
@@ -125,11 +127,10 @@ def _identity(name: str, cell: str, clock: Clock) -> Identity:
 
 
 def run(work: Work, log: Logger) -> int:
-    """Exit code of ``work``, run to its end in an event loop of its own.
+    """Run ``work`` in a new event loop; returns the exit code.
 
-    SIGTERM and SIGINT set the event; how long ``work`` may take then is its own affair (see :func:`supervise`).
-    Errors are printed here. The signals stay blocked afterwards, so that one which comes late does not change the
-    exit code: the process is to end at once.
+    SIGTERM and SIGINT set the event. ``work`` bounds its own shutdown, see :func:`supervise`. Errors are logged here.
+    The signals stay blocked afterwards, so that a late signal does not change the exit code: the process ends at once.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_guarded(work, log))
@@ -138,16 +139,16 @@ def run(work: Work, log: Logger) -> int:
 async def supervise(
     serve: Work, *, stop: asyncio.Event, grace_s: float, guards: Iterable[Coroutine[Any, Any, None]] = ()
 ) -> None:
-    """Run ``serve`` until ``stop`` is set and it has done what it had in hand.
+    """Run ``serve`` until ``stop`` is set and it has finished its outstanding work.
 
     Args:
-        serve: Serves until the event that it gets is set, then finishes and returns.
-        stop: Set to ask for the end.
-        grace_s: Seconds that the work in hand may take once ``stop`` is set.
-        guards: Run beside it; each ends the service by raising, as when a connection is lost for good.
+        serve: Runs until its event is set, then finishes and returns.
+        stop: Event that stops the service.
+        grace_s: Longest time for outstanding work after ``stop`` is set, in seconds.
+        guards: Run concurrently; each can end the service with an error, such as a lost connection.
 
     Raises:
-        FatalError: ``serve`` ended unasked, or did not end within the grace.
+        FatalError: ``serve`` ended unexpectedly, or did not end within ``grace_s``.
     """
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(serve(stop), name="serve")
@@ -160,13 +161,13 @@ async def supervise(
         for helper in helpers:
             helper.cancel()
         if late:
-            raise FatalError(f"work in hand did not end within {grace_s:g} s")
+            raise FatalError(f"outstanding work did not finish within {grace_s:g} s")
         if not stop.is_set() and (serving.cancelled() or serving.exception() is None):
-            raise FatalError("the service ended without being asked to")
+            raise FatalError("the service ended unexpectedly")
 
 
 async def _connect(name: str, config: BusConfig, stop: asyncio.Event, log: Logger) -> NatsBus | None:
-    """The bus, or None when the process was asked to stop before it was reached."""
+    """Connect the bus; None if the process was stopped before it was connected."""
     servers = config.url.split(",")
     access = access_of(config)
     async with asyncio.TaskGroup() as group:
@@ -179,7 +180,7 @@ async def _connect(name: str, config: BusConfig, stop: asyncio.Event, log: Logge
         asked = group.create_task(_wait(stop), name="wait for stop")
         await asyncio.wait({connecting, asked}, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
-        while not connecting.done():  # the client may take a cancellation for a failed try, and go on trying
+        while not connecting.done():  # the library may treat a cancellation as a failed attempt, and retry
             connecting.cancel()
             await asyncio.wait({connecting}, timeout=_CANCEL_AGAIN_S)
     return None if connecting.cancelled() else connecting.result()
@@ -208,7 +209,7 @@ async def _guarded(work: Work, log: Logger) -> int:
         code = OK
     except asyncio.CancelledError:
         raise
-    except Exception as error:  # noqa: BLE001  # every error is printed and becomes an exit code
+    except Exception as error:  # noqa: BLE001  # every error is logged and becomes an exit code
         code = report(error, log)
     finally:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -216,14 +217,18 @@ async def _guarded(work: Work, log: Logger) -> int:
 
 
 def report(error: Exception, log: Logger) -> int:
-    """Exit code for ``error``, which is logged: the reason of a foreseen one, everything about another."""
+    """Log an error and return its exit code: the reason of a known error, the traceback of any other."""
     code = FAILED
     for leaf in _leaves(error):
-        if isinstance(leaf, ShellError):
-            log.error("cannot go on", reason=str(leaf))
+        newer = newer_version(leaf)
+        if newer is not None:
+            log.error("fatal error", reason=str(newer), release=newer.release)
+            code = MISCONFIGURED
+        elif isinstance(leaf, ShellError):
+            log.error("fatal error", reason=str(leaf))
             code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError) else FAILED)
         else:
-            log.error("unforeseen error", reason=repr(leaf), exc_info=leaf)
+            log.error("unexpected error", reason=repr(leaf), exc_info=leaf)
     return code
 
 

@@ -1,8 +1,8 @@
 """Recordings of a live cell, and their files.
 
-The heads of both streams are read first, the ledger's before that of the facts, so that the facts of the last record are
-included. The cell continues meanwhile. Messages are written in pieces to a file with a temporary name, which is renamed
-when it is complete.
+The heads of both streams are read first, the ledger's before that of the facts, so that the facts of the last record
+are included. The cell continues meanwhile. Messages are written in pieces to a file with a temporary name, which is
+renamed when it is complete.
 """
 
 import os

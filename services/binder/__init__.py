@@ -1,5 +1,6 @@
-"""Binder: makes placements real.
+"""Binder: binds placed pods and evicts them.
 
-Follows the ledger and its own outcome facts. Writes bindings and evictions to the cluster, and outcome facts. Owns the
-retries against the cluster. Restarts by folding the ledger: what has no outcome is bound again, which is harmless.
+It follows the ledger and its own outcome facts. It writes bindings and evictions to the cluster, and publishes outcome
+facts. It owns the retries against the cluster. After a restart it folds the ledger and binds attempts without an
+outcome again, which is harmless.
 """

@@ -23,7 +23,7 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.loop import Loop, gang_of
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
 from berth.services.binder.work import Work
 
@@ -67,7 +67,7 @@ async def bind_in_kubernetes(
         ExceptionGroup: As :func:`bind_on`.
     """
     notices = NoticeLoop(api, clock, config, instruments)
-    cluster = KubeCluster(api, clock, config, instruments, tell=notices.tell)
+    cluster = KubeCluster(api, clock, config, instruments, report_event=notices.report_event)
     nodes = api.reflect(_NODES, NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:
         background = [
@@ -108,7 +108,7 @@ async def bind_on(
     Raises:
         TransientError: The bus did not answer at the start.
         ExceptionGroup: Holds a :class:`FatalError` when a followed history broke, or a record cannot be folded; the
-            next start folds it anew.
+            next start folds it again.
     """
     loop = Loop(bus, cluster, clock, config, Work(), instruments)
     intake = _Intake(loop, cluster, notices, instruments.log)
@@ -173,7 +173,7 @@ class _Following:
     def _follow_statuses(self, gap: Gap | None = None) -> None:
         # They are a view: when their history breaks, what there is now is all that is wanted.
         if gap is not None:
-            self._log.warning("statuses are read anew", reason=gap.reason.value)
+            self._log.warning("statuses read again", reason=gap.reason.value)
         self._followers.append(
             self._bus.follow(
                 StreamName.STATUS, on_message=self._intake.take_status, on_gap=self._follow_statuses, start_seq=0
@@ -216,7 +216,7 @@ async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event)
         try:
             await cluster.begin(gangs, after_ms=after_ms, wake=loop.wake)
         except TransientError as error:
-            log.warning("pods of an earlier run not known yet", reason=error.reason)
+            log.warning("pods of the previous run not read yet", reason=error.reason)
             try:
                 async with asyncio.timeout(error.retry_after_s):
                     await stop.wait()
@@ -244,7 +244,10 @@ class _Intake:
         return self._loop.work
 
     def take_record(self, stored: Stored) -> None:
-        """Fold a record. One that cannot be folded ends the binder, like every reader: it would not know who owns what."""
+        """Fold a record.
+
+        One that cannot be folded ends the binder, like every reader: chips would have no known owner.
+        """
         if self._ended.done():
             return
         try:
@@ -257,7 +260,7 @@ class _Intake:
         self.work.over.clear()
         if self.notices is not None:
             for attempt in filter(None, map(self.work.attempts.get, touched)):
-                self.notices.hush(attempt.namespace, attempt.name)
+                self.notices.suppress(attempt.namespace, attempt.name)
         self._wake(touched)
 
     def take_fact(self, stored: Stored) -> None:

@@ -25,11 +25,11 @@ Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """An attempt to run a gang: what the cluster must know of it.
+    """An attempt to run a gang: what the cluster needs of it.
 
     Attributes:
         run_ms: Declared run time; 0 when unknown.
-        gone: Ranks that were released: nobody's business any more, ascending.
+        gone: Ranks that were released, ascending; they are left alone.
     """
 
     namespace: str
@@ -110,10 +110,10 @@ class Cluster(Protocol):
         """
 
     async def bind(self, gang: Gang) -> BindResult:
-        """Make the pods of a gang run where its placement says; pods that are bound there already count.
+        """Make the pods of a gang run where its placement says; a pod that is bound there already counts.
 
         Raises:
-            NotYetError: Not all can be bound yet; whoever knows of the change wakes the attempt.
+            NotYetError: Not all can be bound yet; the cluster wakes the attempt when that changes.
             TransientError: The cluster did not answer, or cannot do it yet; nothing is known of the result.
             PoisonError: The cluster will never do it.
         """
@@ -177,19 +177,19 @@ class SimCluster(FactlessCluster):
             TransientError: As there.
             PoisonError: The answer is unreadable.
         """
-        wish = BindGang(gang.namespace, gang.name, gang.uid, gang.attempt, gang.placement, gang.run_ms)
-        bound = _answer(await self._ask("bind", wish), GangBound)
+        request = BindGang(gang.namespace, gang.name, gang.uid, gang.attempt, gang.placement, gang.run_ms)
+        bound = _answer(await self._ask("bind", request), GangBound)
         if bound.retry_after_ms:
             raise TransientError("pods of another attempt have the name", retry_after_s=bound.retry_after_ms / _MS)
         return BindResult(bound.bound, bound.failures)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`."""
-        wish = EvictGang(gang.namespace, gang.name, gang.uid, gang.attempt, reason)
-        _answer(await self._ask("evict", wish), GangEvicted)
+        request = EvictGang(gang.namespace, gang.name, gang.uid, gang.attempt, reason)
+        _answer(await self._ask("evict", request), GangEvicted)
 
-    async def _ask(self, verb: str, wish: Message) -> bytes:
-        return await self._bus.request(self._bus.subjects.sim(verb), encode(wish), timeout_s=self._timeout_s)
+    async def _ask(self, verb: str, request: Message) -> bytes:
+        return await self._bus.request(self._bus.subjects.sim(verb), encode(request), timeout_s=self._timeout_s)
 
 
 def _answer(data: bytes, kind: type[M]) -> M:

@@ -18,7 +18,8 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25
     """First pause before a gang is tried again when the cluster or the bus did not answer; it doubles ..."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """... up to this. The binder does not give up: the chips are reserved, and only the cluster knows."""
+    """... up to this. The binder never stops retrying: the chips are reserved, and only the cluster
+    shows which pods are bound."""
     mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """How long the latest facts may take to be readable at the start."""
     kube: KubeConfig | None = None
@@ -26,11 +27,13 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     binds_at_once: Annotated[int, Meta(ge=1, le=1_024)] = 64
     """Requests to the API server that are under way at the same time, over all gangs."""
     partial: Literal["undo", "leave"] = "undo"
-    """A gang of which some pods cannot be bound: ``undo`` evicts the others and places it again, ``leave`` lets them run."""
+    """A gang of which some pods cannot be bound: ``undo`` evicts the others and places it again, ``leave`` lets them
+    run."""
     members_wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
     """How long a placed gang may wait until there is a pod for each of its ranks."""
     one_at_a_time: bool = True
-    """Of pods with equally many chips on one node, the next is bound once the device plug-in has served the one before."""
+    """Of pods with equally many chips on one node, the next is bound once the device plug-in has served the one
+    before."""
     consume_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """How long a pod waits for its turn, before it counts as one that cannot be bound."""
     notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 20.0

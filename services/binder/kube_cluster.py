@@ -1,7 +1,7 @@
 """A Kubernetes cluster as the binder sees it.
 
-A gang is bound as far as it can be now: what waits for a pod, or for its turn on a node, is taken up when the fact comes
-that it waits for. So nothing here blocks a gang that could go on, nor the eviction of one that waits.
+A gang is bound as far as it can be now: what waits for a pod, or for its turn on a node, is taken up when the fact
+comes that it waits for. So nothing here blocks a gang that could go on, nor the eviction of one that waits.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
-from berth.services.binder.block_notes import block_notes
+from berth.services.binder.block_annotations import block_annotations_of
+from berth.services.binder.chip_slots import ChipSlots, Slot
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_eviction import KubeEviction
 from berth.services.binder.kube_recovery import KubeRecovery
-from berth.services.binder.leaf_notes import leaf_notes
-from berth.services.binder.members import Crew, Member, Members
+from berth.services.binder.leaf_annotations import leaf_annotations_of
+from berth.services.binder.members import JobMembers, Member, Members
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeBook
-from berth.services.binder.pod_binding import PodBinding, PodLean, Verdict, Wish
+from berth.services.binder.node_cards import NodeCards
+from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict
 from berth.services.binder.predicate_times import PredicateTimes
-from berth.services.binder.turns import Slot, Turns
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
 """Pods of a gang that get an Event of their own when they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
-_UNTOLD_AGAIN_S: Final = 2.0
-"""How long until pods that are asked to end, and of which no fact speaks, are looked at again."""
+_UNREPORTED_RETRY_S: Final = 2.0
+"""How long until evicted pods that no fact reports yet are looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class _Pod:
     devices: Mapping[str, BaseDevice]
 
 
-def say_nothing(_involved: Involved, _reason: str, _message: str) -> None:
-    """Where nobody writes Events."""
+def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
+    """Write no Event."""
 
 
-def wake_nobody(_keys: list[AttemptKey]) -> None:
-    """Where nobody waits."""
+def ignore_wake(_keys: list[AttemptKey]) -> None:
+    """Wake nothing."""
 
 
 class KubeCluster:
@@ -72,7 +72,7 @@ class KubeCluster:
         clock: Source of time.
         config: Settings.
         instruments: Of the process.
-        tell: Called to write an Event: object, reason, message.
+        report_event: Called to write an Event: object, reason, message.
     """
 
     def __init__(
@@ -82,28 +82,28 @@ class KubeCluster:
         config: BinderConfig,
         instruments: Instruments[BinderMetrics],
         *,
-        tell: Callable[[Involved, str, str], None] = say_nothing,
+        report_event: Callable[[Involved, str, str], None] = ignore_event,
     ) -> None:
         self._clock = clock
         self._metrics = instruments.metrics
         self._config = config
-        self._tell = tell
+        self._report_event = report_event
         self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
         self._members = Members()
-        self._turns = Turns()
+        self._chip_slots = ChipSlots()
         self._progress: dict[AttemptKey, Progress] = {}
         self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
-        self._untold: set[AttemptKey] = set()
-        """Attempts that are being ended and have pods of which no fact speaks."""
-        self.nodes = NodeBook()
+        self._unreported: set[AttemptKey] = set()
+        """Attempts that are being evicted and have pods that no fact reports yet."""
+        self.nodes = NodeCards()
         self.times = PredicateTimes()
-        self.wake: Wake = wake_nobody
-        self._recovery = KubeRecovery(self._binding, self._members, self._turns, self.times)
+        self.wake: Wake = ignore_wake
+        self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 
     @property
     def fact_kinds(self) -> tuple[str, ...]:
-        """Members name the pods, facts of pods say which have their chips."""
+        """Facts of members name the pods, facts of pods show which have their chips."""
         return ("member", "pod")
 
     @property
@@ -121,16 +121,16 @@ class KubeCluster:
 
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods."""
-        self._free(self._turns.take(fact))
-        if (fact.uid, fact.attempt) in self._untold:
+        self._free(self._chip_slots.take(fact))
+        if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
 
     def forget(self, key: AttemptKey) -> None:
         """An attempt is over."""
         self._progress.pop(key, None)
         self._recovery.take_bound(key)
-        self._untold.discard(key)
-        self._free(self._turns.forget(*key))
+        self._unreported.discard(key)
+        self._free(self._chip_slots.forget(*key))
 
     async def bind(self, gang: Gang) -> BindResult:
         """See :meth:`Cluster.bind`.
@@ -144,14 +144,14 @@ class KubeCluster:
             progress = self._progress_of(gang)
         except ValueError as error:
             raise PoisonError(str(error)) from error
-        crew = self._members.of(gang.namespace, gang.name, gang.uid)
-        members = crew.rows if crew is not None else {}
+        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
+        members = job_members.rows if job_members is not None else {}
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
         self._await_members(gang, progress, progress.missing(todo, members), members)
-        if crew is not None and not self._gives_up(progress):
+        if job_members is not None and not self._gives_up(progress):
             ready, wait_s = self._ready(gang, progress, members, todo)
-            await self._bind_all(gang, progress, crew, ready)
+            await self._bind_all(gang, progress, job_members, ready)
             self._await_members(gang, progress, progress.missing(todo, members), members)
             if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
@@ -162,7 +162,10 @@ class KubeCluster:
         found = self._progress.get(gang.key)
         if found is None:
             placement = gang.placement
-            notes = [leaf | block for leaf, block in zip(leaf_notes(placement), block_notes(placement), strict=True)]
+            notes = [
+                leaf | block
+                for leaf, block in zip(leaf_annotations_of(placement), block_annotations_of(placement), strict=True)
+            ]
             found = Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), notes)
             found.unclear |= self._recovery.take_bound(gang.key)
             self._progress[gang.key] = found
@@ -173,10 +176,10 @@ class KubeCluster:
         return bool(progress.failures) and self._config.partial == "undo"
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:
-        """A rank cannot be bound: note why, and tell it of its pod."""
+        """A rank cannot be bound: note the reason and write an Event of its pod."""
         progress.failures[rank] = reason
         if len(progress.failures) <= _EVENTS_MAX:
-            self._tell(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
+            self._report_event(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
 
     def _await_members(self, gang: Gang, progress: Progress, missing: list[int], members: Mapping[int, Member]) -> None:
         """Fail ranks for which there is no pod for too long.
@@ -195,7 +198,7 @@ class KubeCluster:
         other = next(iter(members.values()), None)
         if failed and other is not None:
             why = f"no pod has stood for rank {failed[0]} of the gang for {self._config.members_wait_s:g} s"
-            self._tell(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
+            self._report_event(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
 
     def _ready(
         self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]
@@ -213,8 +216,8 @@ class KubeCluster:
                 continue
             pod = _Pod(rank, members[rank], card, card.devices())
             slot = self._slot(gang, progress.chips[rank], pod)
-            if slot is None or self._turns.claim(slot, (*gang.key, rank)):
-                progress.turns.pop(rank, None)
+            if slot is None or self._chip_slots.claim(slot, (*gang.key, rank)):
+                progress.waiting_since_s.pop(rank, None)
                 ready.append(pod)
                 continue
             left_s = self._wait_for(slot, gang, progress, pod)
@@ -223,10 +226,10 @@ class KubeCluster:
         return ready, wait_s
 
     def _slot(self, gang: Gang, chips: tuple[int, ...], pod: _Pod) -> Slot | None:
-        """Slot that a pod needs; None when it may be bound whoever else waits for chips."""
+        """Slot that a pod needs; None when it may be bound while other pods wait for chips."""
         if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
             return None
-        if self._turns.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
+        if self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
             return None  # an earlier run bound it
         return Slot(pod.card.name, gang.placement.resource, len(chips))
 
@@ -234,11 +237,11 @@ class KubeCluster:
         """Note that a rank waits for a slot; returns how many seconds more it may, 0 when it has failed."""
         rank = pod.rank
         now_s = self._clock.monotonic_s()
-        left_s = progress.turns.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
+        left_s = progress.waiting_since_s.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
         if left_s > 0:
             self._waiting.setdefault(slot, {})[gang.key] = None
             return left_s
-        uid, attempt, other = self._turns.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
+        uid, attempt, other = self._chip_slots.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
         why = (
             f"on node {slot.node} another pod with {slot.chips} chips (rank {other} of {uid}, attempt {attempt}) has not"
             f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
@@ -246,7 +249,7 @@ class KubeCluster:
         self._fail(gang, progress, rank, why, pod.member)
         return 0.0
 
-    async def _bind_all(self, gang: Gang, progress: Progress, crew: Crew, ready: list[_Pod]) -> None:
+    async def _bind_all(self, gang: Gang, progress: Progress, job_members: JobMembers, ready: list[_Pod]) -> None:
         """Bind pods that may be bound, all at once.
 
         Raises:
@@ -255,20 +258,20 @@ class KubeCluster:
         errors: list[TransientError] = []
         async with asyncio.TaskGroup() as group:
             for pod in ready:
-                group.create_task(self._bind_one(gang, progress, crew, pod, errors), name="bind pod")
+                group.create_task(self._bind_one(gang, progress, job_members, pod, errors), name="bind pod")
         if errors and not self._gives_up(progress):
             raise errors[0]
 
     async def _bind_one(
-        self, gang: Gang, progress: Progress, crew: Crew, pod: _Pod, errors: list[TransientError]
+        self, gang: Gang, progress: Progress, job_members: JobMembers, pod: _Pod, errors: list[TransientError]
     ) -> None:
         rank = pod.rank
         try:
-            verdict = await self._binding.bind(self._wish(gang, progress, crew, pod, pod.member))
+            verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, pod.member))
             if verdict.state == "replaced" and (now := self._member_now(gang, rank)) is not None:
-                crew, member = now
+                job_members, member = now
                 if member.uid != pod.member.uid:
-                    verdict = await self._binding.bind(self._wish(gang, progress, crew, pod, member))
+                    verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, member))
         except TransientError as error:
             errors.append(error)  # it may be bound: the slot stays taken
             progress.unclear.add(rank)
@@ -283,34 +286,36 @@ class KubeCluster:
         if gang.attempt > 1 and (verdict.is_gone or verdict.state == "replaced"):
             # The attempt before was undone: its pods end, and others come in their place.
             progress.lost[rank] = pod.member.uid
-            self._free(self._turns.let_go(key))
+            self._free(self._chip_slots.release(key))
             return
         self._metrics.pods.labels("bound" if verdict.state == "bound" else "failed").inc()
         if verdict.state != "bound":
             self._fail(gang, progress, rank, verdict.reason, pod.member)
-            self._free(self._turns.let_go(key))
+            self._free(self._chip_slots.release(key))
             return
         progress.done.add(rank)
         if verdict.pod is not None:
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
-                self._free(self._turns.let_go(key))
+                self._free(self._chip_slots.release(key))
 
-    def _member_now(self, gang: Gang, rank: int) -> tuple[Crew, Member] | None:
-        crew = self._members.of(gang.namespace, gang.name, gang.uid)
-        member = crew.rows.get(rank) if crew is not None else None
-        return (crew, member) if crew is not None and member is not None else None
+    def _member_now(self, gang: Gang, rank: int) -> tuple[JobMembers, Member] | None:
+        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
+        member = job_members.rows.get(rank) if job_members is not None else None
+        return (job_members, member) if job_members is not None and member is not None else None
 
-    def _wish(self, gang: Gang, progress: Progress, crew: Crew, pod: _Pod, member: Member) -> Wish:
+    def _bind_request(
+        self, gang: Gang, progress: Progress, job_members: JobMembers, pod: _Pod, member: Member
+    ) -> PodBindRequest:
         described = BoundPod(
             name=member.pod,
             uid=member.uid,
             resource=gang.placement.resource,
             chips=progress.chips[pod.rank],
             predicate_ns=self.times.next(pod.card.name, self._clock.now_ms()),
-            distributed=crew.fact.distributed,
+            distributed=job_members.fact.distributed,
             rank_index=member.rank_index,
-            writes_real=crew.fact.writes_real,
+            writes_real=job_members.fact.writes_real,
             share=gang.placement.share,
             job=gang.name,
             job_uid=gang.uid,
@@ -319,38 +324,38 @@ class KubeCluster:
             more=progress.notes[pod.rank],
         )
         written = annotations(described, pod.card, pod.devices)
-        return Wish(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
+        return PodBindRequest(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
-        Whoever hears of the eviction takes the chips back once facts show no pod. So it is done only when facts speak of
-        every pod that is left: one of which none has spoken yet must not be taken for one that never was.
+        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report every
+        pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:
-            NotYetError: No fact speaks of some pods that are left.
+            NotYetError: No fact reports some of the pods that are left.
             TransientError: The API server did not answer.
             PoisonError: It does not let us, or the placement is damaged.
         """
         self._progress.pop(gang.key, None)
-        crew = self._members.of(gang.namespace, gang.name, gang.uid)
+        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
         try:
-            pods = await self._eviction.evict(gang, crew.rows if crew is not None else {})
+            pods = await self._eviction.evict(gang, job_members.rows if job_members is not None else {})
         except ValueError as error:
             raise PoisonError(str(error)) from error
         for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):
-            self._tell(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
+            self._report_event(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
         if not pods:
-            self._free(self._turns.forget(*gang.key))
-        untold = [pod for pod in pods if gang.attempt and not self._is_told(gang, pod)]
-        if untold:
-            self._untold.add(gang.key)
-            raise NotYetError(f"no fact speaks of {len(untold)} pods yet", retry_after_s=_UNTOLD_AGAIN_S)
-        self._untold.discard(gang.key)
+            self._free(self._chip_slots.forget(*gang.key))
+        unreported = [pod for pod in pods if gang.attempt and not self._is_reported(gang, pod)]
+        if unreported:
+            self._unreported.add(gang.key)
+            raise NotYetError(f"no fact speaks of {len(unreported)} pods yet", retry_after_s=_UNREPORTED_RETRY_S)
+        self._unreported.discard(gang.key)
 
-    def _is_told(self, gang: Gang, pod: PodLean) -> bool:
+    def _is_reported(self, gang: Gang, pod: PodLean) -> bool:
         rank = whole_number(pod.metadata.annotation(RANK))
-        return rank is not None and self._turns.is_told(gang.namespace, gang.name, (*gang.key, rank))
+        return rank is not None and self._chip_slots.is_reported(gang.namespace, gang.name, (*gang.key, rank))
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""
@@ -359,7 +364,7 @@ class KubeCluster:
         await self.recover(gangs)
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
-        """After a start: look at pods that an earlier run may have bound, unless facts say that they have their chips.
+        """After a start: read pods that an earlier run may have bound, unless facts show that they have their chips.
 
         Args:
             gangs: All live attempts of our own.
@@ -370,7 +375,7 @@ class KubeCluster:
         await self._recovery.read(gangs)
 
     def _free(self, slots: Iterable[Slot]) -> None:
-        """Wake those who wait for slots."""
+        """Wake the attempts that wait for slots."""
         keys: dict[AttemptKey, None] = {}
         for slot in slots:
             keys.update(self._waiting.pop(slot, {}))

@@ -1,7 +1,7 @@
-"""Pods of an attempt are asked to end: those, all of those, and no others.
+"""Eviction of the pods of an attempt: all of them, and no others.
 
-Facts say which ranks have pods, members say which pods stand for the ranks now; a pod's own annotations decide whether the
-attempt bound it. What neither knows by name is looked for on the nodes of the placement.
+Facts state which ranks have pods; members state the current pod of each rank. The annotations of a pod decide whether
+the attempt bound it. Pods that are not known by name are searched on the nodes of the placement.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from berth.services.binder.members import Member
 from berth.services.binder.pod_binding import PodBinding, PodLean, pod_path
 
 _NODES_ASKED_MAX: Final = 16
-"""Up to so many nodes are asked one by one for pods; beyond, the whole namespace is."""
+"""Maximum number of nodes that are listed one by one; beyond, the whole namespace is listed."""
 _PAGE: Final = "500"
 FOREIGN_PREFIX: Final = "pod/"
-"""A gang of another scheduler is one pod, and is called after it."""
+"""A gang of another scheduler is one pod, and has the pod's name behind this prefix."""
 
 
 class KubeEviction:
@@ -29,8 +29,8 @@ class KubeEviction:
 
     Args:
         api: The API server.
-        pods: Reads pods, within the bounds of all requests.
-        at_once: Deletions under way at the same time.
+        pods: Reads pods, within the limit of concurrent requests.
+        at_once: Maximum number of concurrent deletions.
     """
 
     def __init__(self, api: Api, pods: PodBinding, *, at_once: int) -> None:
@@ -39,13 +39,13 @@ class KubeEviction:
         self._gate = asyncio.Semaphore(at_once)
 
     async def evict(self, gang: Gang, members: Mapping[int, Member]) -> list[PodLean]:
-        """Ask all pods of a gang that have not ended to do so; returns those that were still there.
+        """Delete all unfinished pods of a gang; returns the pods that still existed.
 
-        A pod whose uid is another by then is another pod, and stays.
+        A pod whose uid has changed is another pod and stays.
 
         Raises:
-            TransientError: The server did not answer; some may have been asked.
-            RefusedError: The server does not let us.
+            TransientError: The server did not answer; some pods may be deleted.
+            RefusedError: The server refuses the deletion.
         """
         found = await self._of_foreign(gang) if gang.attempt == 0 else await self._of_attempt(gang, members)
         going = [pod for pod in found if not pod.has_ended]
@@ -86,9 +86,9 @@ class KubeEviction:
         unknown = {node for rank, node in wanted.items() if rank not in found}
         if unknown:
             for pod in await self._on_nodes(gang.namespace, sorted(unknown)):
-                told = whole_number(pod.metadata.annotation(RANK))
-                if told is not None and told in wanted and pod.belongs_to(gang.uid, gang.attempt):
-                    found.setdefault(told, pod)
+                stated = whole_number(pod.metadata.annotation(RANK))
+                if stated is not None and stated in wanted and pod.belongs_to(gang.uid, gang.attempt):
+                    found.setdefault(stated, pod)
         return [found[rank] for rank in sorted(found)]
 
     async def _look(

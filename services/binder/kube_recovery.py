@@ -1,15 +1,15 @@
-"""After a start: what an earlier run of the binder did last, as the pods themselves say."""
+"""Recovery after a restart: the last actions of an earlier run, read from the pods."""
 
 import asyncio
 from collections.abc import Iterable
 
 from berth.formats.ascend.pod_annotations import RANK
 from berth.runtime.errors import PoisonError, TransientError
+from berth.services.binder.chip_slots import ChipSlots, Slot
 from berth.services.binder.cluster import Gang
 from berth.services.binder.members import Member, Members
 from berth.services.binder.pod_binding import PodBinding
 from berth.services.binder.predicate_times import PredicateTimes
-from berth.services.binder.turns import Slot, Turns
 from berth.services.binder.work import AttemptKey
 
 
@@ -17,25 +17,25 @@ class KubeRecovery:
     """Reads pods that an earlier run may have bound.
 
     Args:
-        pods: Reads pods, within the bounds of all requests.
-        members: Which pods stand for which ranks.
-        turns: Gets the slots that pods are in.
-        times: Gets the times that pods bear.
+        pods: Reads pods, within the limit of concurrent requests.
+        members: Pods of each job, by rank.
+        chip_slots: Receives the slots that pods occupy.
+        times: Receives the predicate times of pods.
     """
 
-    def __init__(self, pods: PodBinding, members: Members, turns: Turns, times: PredicateTimes) -> None:
+    def __init__(self, pods: PodBinding, members: Members, chip_slots: ChipSlots, times: PredicateTimes) -> None:
         self._pods = pods
         self._members = members
-        self._turns = turns
+        self._chip_slots = chip_slots
         self._times = times
         self._bound: dict[AttemptKey, set[int]] = {}
 
     def take_bound(self, key: AttemptKey) -> set[int]:
-        """Ranks of an attempt that an earlier run bound; they are forgotten here."""
+        """Ranks of an attempt that an earlier run bound; they are removed here."""
         return self._bound.pop(key, set())
 
     async def read(self, gangs: Iterable[Gang]) -> None:
-        """Look at the pods of all gangs, except those of which facts say that they have their chips.
+        """Read the pods of all gangs, except those whose chips are allocated according to facts.
 
         Raises:
             TransientError: The API server did not answer.
@@ -43,10 +43,10 @@ class KubeRecovery:
         errors: list[TransientError | PoisonError] = []
         async with asyncio.TaskGroup() as group:
             for gang in gangs:
-                crew = self._members.of(gang.namespace, gang.name, gang.uid)
+                job_members = self._members.of(gang.namespace, gang.name, gang.uid)
                 chips, names = gang.placement.chips_by_rank(), gang.placement.names()
-                for rank, member in crew.rows.items() if crew is not None else ():
-                    if rank >= len(chips) or self._turns.is_served(gang.namespace, gang.name, (*gang.key, rank)):
+                for rank, member in job_members.rows.items() if job_members is not None else ():
+                    if rank >= len(chips) or self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, rank)):
                         continue
                     slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
                     group.create_task(self._read_one(gang, rank, member, slot, errors), name="look at pod")
@@ -66,4 +66,4 @@ class KubeRecovery:
                 self._bound.setdefault(gang.key, set()).add(rank)
             self._times.note(pod.spec.node_name, pod.predicate_ns)
             if slot.chips and pod.awaits_chips:
-                self._turns.hold(slot._replace(node=pod.spec.node_name), (*gang.key, rank))
+                self._chip_slots.hold(slot._replace(node=pod.spec.node_name), (*gang.key, rank))

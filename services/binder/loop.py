@@ -1,4 +1,4 @@
-"""Take an attempt, do what is next for it, say what came of it."""
+"""Take an attempt, do its next step, publish the outcome."""
 
 import asyncio
 from typing import Final
@@ -16,15 +16,15 @@ from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import Attempt, AttemptKey, Step, Work
 
-FAILURES_TOLD_MAX: Final = 256
+FAILURES_REPORTED_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
-_EVICT_WORDS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
+_EVICT_REASONS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
 _TRIES_QUIET: Final = 2
 """Tries that fail without a warning."""
 
 
 class Loop:
-    """The binder at work: several attempts at a time, each by one hand only.
+    """The binder at work: several attempts at a time, at most one worker per attempt.
 
     Args:
         bus: Where outcomes go.
@@ -84,17 +84,17 @@ class Loop:
         return not self._ready and not self._busy
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is in hand."""
+        """Work until ``stop`` is set, then finish what is under way."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.gangs_at_once):
-                group.create_task(self._hand(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"hand {number}")
             await stop.wait()
             self._stopping = True
             self._woken.set()
         for timer in self._waiting.values():
             timer.cancel()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             while not self._ready and not self._stopping:
                 self._woken.clear()
@@ -132,7 +132,7 @@ class Loop:
         wait_s = max(self._backoff.pause_s(tries), least_s)
         if tries > _TRIES_QUIET:
             self._log.warning(
-                "gang not done yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
+                "gang not handled yet", uid=key[0], attempt=key[1], tries=tries, reason=error.reason, wait_s=wait_s
             )
         self._again_in(key, wait_s)
 
@@ -193,20 +193,20 @@ class Loop:
             attempt=attempt.attempt,
             state="failed" if failures and not self._leaves(bound, failures) else "bound",
             bound=bound.bound,
-            failures=failures[:FAILURES_TOLD_MAX],
+            failures=failures[:FAILURES_REPORTED_MAX],
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
-        """Whether a gang of which some pods are bound is left as it is: then all others must be told."""
-        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_TOLD_MAX
+        """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
+        return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         try:
             await self._cluster.evict(gang_of(attempt), reason=self._why_evict(attempt))
         except PoisonError as error:
-            # Nobody else can end these pods: keep asking, and say so.
+            # Nothing else can end these pods: retry, and log it.
             raise TransientError(error.reason) from error
         before = self.work.outcome_of(attempt)
         return OutcomeSeen(
@@ -222,12 +222,12 @@ class Loop:
         )
 
     def _why_evict(self, attempt: Attempt) -> str:
-        """Why pods are to go, in words."""
+        """Reason of the eviction, as a text."""
         reason = attempt.evict_reason
         outcome = self.work.outcome_of(attempt)
         if reason == "bind-failed" and outcome is not None and outcome.failures:
-            return f"{_EVICT_WORDS[reason]}: {outcome.failures[0].reason}"
-        return _EVICT_WORDS.get(reason, reason)
+            return f"{_EVICT_REASONS[reason]}: {outcome.failures[0].reason}"
+        return _EVICT_REASONS.get(reason, reason)
 
     async def _run_ms(self, attempt: Attempt) -> int:
         """Run time that the accepted job declares; 0 when it is not known."""
@@ -246,7 +246,7 @@ class Loop:
 
 
 def gang_of(attempt: Attempt, run_ms: int = 0) -> Gang:
-    """An attempt as a cluster is told of it."""
+    """An attempt in the form of the cluster port."""
     return Gang(
         attempt.namespace,
         attempt.name,
@@ -259,6 +259,6 @@ def gang_of(attempt: Attempt, run_ms: int = 0) -> Gang:
 
 
 def _ranks(attempt: Attempt) -> list[int]:
-    """Ranks that are somebody's business."""
+    """Ranks that were not released."""
     gone = set(attempt.gone)
     return [rank for rank in range(attempt.placement.pods()) if rank not in gone]

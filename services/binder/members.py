@@ -1,4 +1,4 @@
-"""Which pod stands for which rank of a job. Pure."""
+"""Pods of jobs, by rank. Pure."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _RANK_BYTES: Final = 4
 
 
 class Member(NamedTuple):
-    """A pod that stands for a rank."""
+    """A pod that has a rank."""
 
     pod: str
     uid: str
@@ -17,8 +17,8 @@ class Member(NamedTuple):
     is_stale: bool
 
 
-class Crew:
-    """Pods of one job request, decoded when first asked for."""
+class JobMembers:
+    """Pods of one job request, decoded on first access."""
 
     __slots__ = ("_rows", "fact")
 
@@ -40,16 +40,16 @@ class Crew:
 
 
 class Members:
-    """Crews by job."""
+    """Pods of all jobs."""
 
     def __init__(self) -> None:
-        self._crews: dict[tuple[str, str], Crew] = {}
+        self._members: dict[tuple[str, str], JobMembers] = {}
 
     def take(self, fact: MembersSeen) -> None:
-        """Take a fact, in place of the one before.
+        """Take a fact; it replaces the previous one.
 
         Raises:
-            ValueError: Its columns do not agree with one another; then what was known before holds.
+            ValueError: Its columns are inconsistent; the previous fact stays in force.
         """
         rows = len(fact.pods)
         lengths = (len(fact.rank) / _RANK_BYTES, len(fact.pod_uids), len(fact.rank_index) or rows)
@@ -60,11 +60,11 @@ class Members:
             )
         name = (fact.namespace, fact.job)
         if fact.rank or fact.hold:
-            self._crews[name] = Crew(fact)
+            self._members[name] = JobMembers(fact)
         else:
-            self._crews.pop(name, None)
+            self._members.pop(name, None)
 
-    def of(self, namespace: str, job: str, uid: str) -> Crew | None:
-        """Pods of a job request; None while there are none for the request with this uid."""
-        crew = self._crews.get((namespace, job))
-        return crew if crew is not None and crew.fact.uid == uid else None
+    def of(self, namespace: str, job: str, uid: str) -> JobMembers | None:
+        """Pods of a job request; None when there are none for the request with this uid."""
+        job_members = self._members.get((namespace, job))
+        return job_members if job_members is not None and job_members.fact.uid == uid else None

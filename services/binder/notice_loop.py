@@ -1,6 +1,6 @@
-"""Writes notices into the cluster: Events of gangs, conditions of their pods, Events of what else happens to pods.
+"""Writes notices to the cluster: Events of gangs, conditions of their pods, and other Events of pods.
 
-Nobody waits for it. It writes at a bounded rate, tries what failed once more, counts, and goes on.
+No component waits for it. It writes at a bounded rate, retries a failed write once, counts the result, and continues.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.notices import Kind, Notices, Told
+from berth.services.binder.notices import Kind, Notices, NoticeWrite
 from berth.services.binder.pod_binding import pod_path
 
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _EVENTS_MAX: Final = 10_000
-"""Events of pods that wait to be written; beyond, the oldest is dropped."""
+"""Events of pods in the queue; beyond, the oldest is dropped."""
 _TRIES: Final = 2
 _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "waiting": ("FailedScheduling", "Warning"),
@@ -36,10 +36,10 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "placed": ("Scheduled", "Normal"),
 }
 _GONE: Final = frozenset({404, 409, 422})
-"""Answers when who was to be told is gone, or another object has the name: absent, conflict, uid cannot change."""
+"""Status codes when the object is gone or its name belongs to another: absent, conflict, uid cannot change."""
 _UNSCHEDULABLE: Final = "Unschedulable"
 _SCHEDULING_GATED: Final = "SchedulingGated"
-"""What the API server says of a pod with gates: it is not short of room, so nobody need add nodes for it."""
+"""Reason that the API server uses for pods with gates: an autoscaler adds no nodes for them."""
 
 
 class _Named(Lean, frozen=True):
@@ -80,12 +80,12 @@ class NoticeLoop:
         self._notices.take_status(status, self._clock.monotonic_s())
         self._woken.set()
 
-    def hush(self, namespace: str, job: str) -> None:
-        """A gang was placed: it does not wait any more."""
-        self._notices.hush((namespace, job))
+    def suppress(self, namespace: str, job: str) -> None:
+        """Drop the pending notices of a gang that was placed."""
+        self._notices.suppress((namespace, job))
 
-    def tell(self, involved: Involved, reason: str, message: str) -> None:
-        """Write an Event, soon."""
+    def report_event(self, involved: Involved, reason: str, message: str) -> None:
+        """Queue an Event."""
         if len(self._events) == _EVENTS_MAX:
             self._metrics.notices.labels("dropped").inc()
         self._events.append((involved, reason, message))
@@ -97,8 +97,8 @@ class NoticeLoop:
             if self._events:
                 involved, reason, message = self._events.popleft()
                 await self._try(_Event(involved, reason, message, "Warning"))
-            elif (told := self._notices.next(self._clock.monotonic_s())) is not None:
-                await self._try(told)
+            elif (notice := self._notices.next(self._clock.monotonic_s())) is not None:
+                await self._try(notice)
             else:
                 await self._wait()
                 continue
@@ -112,8 +112,8 @@ class NoticeLoop:
         except TimeoutError:
             return
 
-    async def _try(self, what: "_Event | Told") -> None:
-        """Write something, or count that it could not be written."""
+    async def _try(self, what: "_Event | NoticeWrite") -> None:
+        """Write a notice or an Event, or count the failure."""
         for tries in range(1, _TRIES + 1):
             try:
                 if isinstance(what, _Event):
@@ -121,8 +121,8 @@ class NoticeLoop:
                 elif what.pod_uid:
                     await self._condition(what)
                 else:
-                    reason, kind = _REASONS[what.word.kind]
-                    await self._event(_Event(await self._involved(what), reason, what.word.sentence, kind))
+                    reason, kind = _REASONS[what.notice.kind]
+                    await self._event(_Event(await self._involved(what), reason, what.notice.sentence, kind))
             except TransientError as error:
                 if tries < _TRIES:
                     await asyncio.sleep(max(error.retry_after_s, self._pause_s))
@@ -139,23 +139,23 @@ class NoticeLoop:
                 self._metrics.notices.labels("written").inc()
             return
 
-    def _failed(self, what: "_Event | Told", reason: str) -> None:
+    def _failed(self, what: "_Event | NoticeWrite", reason: str) -> None:
         self._metrics.notices.labels("failed").inc()
         about = what.involved.name if isinstance(what, _Event) else "/".join(what.job)
         self._log.warning("notice not written", about=about, reason=reason)
 
-    async def _condition(self, told: Told) -> None:
+    async def _condition(self, write: NoticeWrite) -> None:
         now = rfc3339(self._clock.now_ms())
-        is_gated = f"pod {told.pod} {GATED} " in told.word.sentence
+        is_gated = f"pod {write.pod} {GATED} " in write.notice.sentence
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": _SCHEDULING_GATED if is_gated else _UNSCHEDULABLE,
-            "message": told.word.sentence,
+            "message": write.notice.sentence,
             "lastTransitionTime": now,
         }
-        body = {"metadata": {"uid": told.pod_uid}, "status": {"conditions": [condition]}}
-        await self._api.patch(f"{pod_path(told.job[0], told.pod)}/status", body, how="strategic")
+        body = {"metadata": {"uid": write.pod_uid}, "status": {"conditions": [condition]}}
+        await self._api.patch(f"{pod_path(write.job[0], write.pod)}/status", body, how="strategic")
 
     async def _event(self, event: "_Event") -> None:
         now_ms = self._clock.now_ms()
@@ -174,12 +174,12 @@ class NoticeLoop:
             if not error.is_conflict:
                 raise
             one = f"{path}/{body.metadata.name}"
-            said = await self._api.get(one, _Counted)
-            await self._api.patch(one, repeated(said.count + 1, now_ms))
+            existing = await self._api.get(one, _Counted)
+            await self._api.patch(one, repeated(existing.count + 1, now_ms))
 
-    async def _involved(self, told: Told) -> Involved:
-        """Whom an Event of a gang is about: its PodGroup, else its controller, else its first pod."""
-        namespace, members = told.job[0], told.members
+    async def _involved(self, write: NoticeWrite) -> Involved:
+        """Object of an Event of a gang: its PodGroup, otherwise its controller, otherwise its first pod."""
+        namespace, members = write.job[0], write.members
         if members.podgroup:
             path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"
             try:
@@ -193,7 +193,7 @@ class NoticeLoop:
         owner = members.owner
         if owner.name and owner.uid:
             return Involved(kind=owner.kind, namespace=namespace, name=owner.name, uid=owner.uid)
-        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (told.job[1], "")
+        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (write.job[1], "")
         return Involved(api_version="v1", kind="Pod", namespace=namespace, name=pod, uid=uid)
 
 

@@ -1,8 +1,9 @@
-"""What is to be said in the cluster about jobs made from pods, and when. Pure: messages and times in, acts out.
+"""Notices to users about jobs made from pods, and when to write them. Pure: messages and times in, writes out.
 
-Each gang has one *word* at a time: it waits and why, it is held and why, it was turned away and why, or it is placed. A word is
-written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new sentence of the same
-kind waits for a while, since numbers in it change all the time; a few that differ in more than numbers do not.
+Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed. A notice is
+written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new sentence of
+the same kind is delayed, because its numbers change all the time; a few sentences that differ in more than numbers are
+not.
 
 Source: docs/reference/kubernetes.md, "Reasons for users".
 """
@@ -22,62 +23,62 @@ Kind = Literal["waiting", "held", "rejected", "failed", "placed"]
 
 _NUMBER: Final = re.compile(r"\d+")
 _AT_ONCE_MAX: Final = 3
-"""Sentences that differ in more than numbers and are told at once, in the time that others wait."""
+"""Sentences that differ in more than numbers and are written without the delay."""
 _STATUSES_MAX: Final = 10_000
 """Statuses that are kept for jobs whose pods are not known yet, the newest."""
-_TELLING: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
-"""Phases whose sentence is told."""
+_KIND_OF_PHASE: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
+"""Phases whose sentence is written."""
 _PLACED: Final = frozenset({"placed", "bound", "running"})
 
 
-class Word(NamedTuple):
-    """What is said of a gang."""
+class Notice(NamedTuple):
+    """Current message about a gang."""
 
     kind: Kind
     sentence: str
 
 
-class Told(NamedTuple):
-    """An act: an Event of the gang where ``pod_uid`` is empty, else the condition of a pod."""
+class NoticeWrite(NamedTuple):
+    """A write: an Event of the gang where ``pod_uid`` is empty, otherwise the condition of a pod."""
 
     job: JobName
-    word: Word
+    notice: Notice
     members: MembersSeen
     pod: str = ""
     pod_uid: str = ""
 
 
-class _Standing(NamedTuple):
-    """What is kept of a status: words by the uid of the request that they are about."""
+class _StatusNotices(NamedTuple):
+    """Notices of a status, by uid of the request."""
 
-    words: dict[str, Word]
+    notices: dict[str, Notice]
 
 
 @dataclass(slots=True)
 class _Job:
     members: MembersSeen
-    word: Word | None = None
+    notice: Notice | None = None
     at_s: float = 0.0
     at_once: int = 0
-    """Sentences of the same kind that were told at once, one after another."""
+    """Number of sentences of the same kind that were written without delay, in a row."""
     event: bool = False
     pods: dict[str, str] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
 
 
 class Notices:
-    """Words of all gangs, and what of them is still to be written.
+    """Notices of all gangs, and their pending writes.
 
     Args:
-        again_s: Pause before a new sentence of the same kind.
-        begun_ms: When this process began; that jobs were placed before it has been said.
+        again_s: Delay of a new sentence of the same kind.
+        begun_ms: Start of this process; placements before it were announced by an earlier run.
     """
 
     def __init__(self, *, again_s: float, begun_ms: int) -> None:
         self._again_s = again_s
         self._begun_ms = begun_ms
         self._jobs: dict[JobName, _Job] = {}
-        self._statuses: dict[JobName, _Standing] = {}
+        self._statuses: dict[JobName, _StatusNotices] = {}
         self._due: dict[JobName, None] = {}
         self._later_s: dict[JobName, float] = {}
 
@@ -96,110 +97,110 @@ class Notices:
             self._jobs[name] = _Job(fact)
         else:
             job.members = fact
-            job.told.intersection_update(fact.pod_uids)
+            job.written.intersection_update(fact.pod_uids)
         self._judge(name, now_s)
 
     def take_status(self, status: JobStatus, now_s: float) -> None:
         """Take a status."""
         name = (status.namespace, status.name)
         self._statuses.pop(name, None)
-        self._statuses[name] = _Standing(_words(status))
+        self._statuses[name] = _StatusNotices(_notices_of(status))
         if len(self._statuses) > _STATUSES_MAX:
             oldest = next(iter(self._statuses))
             del self._statuses[oldest]
         job = self._jobs.get(name)
-        if job is not None and job.word is None and status.phase in _PLACED and status.at_ms < self._begun_ms:
-            job.word, job.at_s = self._word(name, job), now_s
+        if job is not None and job.notice is None and status.phase in _PLACED and status.at_ms < self._begun_ms:
+            job.notice, job.at_s = self._notice(name, job), now_s
         self._judge(name, now_s)
 
-    def hush(self, name: JobName) -> None:
-        """A gang was placed: what is still to be written of its waiting would come too late."""
+    def suppress(self, name: JobName) -> None:
+        """Drop the pending writes of a gang that was placed: they would come too late."""
         job = self._jobs.get(name)
-        if job is not None and job.word is not None and job.word.kind != "placed":
+        if job is not None and job.notice is not None and job.notice.kind != "placed":
             job.event = False
             job.pods.clear()
 
-    def _word(self, name: JobName, job: _Job) -> Word | None:
+    def _notice(self, name: JobName, job: _Job) -> Notice | None:
         if job.members.hold:
-            return Word("held", job.members.hold)
-        standing = self._statuses.get(name)
-        return standing.words.get(job.members.uid) if standing is not None else None
+            return Notice("held", job.members.hold)
+        of_status = self._statuses.get(name)
+        return of_status.notices.get(job.members.uid) if of_status is not None else None
 
     def _judge(self, name: JobName, now_s: float) -> None:
-        """Compare what was said of a job with what is to be said."""
+        """Compare the current notice of a job with the written one."""
         job = self._jobs.get(name)
         if job is None:
             return
-        word = self._word(name, job)
-        if word is None:
+        notice = self._notice(name, job)
+        if notice is None:
             job.event = False
             job.pods.clear()
             self._later_s.pop(name, None)
             return
-        if word != job.word and not self._is_early(name, job, word, now_s):
-            job.word, job.at_s, job.event = word, now_s, True
-            job.told.clear()
+        if notice != job.notice and not self._is_early(name, job, notice, now_s):
+            job.notice, job.at_s, job.event = notice, now_s, True
+            job.written.clear()
             self._later_s.pop(name, None)
         self._gather(name, job)
 
-    def _is_early(self, name: JobName, job: _Job, word: Word, now_s: float) -> bool:
-        """Whether a word has to wait because one like it was written just now."""
-        if job.word is None or job.event or job.word.kind != word.kind or now_s >= job.at_s + self._again_s:
+    def _is_early(self, name: JobName, job: _Job, notice: Notice, now_s: float) -> bool:
+        """Whether a notice must wait because a similar one was just written."""
+        if job.notice is None or job.event or job.notice.kind != notice.kind or now_s >= job.at_s + self._again_s:
             job.at_once = 0
             return False
-        if job.at_once < _AT_ONCE_MAX and _shape(job.word) != _shape(word):
+        if job.at_once < _AT_ONCE_MAX and _shape(job.notice) != _shape(notice):
             job.at_once += 1
             return False
         self._later_s[name] = job.at_s + self._again_s
         return True
 
     def _gather(self, name: JobName, job: _Job) -> None:
-        """Note the pods that have not been told the word of their job."""
+        """Note the pods that do not have the notice of their job yet."""
         job.pods.clear()
-        if job.word is not None and job.word.kind != "placed":
+        if job.notice is not None and job.notice.kind != "placed":
             pods = zip(job.members.pod_uids, job.members.pods, strict=True)
-            job.pods.update((uid, pod) for uid, pod in pods if uid not in job.told)
+            job.pods.update((uid, pod) for uid, pod in pods if uid not in job.written)
         if job.event or job.pods:
             self._due[name] = None
 
-    def next(self, now_s: float) -> Told | None:
-        """The next thing to write, as it is to be written now; it counts as written."""
+    def next(self, now_s: float) -> NoticeWrite | None:
+        """Next write, in its current form; it counts as written."""
         for name in [name for name, at_s in self._later_s.items() if at_s <= now_s]:
             del self._later_s[name]
             self._judge(name, now_s)
         while self._due:
             name = next(iter(self._due))
             job = self._jobs.get(name)
-            if job is not None and job.word is not None:
+            if job is not None and job.notice is not None:
                 if job.event:
                     job.event = False
-                    return Told(name, job.word, job.members)
+                    return NoticeWrite(name, job.notice, job.members)
                 if job.pods:
                     uid = next(iter(job.pods))
-                    job.told.add(uid)
-                    return Told(name, job.word, job.members, job.pods.pop(uid), uid)
+                    job.written.add(uid)
+                    return NoticeWrite(name, job.notice, job.members, job.pods.pop(uid), uid)
             del self._due[name]
         return None
 
     def wait_s(self, now_s: float) -> float | None:
-        """How long until something has waited long enough; None when nothing waits for time."""
+        """Time until the next delayed notice; None without one."""
         return max(0.0, min(self._later_s.values()) - now_s) if self._later_s else None
 
 
-def _shape(word: Word) -> str:
+def _shape(notice: Notice) -> str:
     """A sentence without its numbers."""
-    return _NUMBER.sub("#", word.sentence)
+    return _NUMBER.sub("#", notice.sentence)
 
 
-def _words(status: JobStatus) -> dict[str, Word]:
-    """What a status says of the request that has the name, and of one that was turned away."""
-    found: dict[str, Word] = {}
+def _notices_of(status: JobStatus) -> dict[str, Notice]:
+    """Notices of a status: for the request that has the name, and for a rejected one."""
+    found: dict[str, Notice] = {}
     if status.rejection is not None:
-        found[status.rejection.uid] = Word("rejected", sentence(status.rejection.refusal))
-    kind = _TELLING.get(status.phase)
+        found[status.rejection.uid] = Notice("rejected", sentence(status.rejection.refusal))
+    kind = _KIND_OF_PHASE.get(status.phase)
     if kind is not None and status.sentence:
-        found[status.uid] = Word(kind, status.sentence)
+        found[status.uid] = Notice(kind, status.sentence)
     elif status.phase in _PLACED:
         nodes = len(unpack_names(status.placement.nodes)) if status.placement is not None else 0
-        found[status.uid] = Word("placed", f"placed {status.pods} pods on {nodes} nodes")
+        found[status.uid] = Notice("placed", f"placed {status.pods} pods on {nodes} nodes")
     return found

@@ -1,7 +1,7 @@
-"""One pod and one request: bind it, and find out what became of a request that was not simply taken.
+"""Binding of one pod: the request, and the verdict on a request that was not simply accepted.
 
-A Binding carries the annotations with it, so the API server sets node and annotations in one step. The pod's uid goes along
-as well, but older servers do not look at it: after every answer that leaves a doubt, the pod itself is read and compared.
+A Binding carries the annotations, so the API server sets node and annotations in one step. It also carries the pod's
+uid, but older servers ignore it: after every unclear answer the pod itself is read and compared.
 
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Binding".
 """
@@ -20,27 +20,27 @@ from berth.runtime.fault_points import FaultPoints
 from berth.runtime.kube.port import Api, RefusedError
 
 _TRIES: Final = 4
-"""Requests for one pod before the whole gang is taken up again later."""
+"""Requests for one pod before the whole gang is retried later."""
 _AGAIN_S: Final = 0.05
 _FORBIDDEN: Final = 403
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class PodSpecLean(Lean, frozen=True):
-    """Where a pod is."""
+    """Node and gates of a pod."""
 
     node_name: str = ""
     scheduling_gates: list[SchedulingGate] | None = None
 
 
 class PodStatusLean(Lean, frozen=True):
-    """How a pod is."""
+    """Phase of a pod."""
 
     phase: str = ""
 
 
 class PodLean(Lean, frozen=True):
-    """The parts of a pod that are read here."""
+    """Fields of a pod that are read here."""
 
     metadata: Meta = Meta()
     spec: PodSpecLean = PodSpecLean()
@@ -48,12 +48,12 @@ class PodLean(Lean, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its containers have ended for good."""
+        """Whether it has finished."""
         return self.status.phase in _ENDED
 
     @property
     def awaits_chips(self) -> bool:
-        """Whether it is bound, and the device plug-in has not served it yet."""
+        """Whether it is bound and the device plug-in has not allocated its chips yet."""
         meta = self.metadata
         return (
             bool(self.spec.node_name)
@@ -64,21 +64,21 @@ class PodLean(Lean, frozen=True):
 
     @property
     def predicate_ns(self) -> int | None:
-        """Time of the decision that the pod bears, in ns since 1970; None when it bears none, or has its chips."""
+        """Predicate time of the pod, in ns since 1970; None without one, or when its chips are allocated."""
         text = self.metadata.annotation(PREDICATE_TIME)
         return whole_number(text) if text != CONSUMED else None
 
     def belongs_to(self, uid: str, attempt: int) -> bool:
-        """Whether it was bound by an attempt of a job."""
+        """Whether an attempt of a job bound it."""
         meta = self.metadata
         return bool(self.spec.node_name) and (meta.annotation(JOB_UID), meta.annotation(ATTEMPT)) == (uid, str(attempt))
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is to run on a node, with the annotations that say so.
+class PodBindRequest(msgspec.Struct, frozen=True, gc=False):
+    """Binding to make: a pod, its node and the annotations.
 
     Attributes:
-        is_stale: It bears annotations of an attempt that was rolled back; they go first.
+        is_stale: The pod carries annotations of an attempt that was rolled back; they are removed first.
     """
 
     namespace: str
@@ -95,10 +95,12 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(NamedTuple):
-    """What became of a wish: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` now.
+    """Verdict on a binding: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` for now.
 
-    A server that has just started forbids everything for a moment, until it knows the roles.
-    ``pod`` is what the server showed, where it had to be asked; ``is_gone``: the pod is not there, or on its way out.
+    A server that has just started forbids everything until it knows the roles.
+
+    ``pod`` is the pod as read from the server, where a read was needed; ``is_gone``: the pod does not exist or is being
+    deleted.
     """
 
     state: Literal["bound", "failed", "replaced", "forbidden"]
@@ -132,21 +134,21 @@ def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-def binding_of(wish: Wish) -> bytes:
+def binding_of(request: PodBindRequest) -> bytes:
     """Body of the request."""
-    meta = _Meta(wish.pod, wish.namespace, wish.uid, wish.annotations)
-    return msgspec.json.encode(_Binding(meta, _Target(wish.node)))
+    meta = _Meta(request.pod, request.namespace, request.uid, request.annotations)
+    return msgspec.json.encode(_Binding(meta, _Target(request.node)))
 
 
-def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
-    """What a pod says of a wish; None when nothing stands in its way, so it may be tried again."""
+def judge(pod: PodLean | None, request: PodBindRequest) -> Verdict | None:
+    """Verdict by the state of a pod; None when nothing prevents another try."""
     if pod is None:
-        return Verdict("failed", f"pod {wish.pod} is gone", is_gone=True)
+        return Verdict("failed", f"pod {request.pod} is gone", is_gone=True)
     meta = pod.metadata
-    if meta.uid != wish.uid:
-        return Verdict("replaced", f"pod {wish.pod} was replaced: its uid is {meta.uid}, not {wish.uid}", pod)
-    if pod.spec.node_name == wish.node and all(
-        meta.annotation(key) == wish.annotations[key] for key in (JOB_UID, ATTEMPT, RANK)
+    if meta.uid != request.uid:
+        return Verdict("replaced", f"pod {request.pod} was replaced: its uid is {meta.uid}, not {request.uid}", pod)
+    if pod.spec.node_name == request.node and all(
+        meta.annotation(key) == request.annotations[key] for key in (JOB_UID, ATTEMPT, RANK)
     ):
         return Verdict("bound", pod=pod)
     obstacle = ""
@@ -159,12 +161,12 @@ def judge(pod: PodLean | None, wish: Wish) -> Verdict | None:
     elif pod.has_ended:
         obstacle = f"has ended: {pod.status.phase}"
     is_going = meta.deletion_timestamp is not None
-    return Verdict("failed", f"pod {wish.pod} {obstacle}", pod, is_going) if obstacle else None
+    return Verdict("failed", f"pod {request.pod} {obstacle}", pod, is_going) if obstacle else None
 
 
-def _refused(wish: Wish, error: RefusedError) -> Verdict:
+def _refused(request: PodBindRequest, error: RefusedError) -> Verdict:
     state: Literal["failed", "forbidden"] = "forbidden" if error.status == _FORBIDDEN else "failed"
-    return Verdict(state, f"pod {wish.pod} is refused: {error.reason}")
+    return Verdict(state, f"pod {request.pod} is refused: {error.reason}")
 
 
 def _owner(meta: Meta) -> str:
@@ -178,7 +180,7 @@ class PodBinding:
 
     Args:
         api: The API server.
-        at_once: Requests under way at the same time.
+        at_once: Maximum number of concurrent requests.
         faults: Fault points ``bind.before`` and ``bind.after``.
     """
 
@@ -187,21 +189,21 @@ class PodBinding:
         self._gate = asyncio.Semaphore(at_once)
         self._faults = faults
 
-    async def bind(self, wish: Wish) -> Verdict:
-        """Carry out a wish.
+    async def bind(self, request: PodBindRequest) -> Verdict:
+        """Bind a pod.
 
         Raises:
-            TransientError: The server did not answer often enough; the pod may be bound or not.
+            TransientError: The server did not answer in all tries; the pod may or may not be bound.
         """
         try:
-            return await self._bind(wish)
-        except RefusedError as error:  # the pod may not even be read
-            return _refused(wish, error)
+            return await self._bind(request)
+        except RefusedError as error:  # not even a read of the pod is permitted
+            return _refused(request, error)
 
-    async def _bind(self, wish: Wish) -> Verdict:
-        if wish.is_stale and (verdict := await self._clean(wish)) is not None:
+    async def _bind(self, request: PodBindRequest) -> Verdict:
+        if request.is_stale and (verdict := await self._clean(request)) is not None:
             return verdict
-        path, body = f"{wish.path}/binding", binding_of(wish)
+        path, body = f"{request.path}/binding", binding_of(request)
         error: TransientError | RefusedError
         for _ in range(_TRIES):
             try:
@@ -218,52 +220,52 @@ class PodBinding:
                 error = busy
                 await asyncio.sleep(busy.retry_after_s)  # nothing was changed: the same request again
                 continue
-            verdict = await self._after(wish, error)
+            verdict = await self._after(request, error)
             if verdict is not None:
                 return verdict
             await asyncio.sleep(_AGAIN_S)
-        raise TransientError(f"binding of pod {wish.pod}: {error.reason}") from error
+        raise TransientError(f"binding of pod {request.pod}: {error.reason}") from error
 
-    async def _after(self, wish: Wish, error: TransientError | RefusedError) -> Verdict | None:
+    async def _after(self, request: PodBindRequest, error: TransientError | RefusedError) -> Verdict | None:
         if not isinstance(error, RefusedError) or error.is_conflict:
-            return judge(await self.look(wish.namespace, wish.pod), wish)
+            return judge(await self.look(request.namespace, request.pod), request)
         if error.is_absent:
-            return Verdict("failed", f"pod {wish.pod} is gone", is_gone=True)
-        return _refused(wish, error)
+            return Verdict("failed", f"pod {request.pod} is gone", is_gone=True)
+        return _refused(request, error)
 
-    async def _clean(self, wish: Wish) -> Verdict | None:
-        """Remove what an attempt that was rolled back left; a verdict when the pod cannot be bound any more.
+    async def _clean(self, request: PodBindRequest) -> Verdict | None:
+        """Remove annotations of an attempt that was rolled back; returns a verdict when the pod cannot be bound.
 
-        The version of the pod goes along: a binding that an earlier run sent may land at any moment, and must keep its
+        The patch names the version of the pod: a binding of an earlier run may arrive at any moment and must keep its
         annotations.
 
         Raises:
             TransientError: The server did not answer, or the pod changes all the time.
         """
         for _ in range(_TRIES):
-            pod = await self.look(wish.namespace, wish.pod)
-            verdict = judge(pod, wish)
+            pod = await self.look(request.namespace, request.pod)
+            verdict = judge(pod, request)
             if verdict is not None or pod is None:
                 return verdict
             left = {key: None for key in STALE if key in (pod.metadata.annotations or {})}
             if not left:
                 return None
-            meta = {"uid": wish.uid, "resourceVersion": pod.metadata.resource_version, "annotations": left}
+            meta = {"uid": request.uid, "resourceVersion": pod.metadata.resource_version, "annotations": left}
             try:
                 async with self._gate:
-                    await self._api.patch(wish.path, {"metadata": meta})
+                    await self._api.patch(request.path, {"metadata": meta})
             except RefusedError as error:
                 if not error.is_conflict and not error.is_absent:
-                    return _refused(wish, error)
+                    return _refused(request, error)
             else:
                 return None
-        raise TransientError(f"pod {wish.pod} changes all the time")
+        raise TransientError(f"pod {request.pod} changes all the time")
 
     async def look(self, namespace: str, name: str) -> PodLean | None:
-        """A pod as it is now; None when there is none.
+        """Current state of a pod; None when it does not exist.
 
         Raises:
-            RefusedError: The server does not let us.
+            RefusedError: The server refuses the read.
         """
         try:
             async with self._gate:

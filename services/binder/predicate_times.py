@@ -1,9 +1,9 @@
-"""Times of decisions that pods carry: strictly increasing on each node. Pure.
+"""Predicate times on pods: strictly increasing on each node. Pure.
 
-The device plug-in serves the pod with the smallest time first, so two pods of one node must never share one, and a later
-decision must never look like an earlier one: not within a millisecond of the clock, not when the clock is set back, and not
-after a restart. After one, the times of pods that still wait for chips are read from the pods; for all others, whose time does
-not count any more, the moments of the last outcomes are a floor.
+The device plug-in serves the pod with the smallest time first. So two pods of one node must never share a time, and a
+later decision must never look like an earlier one: not within a millisecond of the clock, not when the clock is set
+back, and not after a restart. After a restart, the times of pods that still wait for chips are read from the pods. For
+all others, whose time does not matter any more, the times of the last outcomes are a lower bound.
 
 Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md, "Pod annotations"
 and "Binding".
@@ -24,17 +24,17 @@ class PredicateTimes:
         self._last_ns: dict[str, int] = {}
 
     def begin_after(self, at_ms: UnixMs) -> None:
-        """Give no time at or before the end of a millisecond: an earlier run may have given it."""
+        """Assign no time up to the end of a millisecond: an earlier run may have assigned it."""
         self._floor_ns = max(self._floor_ns, (at_ms + 1) * _NS_PER_MS)
 
     def note(self, node: str, predicate_ns: int | None) -> None:
-        """A pod of a node bears this time; None when it bears none."""
+        """Note the predicate time of a pod on a node; None for none."""
         if predicate_ns is None:
             return
         self._last_ns[node] = max(self._last_ns.get(node, 0), predicate_ns)
 
     def next(self, node: str, now_ms: UnixMs) -> int:
-        """Time for the next pod of a node, in ns since 1970: that of the clock, or the first one that is free."""
+        """Predicate time for the next pod of a node, in ns since 1970: the clock's, or the first free one after it."""
         found = max(now_ms * _NS_PER_MS, self._floor_ns, self._last_ns.get(node, 0) + 1)
         self._last_ns[node] = found
         return found

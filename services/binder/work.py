@@ -1,8 +1,7 @@
-"""What the binder has to do, from the ledger's fold and its own outcomes. Pure.
+"""Work of the binder, from the folded ledger and its own outcomes. Pure.
 
-The answer for an attempt depends on where things stand, not on the order in which messages came: a placement without an
-outcome is to be bound, an eviction that has not been carried out is to be carried out, and what was released is nobody's
-business any more.
+The step for an attempt depends on the state, not on the order of messages: a placement without an outcome is to be
+bound, a pending eviction is to be done, and a released attempt needs nothing.
 """
 
 from dataclasses import dataclass, field
@@ -22,9 +21,9 @@ class Attempt:
     """A live attempt: placed, and not released.
 
     Attributes:
-        holding: What the ledger says of it.
+        holding: Its state in the ledger.
         evict_seq: Record that ended it; 0 while it may run.
-        outcome: What has been achieved; None for nothing yet.
+        outcome: Its outcome so far; None for none.
     """
 
     holding: Holding
@@ -58,7 +57,7 @@ class Attempt:
 
     @property
     def placement(self) -> Placement:
-        """Where its pods are to run."""
+        """Nodes and chips of its pods."""
         return self.holding.placement
 
     @property
@@ -78,13 +77,13 @@ class Attempt:
 
     @property
     def gone(self) -> list[int]:
-        """Ranks that were released, ascending: nobody's business, whatever becomes of the others."""
+        """Ranks that were released, ascending: nothing is to be done for them."""
         return self.holding.gone
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The next thing to do for an attempt."""
+    """Next step for an attempt."""
 
     verb: Literal["bind", "evict"]
     attempt: Attempt
@@ -95,8 +94,8 @@ class Work:
     """Live attempts and their outcomes.
 
     Attributes:
-        fold: The ledger, by the same rules as for every other reader.
-        over: Attempts that ended since somebody last emptied this, in the ledger's order.
+        fold: The ledger, folded by the same rules as in every other reader.
+        over: Attempts that ended since the caller last emptied this, in the ledger's order.
     """
 
     fold: LedgerFold = field(default_factory=LedgerFold)
@@ -108,28 +107,28 @@ class Work:
 
     @property
     def head(self) -> int:
-        """Sequence of the last record taken."""
+        """Sequence of the last record."""
         return self.fold.head
 
     @property
     def voided(self) -> int:
-        """Records that did not count."""
+        """Number of void records."""
         return self.fold.voided
 
     @property
     def latest_ms(self) -> int:
-        """The latest moment that the ledger or an outcome of a live attempt names, in ms since 1970."""
+        """Latest time in the ledger or in an outcome of a live attempt, in ms since 1970."""
         return max([self.fold.at_ms, *(outcome.at_ms for outcome in self._outcomes.values())])
 
     def restore(self, dump: LedgerDump) -> None:
-        """Begin with a ledger that a snapshot has folded; records from behind ``dump.head`` follow."""
+        """Start from the ledger of a snapshot; records after ``dump.head`` follow."""
         self.fold.load(dump)
         for holding in dump.holdings:
             self._take(holding, evict_seq=dump.head if holding.ending else 0)
         self._forget_idle()
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
-        """Take a record of the ledger; returns the attempts that it concerns, in its order.
+        """Apply a record of the ledger; returns the affected attempts, in its order.
 
         Raises:
             HistoryError: Records are missing before it.
@@ -153,7 +152,7 @@ class Work:
         return touched
 
     def _forget_idle(self) -> None:
-        """Forget gangs that hold nothing: the binder reads no facts of jobs, so nothing else would ever end them."""
+        """Drop gangs that hold nothing: the binder reads no facts of jobs, so nothing else would ever end them."""
         for gang in list(self.fold.gangs.values()):
             if gang.phase not in {"placed", "ending"}:
                 del self.fold.gangs[gang.uid]
@@ -176,7 +175,7 @@ class Work:
         self.over.append(holding.key)
 
     def apply_outcome(self, outcome: OutcomeSeen) -> AttemptKey:
-        """Take an outcome, own or of an earlier run; returns the attempt that it concerns."""
+        """Apply an outcome of this or an earlier run; returns its attempt."""
         attempt = self.attempts.get((outcome.uid, outcome.attempt))
         if attempt is not None or not self._settled:
             self._outcomes[outcome.namespace, outcome.name] = outcome
@@ -185,7 +184,7 @@ class Work:
         return (outcome.uid, outcome.attempt)
 
     def settle(self) -> None:
-        """Forget outcomes of attempts that are not live: the ledger has been folded, so nobody will ask for them."""
+        """Drop outcomes of attempts that are not live. To be called after the ledger is folded."""
         self._settled = True
         live = {
             (item.namespace, item.name): item for item in self.attempts.values() if self.outcome_of(item) is not None
@@ -198,7 +197,7 @@ class Work:
             attempt.outcome = seen.state
 
     def outcome_of(self, attempt: Attempt) -> OutcomeSeen | None:
-        """The last outcome of exactly this attempt."""
+        """Last outcome of exactly this attempt."""
         seen = self._outcomes.get((attempt.namespace, attempt.name))
         return seen if seen is not None and (seen.uid, seen.attempt) == attempt.key else None
 
@@ -207,7 +206,7 @@ class Work:
         return list(self._names.get((namespace, name), ()))
 
     def next_step(self, key: AttemptKey) -> Step | None:
-        """What is to be done for an attempt now; None for nothing."""
+        """Next step for an attempt; None for none."""
         attempt = self.attempts.get(key)
         if attempt is None or attempt.outcome == "evicted":
             return None
@@ -216,6 +215,6 @@ class Work:
         return Step("bind", attempt) if attempt.outcome is None and not attempt.foreign else None
 
     def pending(self) -> list[AttemptKey]:
-        """Attempts for which something is to be done, in the order in which the ledger placed them."""
+        """Attempts with a next step, in the order in which the ledger placed them."""
         due = [attempt for key, attempt in self.attempts.items() if self.next_step(key) is not None]
         return [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]

@@ -1,5 +1,6 @@
-"""Dispatcher: job requests become score requests, offers become one decision.
+"""Dispatcher: turns job requests into score requests, and offers into one decision per round.
 
-Follows the intake, facts and the ledger. Writes accepted-job facts, the ledger, status and snapshots. Owns validation,
-the order of the queue and the ledger. Restarts from snapshot and tail; a new epoch voids what an older one still sends.
+It follows the intake, facts and the ledger. It writes accepted-job facts, the ledger, statuses and snapshots. It owns
+validation, the order of the queue and the ledger. It restarts from a snapshot and the records after it; a new epoch
+voids late records of the previous leader.
 """

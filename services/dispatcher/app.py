@@ -1,4 +1,4 @@
-"""Wiring of the dispatcher: lease, reign, standby."""
+"""Wiring of the dispatcher: lease, leadership, standby."""
 
 import asyncio
 from typing import Final
@@ -32,18 +32,18 @@ async def serve(
     lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, instruments=instruments)
     while not stop.is_set():
         if not await lease.acquire():
-            instruments.readiness.ready()  # a standby has nothing to catch up with: its reign begins with reading everything
+            instruments.readiness.ready()  # a standby has nothing to catch up with: a new leader reads everything
             await pause(stop, config.lease_s / _RENEWALS)
             continue
         instruments.readiness.wait("facts and ledger are being read")
         dispatcher = Dispatcher(bus, clock, config, holder=holder, instruments=instruments)
         try:
-            await _reign(dispatcher, lease, config, instruments, stop)
+            await _lead(dispatcher, lease, config, instruments, stop)
         except* FencedError as group:
-            instruments.log.warning("deposed", by=[str(error) for error in group.exceptions])
+            instruments.log.warning("fenced by another dispatcher", by=[str(error) for error in group.exceptions])
             lease.drop()
         except* TransientError as group:
-            instruments.log.warning("reign not begun", reasons=[str(error) for error in group.exceptions])
+            instruments.log.warning("leadership not taken", reasons=[str(error) for error in group.exceptions])
             await pause(stop, config.lease_s / _RENEWALS)
         finally:
             instruments.metrics.leads.set(0)
@@ -51,14 +51,14 @@ async def serve(
     await lease.release()
 
 
-async def _reign(
+async def _lead(
     dispatcher: Dispatcher,
     lease: Lease,
     config: DispatcherConfig,
     instruments: Instruments[DispatcherMetrics],
     stop: asyncio.Event,
 ) -> None:
-    """Decide until the lease is lost, another dispatcher reigns, or the end is asked for."""
+    """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""
     async with asyncio.TaskGroup() as group:
         renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS, instruments.log), name="renew lease")
         stopping = group.create_task(_wake_on(stop, dispatcher.feeds.arrived), name="wake on stop")
@@ -70,7 +70,7 @@ async def _reign(
             try:
                 await dispatcher.turn()
             except TransientError as error:
-                instruments.log.warning("turn not done", reason=error.reason)
+                instruments.log.warning("dispatch cycle failed", reason=error.reason)
                 await pause(stop, error.retry_after_s)
                 continue
             if not dispatcher.has_work:

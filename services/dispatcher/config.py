@@ -20,32 +20,33 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     strict_label_values: bool = True
     """A label with a value that it cannot have is refused; off, it counts as absent."""
     needs_health: bool = False
-    """A node with chips takes no work until somebody has said how healthy it is. For clusters where ``health`` runs."""
+    """A node with chips takes no work until its health is known. For clusters where ``health`` runs."""
     nslb_version: Literal["1.0", "2.0"] = "1.0"
     """Switch affinity on a spine-leaf network. A single layer of leaves (``tor_level``) has a policy of its own."""
     shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2
     """Switch affinity 2.0: most shared leaves that one job uses."""
     strict_product_support: bool = False
-    """A job whose product, framework or use of chips its switch affinity does not support is refused instead of placed with
-    a warning."""
+    """A job whose product, framework or use of chips its switch affinity does not support is refused instead of placed
+    with a warning."""
     super_pod_size: Annotated[int, Meta(ge=1, le=32_768)] = 48
     """Nodes of a physical SuperPoD."""
     reserve_nodes: Annotated[int, Meta(ge=0, le=32_767)] = 2
-    """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere; below ``super_pod_size``."""
+    """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere; below
+    ``super_pod_size``."""
     resource_levels: str = ""
     """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
     queue_policy: Literal["fifo", "skip", "easy", "conservative"] = "skip"
-    """What becomes of gangs behind one that finds no room: they wait, may go before it, or may as long as that delays the
-    oldest large gang (``easy``) or the oldest large gangs (``conservative``) by nothing."""
+    """What becomes of gangs behind one that finds no room: they wait, may go before it, or may as long as that delays
+    the oldest large gang (``easy``) or the oldest large gangs (``conservative``) by nothing."""
     reserve_chips: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
     """Chips from which on a gang is large and gets a reservation."""
     reserve_depth: Annotated[int, Meta(ge=1, le=256)] = 16
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: Annotated[int, Meta(ge=1000, le=365 * 86_400_000)] = 86_400_000
-    """Run time that is assumed for a gang that declares none and of whose like none has run yet."""
+    """Run time that is assumed for a gang that declares none when no gang like it has run yet."""
     skims_classes: bool = True
-    """Under ``skip`` a round takes of gangs that are alike only as many as the free chips could be enough for, and those that had
-    no verdict yet."""
+    """Under ``skip`` a round takes of gangs that are alike only as many as the free chips could be enough for, and
+    those that had no verdict yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = CORRECTIONS_OF_0_5
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     health_first: bool = False

@@ -1,7 +1,7 @@
-"""Intake: job requests become facts.
+"""Intake: turns job requests into facts.
 
-Requests are judged in the order in which they were stored. Each verdict names the one before it, so a reader sees when
-one is missing; after any doubt about what was stored, the intake starts again behind the last verdict in the facts.
+Requests are judged in the order in which they were stored. Each verdict names the previous one, so that a reader
+detects a missing one. After an unclear write the intake restarts after the last verdict in the facts.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from berth.services.dispatcher.metrics import DispatcherMetrics
 
 
 class Intake:
-    """Requests of a cell, from the first without a verdict on."""
+    """Requests of a cell, from the first one without a verdict."""
 
     def __init__(
         self, bus: Bus, clock: Clock, state: State, arrived: asyncio.Event, instruments: Instruments[DispatcherMetrics]
@@ -39,50 +39,50 @@ class Intake:
         self._log = instruments.log
         self._feed = Feed(arrived)
         self._sent: dict[JobKey, JobSeen] = {}
-        """Verdicts that have not come back as facts."""
+        """Verdicts that have not come back as facts yet."""
         self._sent_names: dict[str, JobKey] = {}
-        """Jobs by the uids that those verdicts give or leave them."""
+        """Jobs by the uids that those verdicts assign or confirm."""
         self._cancel_seq = 0
-        """INTAKE sequence of the last cancelling that was granted."""
+        """INTAKE sequence of the last accepted cancellation."""
         self._last_seq = 0
-        self._unsayable: dict[int, str] = {}
-        """Requests whose verdict can never be stored, by INTAKE sequence, and why; they are dead letters."""
+        self._unstorable: dict[int, str] = {}
+        """Requests whose verdict can never be stored, by INTAKE sequence, with the reason; they are dead letters."""
         self._broken = ""
         self.judged = 0
         self.dead = 0
 
     async def start(self) -> None:
-        """Read on behind the last verdict that the facts hold."""
+        """Continue after the last verdict in the facts."""
         stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
-        self._unsayable = {seq: reason for seq, reason in self._unsayable.items() if seq > self._last_seq}
+        self._unstorable = {seq: reason for seq, reason in self._unstorable.items() if seq > self._last_seq}
         self._sent.clear()
         self._sent_names.clear()
         self._cancel_seq = 0
         self._broken = ""
         self._feed = Feed(self._arrived)
         start_seq = self._last_seq + 1
-        # Requests are kept by age: those that went before they were judged are lost to everybody, and no reason to stop.
+        # Requests are kept by age. One that expired before its verdict is lost to every reader: the intake continues.
         self._feed.start(
             self._bus, StreamName.INTAKE, start_seq=max(start_seq, stored.first_seq), created=stored.created
         )
 
     async def stop(self) -> None:
-        """Take no more requests."""
+        """Stop reading requests."""
         await self._feed.stop()
 
     @property
     def needs_restart(self) -> str:
-        """Why the intake must start again; empty while all is well."""
+        """Why the intake must restart; empty without a reason."""
         return self._broken
 
     @property
     def has_work(self) -> bool:
-        """Whether requests wait to be judged."""
+        """Whether requests wait for a verdict."""
         return not self._feed.is_empty and not self._broken
 
     async def step(self, settings: Settings, *, batch_max: int) -> int:
-        """Judge the requests that have come in, ``batch_max`` at most; returns how many."""
+        """Judge up to ``batch_max`` of the received requests; returns their number."""
         if self._broken:
             return 0
         count = 0
@@ -95,22 +95,22 @@ class Intake:
         return count
 
     def has_sent(self, key: JobKey) -> bool:
-        """Whether a verdict on a name is on its way."""
+        """Whether a verdict on a name is being stored."""
         return key in self._sent
 
     @property
     def awaits_cancel(self) -> bool:
-        """Whether a granted cancelling has not come back as a fact: until then a job that is gone would be decided."""
+        """Whether an accepted cancellation has not come back as a fact: until then a cancelled job could be placed."""
         return self._cancel_seq > self._state.intake_seq and not self._broken
 
     def echoed(self, key: JobKey) -> None:
-        """A verdict has come back as a fact."""
+        """Take a verdict that came back as a fact."""
         sent = self._sent.get(key)
         if sent is not None and sent.intake_seq <= self._state.intake_seq:
-            self._remember(key, None)
+            self._note_sent(key, None)
 
-    def _remember(self, key: JobKey, verdict: JobSeen | None) -> None:
-        """Note the verdict on a name that is on its way, if any, in place of the one before."""
+    def _note_sent(self, key: JobKey, verdict: JobSeen | None) -> None:
+        """Note the verdict on a name that is being stored, if any; it replaces the previous one."""
         before = self._sent.pop(key, None)
         if before is not None and self._sent_names.get(before.uid) == key:
             del self._sent_names[before.uid]
@@ -121,8 +121,8 @@ class Intake:
             self._sent_names[verdict.uid] = key
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
-        if stored.sequence in self._unsayable:
-            await self._dead_letter(stored, self._unsayable[stored.sequence])
+        if stored.sequence in self._unstorable:
+            await self._dead_letter(stored, self._unstorable[stored.sequence])
             return
         try:
             verdict = self._verdict(stored, settings)
@@ -138,7 +138,7 @@ class Intake:
         if verdict is None:
             return
         key = (verdict.namespace, verdict.name)
-        self._remember(key, verdict)
+        self._note_sent(key, verdict)
         if verdict.state == "cancelled":
             self._cancel_seq = stored.sequence
         self._last_seq = stored.sequence
@@ -161,10 +161,10 @@ class Intake:
         self.dead += 1
 
     def _verdict(self, stored: Stored, settings: Settings) -> JobSeen | None:
-        """Verdict on a stored request, None where there is nothing to say.
+        """Verdict on a stored request; None where no answer is needed.
 
         Raises:
-            DecodeError: It is no request, or stands on the subject of another job.
+            DecodeError: It is not a request, or is on the subject of another job.
         """
         envelope = open_envelope(stored.data)
         receipt = Receipt(stored.sequence, self._last_seq, self._clock.now_ms())
@@ -181,10 +181,10 @@ class Intake:
         return admit(message, receipt, holder, settings)
 
     def _check_subject(self, subject: str, message: JobRequest | JobCancel) -> None:
-        """See that a message stands on the subject of the job that it names.
+        """Check that a message is on the subject of the job that it names.
 
         Raises:
-            DecodeError: It does not.
+            DecodeError: It is not.
         """
         said = self._bus.subjects
         name = said.intake_cancel if isinstance(message, JobCancel) else said.intake_request
@@ -200,7 +200,7 @@ class Intake:
         return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
 
     def _owner_of(self, uid: str) -> JobKey | None:
-        """Job that has a uid, or will have it when its verdict comes back."""
+        """Job that has a uid, or gets it with a pending verdict."""
         owner = self._sent_names.get(uid)
         return owner if owner is not None else self._state.name_of.get(uid)
 
@@ -217,7 +217,7 @@ class Intake:
 
     def _not_stored(self, sequence: int, error: ShellError) -> None:
         if isinstance(error, PoisonError):
-            self._unsayable[sequence] = str(error)
+            self._unstorable[sequence] = str(error)
         self._break(str(error))
 
     def _break(self, reason: str) -> None:

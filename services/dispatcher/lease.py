@@ -1,4 +1,4 @@
-"""Lease for liveness: who of several dispatchers works. Correctness does not rest on it."""
+"""Lease for liveness: it selects the leader among several dispatchers. Correctness does not depend on it."""
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -15,10 +15,10 @@ class Lease:
 
     Args:
         bus: The cell.
-        clock: Of the process.
-        role: What is leased.
-        holder: Who asks; unlike every other candidate.
-        lease_s: Seconds that it lasts without renewal.
+        clock: Source of time.
+        role: The leased role.
+        holder: Identity of this candidate; different for every candidate.
+        lease_s: Duration without renewal, in seconds.
         instruments: Of the process.
     """
 
@@ -48,7 +48,7 @@ class Lease:
         return self._clock.monotonic_s() < self._until_s
 
     async def acquire(self) -> bool:
-        """Try to get it, or to keep it."""
+        """Try to acquire or renew it."""
         started_s = self._clock.monotonic_s()
         try:
             if not self.is_held:
@@ -76,7 +76,7 @@ class Lease:
         return True
 
     async def release(self) -> None:
-        """Give it up, so that another need not wait until it runs out."""
+        """Release it, so that another dispatcher need not wait until it expires."""
         if not self.is_held:
             return
         self._until_s = 0.0
@@ -86,10 +86,10 @@ class Lease:
                 self._subject, encode(nobody), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
             )
         except (ConflictError, TransientError) as error:
-            self._log.warning("lease not given up", reason=error.reason)
+            self._log.warning("lease not released", reason=error.reason)
 
     def drop(self) -> None:
-        """Act no more; the lease itself runs out by its time to live."""
+        """Stop acting as leader; the lease expires by its time to live."""
         self._until_s = 0.0
 
     @staticmethod

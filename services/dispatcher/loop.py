@@ -16,6 +16,7 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
+from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
@@ -23,6 +24,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.subjects import StreamName
+from berth.schemas.versions import VERSIONS, Versions, encode_record, withdrawn
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -33,7 +35,7 @@ from berth.services.dispatcher.views import Views
 _ASKS_MAX: Final = 20
 """Times that a round may ask again for more candidates."""
 _APPENDS_MAX: Final = 3
-"""Times that a record is sent in one turn while no word of it comes."""
+"""Times that a record is sent in one turn while its result is unknown."""
 
 
 class FencedError(Exception):
@@ -49,14 +51,15 @@ class _Sent(NamedTuple):
 
 
 class Dispatcher:
-    """One reign.
+    """The dispatcher while it is leader: one epoch.
 
     Args:
         bus: The cell.
         clock: Of the process.
         config: Settings.
-        holder: Who reigns; stands in the epoch record.
+        holder: Identity of the leader; stored in the epoch record.
         instruments: Of the process.
+        versions: Versions in which records are written.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Dispatcher:
         *,
         holder: str,
         instruments: Instruments[DispatcherMetrics],
+        versions: Versions = VERSIONS,
     ) -> None:
         self.bus = bus
         self.clock = clock
@@ -82,6 +86,7 @@ class Dispatcher:
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.epoch = 0
         self._holder = holder
+        self._versions = versions
         self._faults = instruments.faults
         self._log = instruments.log
         self._metrics = instruments.metrics
@@ -97,13 +102,15 @@ class Dispatcher:
 
         Raises:
             FencedError: Another dispatcher was first.
+            ConfigError: A setting withdraws a version of records.
+            NewerVersionError: Only a newer release reads a record or the newest snapshot.
         """
         await self.feeds.start()
         await self._begin_epoch()
         await self.snapshots.write()
         await self.intake.start()
         self.views.all_jobs()
-        self._log.info("reign begins", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+        self._log.info("became leader", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
 
     async def stop(self) -> None:
         """Take nothing more in."""
@@ -131,7 +138,7 @@ class Dispatcher:
         """Do what there is to do once; returns whether a record was appended.
 
         Raises:
-            FencedError: Another dispatcher reigns.
+            FencedError: Another dispatcher is leader.
             TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
             FatalError: The history broke.
         """
@@ -148,7 +155,7 @@ class Dispatcher:
         for key in self.state.changed:
             self.intake.echoed(key)
             self.views.touch(key)
-        # A round knows facts only. One that is on its way and would change it is waited for; until then nobody is woken.
+        # A round knows facts only. A pending one that would change it is waited for; until then no gang is woken.
         may_decide = not self.intake.awaits_cancel
         appended = may_decide and await self.round()
         for key in self.state.moved:
@@ -175,14 +182,14 @@ class Dispatcher:
             self._timer_s = now_s
             await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
         if self.feeds.facts.reconnections != self._reconnections:
-            # The server may have lost views that it had acknowledged: say everything again.
+            # The server may have lost views that it had acknowledged: publish everything again.
             self._reconnections = self.feeds.facts.reconnections
             self.views.all_jobs()
         self._look_at_superpods()
-        await self.views.expire_finished(now_ms, is_spoken_of=self.intake.has_sent)
+        await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
     def _look_at_superpods(self) -> None:
-        """Warn of SuperPoDs that are larger than the setting says; they are used all the same."""
+        """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
         size = self.state.fold.settings.super_pod_size
         found = self.state.blocks.superpods.oversized(size)
         if found != self._oversized:
@@ -194,7 +201,7 @@ class Dispatcher:
         """One round; returns whether it appended a record.
 
         Raises:
-            FencedError: Another dispatcher reigns.
+            FencedError: Another dispatcher is leader.
         """
         # 1. Take gangs in queue order, and what is due without a decision.
         opening = self.scheduler.open(self.clock.now_ms())
@@ -204,7 +211,8 @@ class Dispatcher:
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
             record = await self._choose(opening)
-            self._sent = _Sent(record, encode(record), self.state.fold.head)
+            data = encode_record(record, self.state.fold.settings, versions=self._versions)
+            self._sent = _Sent(record, data, self.state.fold.head)
         finally:
             if self._sent is None:
                 self.scheduler.take_back()
@@ -216,8 +224,8 @@ class Dispatcher:
         """See what becomes of a record that was decided; returns whether it is stored.
 
         Raises:
-            FencedError: Another dispatcher reigns.
-            TransientError: Nobody can tell; the next turn goes on from here.
+            FencedError: Another dispatcher is leader.
+            TransientError: The result stays unknown; the next turn continues from here.
         """
         await self._append(sent)
         self._sent = None
@@ -259,7 +267,7 @@ class Dispatcher:
             try:
                 sequence = await self.bus.append(sent.data, expected_seq=sent.expected_seq)
             except (ConflictError, AmbiguousError) as error:
-                self._log.warning("append is in doubt, reading the ledger", reason=error.reason)
+                self._log.warning("append in doubt, reading the ledger", reason=error.reason)
                 await self._read_back()
                 if self.state.fold.head > sent.expected_seq:
                     return
@@ -284,6 +292,9 @@ class Dispatcher:
 
     async def _begin_epoch(self) -> None:
         fold = self.state.fold
+        for name in withdrawn(fold.settings, self._settings, versions=self._versions):
+            expected = f"as in epoch {fold.epoch}: records of a newer version stay in force"
+            raise ConfigError(field=f"decisions.{name}", value=str(getattr(self._settings, name)), expected=expected)
         self.epoch = fold.epoch + 1
         record = Epoch(
             epoch=self.epoch,
@@ -293,7 +304,7 @@ class Dispatcher:
             holder=self._holder,
             settings=self._settings,
         )
-        data = encode(record)
+        data = encode_record(record, self._settings, versions=self._versions)
         self._faults.hit("epoch.before")
         try:
             sequence = await self.bus.append(data, expected_seq=fold.head)

@@ -1,4 +1,4 @@
-"""Offers for a round: from the shards over the bus, or from this process when there are none."""
+"""Offers for a round: from the shards over the bus, or computed in this process when there are none."""
 
 import functools
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
 
 _ANSWER_SHARE: Final = 0.8
-"""Part of the deadline that a shard may wait to reach the sequences."""
+"""Part of the deadline that a shard may use to reach the sequences."""
 
 
 def _is_of(shard: int, shards: int, domain: str) -> bool:
@@ -21,22 +21,22 @@ def _is_of(shard: int, shards: int, domain: str) -> bool:
 
 
 class Offers(NamedTuple):
-    """Merged candidates by shape, and the shards that did not answer, ascending."""
+    """Merged candidates by shape, and the shards without an answer, ascending."""
 
     views: dict[Shape, Candidates]
     missing: list[int]
     doubted: list[int]
-    """Those of them that did, but are not believed where switches play a part."""
+    """Shards among them that answered, but whose leaf states contradict the dispatcher's."""
 
 
 class Scatter:
-    """Asks for offers.
+    """Requests offers.
 
     Args:
         bus: The cell.
-        state: The dispatcher's own.
-        shards: Number of shards; 0 scores here.
-        timeout_s: Deadline of one gathering.
+        state: State of the dispatcher.
+        shards: Number of shards; with 0 this process computes the offers.
+        timeout_s: Deadline of one request to all shards, in seconds.
         log: Logger of the service.
     """
 
@@ -48,7 +48,7 @@ class Scatter:
         self._log = log
         self._own = [OwnRows(functools.partial(_is_of, shard, shards)) for shard in range(shards)]
         self.shapes_asked = 0
-        """Shapes for which offers were asked so far."""
+        """Number of shapes for which offers were requested."""
 
     async def gather(self, scorer: Scorer, asks: Mapping[Shape, int], *, number: int) -> Offers:
         """Offers for ``asks`` at the state's sequences."""
@@ -62,7 +62,7 @@ class Scatter:
         return await self._ask_shards(asks, number)
 
     async def advance(self, *, at_ms: int) -> None:
-        """Tell the shards how far they may go while nothing is asked."""
+        """Send the shards the sequences up to which they may apply messages between requests."""
         if self._shards:
             fold = self._state.fold
             named = Advance(fold.epoch, self._state.nodes_seq, fold.head, at_ms)
@@ -92,7 +92,7 @@ class Scatter:
         return Offers(views, sorted(missing), [shard for shard in sorted(missing) if answers.get(shard) is not None])
 
     def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
-        """A shard's answer by shape, or None when it does not count; what it says of leaves may not count by itself."""
+        """Answer of a shard by shape, None if unusable; shapes with switch affinity may be unusable on their own."""
         try:
             offer = decode(data, Offer)
             fits = (offer.shard, offer.round, offer.facts_seq, offer.ledger_seq) == (
@@ -109,29 +109,29 @@ class Scatter:
                 for ask, found in zip(request.asks, offer.shapes, strict=True)
             ]
         except DecodeError as error:
-            self._log.warning("offer does not count", shard=shard, reason=str(error))
+            self._log.warning("offer rejected", shard=shard, reason=str(error))
             return None
 
     def _candidates(self, shard: int, shape: Shape, offer: ShapeOffer) -> Candidates:
-        """What a shard can give for a shape.
+        """Candidates of a shard for a shape.
 
         Raises:
-            DecodeError: The offer does not fit what is known of nodes and leaves.
+            DecodeError: The offer is inconsistent with the known nodes and leaf switches.
         """
         table = self._state.table
         own = self._own[shard].rows(table) if shape.blocks is not None else None
         return candidates_of(table, offer, leaves=self._state.leaves if shape.tor_affinity else None, own=own)
 
     def _contradicts(self, offer: Offer) -> bool:
-        """Whether a shard makes something else of the same ledger and the same leaf switches; then it is not believed."""
+        """Whether a shard has other leaf states from the same ledger and leaf switches; its answer is then not used."""
         book = self._state.leaf_book
         if book.parity or offer.leaf_states == book.bits().tobytes():
             return False
-        self._log.error("a shard has other leaf states at the same sequences", shard=offer.shard, round=offer.round)
+        self._log.error("shard reports different leaf states, offer rejected", shard=offer.shard, round=offer.round)
         return True
 
     def _nodes_of(self, shards: list[int]) -> int:
-        """Nodes that the shards own."""
+        """Number of nodes that the shards own."""
         if not shards:
             return 0
         table = self._state.table

@@ -1,4 +1,4 @@
-"""Snapshots: folded ledger and folded facts, so that a start does not read all history."""
+"""Snapshots: folded ledger and facts, so that a start does not read the whole history."""
 
 import zlib
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _NEWEST_KEPT: Final = 3
 
 
 class Snapshots:
-    """Writes snapshots, and removes what they make superfluous."""
+    """Writes snapshots, and deletes what they supersede."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Snapshots:
         self._facts_seq = 0
 
     async def maybe_write(self) -> None:
-        """Write a snapshot when enough has come since the last one."""
+        """Write a snapshot after enough messages since the last one."""
         records = self._state.fold.head - self._ledger_seq
         facts = self._state.facts_seq - self._facts_seq
         if records >= self._config.snapshot_records or (records and facts >= self._config.snapshot_facts):
             await self.write()
 
     async def write(self) -> None:
-        """Write a snapshot of the state as it is; without success the next one will do."""
+        """Write a snapshot of the current state; after a failure the next one follows as usual."""
         ledger_seq, facts_seq = self._state.fold.head, self._state.facts_seq
         body = self._state.dump(self._scheduler.dump())
         size = self._config.snapshot_chunk_bytes
@@ -76,7 +76,7 @@ class Snapshots:
         self._log.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
 
     async def _prune(self, newest: SnapshotEnd) -> None:
-        """Remove the snapshots that :func:`kept_of` does not keep, and the ledger before the oldest that stays."""
+        """Delete the snapshots that :func:`kept_of` does not keep, and the ledger before the oldest kept one."""
         ends = await snapshot_ends(self._bus, self._log)
         oldest_fact = (await self._bus.state(StreamName.FACTS)).first_seq
         kept = kept_of([*ends, newest], oldest_fact=oldest_fact, apart_ms=self._config.snapshot_apart_s * 1000)
@@ -93,8 +93,9 @@ class Snapshots:
 def kept_of(ends: Iterable[SnapshotEnd], *, oldest_fact: int, apart_ms: int) -> list[SnapshotEnd]:
     """Snapshots to keep, oldest first.
 
-    Kept are the newest few, which a reader may be loading, and older ones until one is not younger than the oldest kept
-    fact, so that all history can be told from some snapshot; of those between, one each ``apart_ms`` is enough.
+    Kept are the newest few, which a reader may be loading, and older ones back to one that is not younger than the
+    oldest kept fact, so that the whole history can be restored from some snapshot. Between those, one per ``apart_ms``
+    is enough.
 
     Args:
         ends: Ends of all snapshots, at least one.

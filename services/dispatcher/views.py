@@ -1,7 +1,7 @@
-"""Statuses of jobs, and the tombstones of those that are over.
+"""Statuses of jobs, and the tombstones of finished jobs.
 
-A status is a view: it is written when what it says has changed, again when it was lost, and for all jobs at the start of
-a reign.
+A status is a view: it is written when its content changes, again after a loss, and for all jobs when the dispatcher
+becomes leader.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from berth.schemas.envelope import encode
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
 _BATCH_MAX: Final = 2_000
-"""Statuses written in one turn."""
+"""Maximum number of statuses per cycle."""
 _BATCH_BYTES_MAX: Final = 500_000
-"""Bytes of statuses that share an acknowledgement, unless one alone has more."""
+"""Bytes of statuses that share an acknowledgement, unless one alone is larger."""
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
 class Views:
-    """What the dispatcher tells people."""
+    """Statuses that the dispatcher publishes for users."""
 
     def __init__(self, bus: Bus, clock: Clock, state: State, instruments: Instruments[DispatcherMetrics]) -> None:
         self._bus = bus
@@ -41,25 +41,25 @@ class Views:
         self._touched: dict[JobKey, None] = {}
         self._written: dict[JobKey, tuple[object, ...]] = {}
         self._over: list[tuple[int, JobKey, str]] = []
-        """Heap of (since when, name, uid) of jobs that are over."""
+        """Heap of (end time, name, uid) of finished jobs."""
         self.published = 0
 
     @property
     def has_work(self) -> bool:
-        """Whether a status waits to be written."""
+        """Whether a status is due."""
         return bool(self._touched)
 
     def touch(self, key: JobKey) -> None:
-        """Something about a job may have changed."""
+        """Note that a job may have changed."""
         self._touched[key] = None
 
     def all_jobs(self) -> None:
-        """Write the status of every job anew."""
+        """Write the status of every job again."""
         self._written.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
 
     async def publish(self) -> None:
-        """Write what has changed, a bounded part at a time; what cannot be written now is kept for later."""
+        """Write changed statuses, a bounded number at a time; those that cannot be written stay due."""
         at_ms = self._clock.now_ms()
         batch: list[tuple[JobKey, bytes]] = []
         size = 0
@@ -84,12 +84,12 @@ class Views:
         if batch:
             await self._submit(batch)
 
-    async def expire_finished(self, now_ms: int, *, is_spoken_of: Callable[[JobKey], bool]) -> None:
-        """Let jobs that have been over for long enough give up their names.
+    async def expire_finished(self, now_ms: int, *, has_pending_verdict: Callable[[JobKey], bool]) -> None:
+        """Release the names of jobs that finished long enough ago.
 
         Args:
             now_ms: The time.
-            is_spoken_of: Whether a verdict on a name is on its way; a tombstone must not be stored over it.
+            has_pending_verdict: Whether a verdict on a name is being stored; a tombstone must not be stored after it.
         """
         after_ms = self._state.fold.settings.tombstone_after_ms
         later: list[tuple[int, JobKey, str]] = []
@@ -99,7 +99,7 @@ class Views:
             status = status_of(self._state, key, at_ms=now_ms)
             if job is None or status is None or job.uid != uid or status.phase not in _OVER:
                 continue
-            if is_spoken_of(key):
+            if has_pending_verdict(key):
                 later.append((now_ms, key, uid))
                 continue
             tombstone = msgspec.structs.replace(
@@ -143,7 +143,7 @@ class Views:
             raise error
 
     def _refused(self, batch: list[tuple[JobKey, bytes]], error: ShellError) -> None:
-        """A batch can never be written: find out which of its statuses it is."""
+        """Write the statuses of a refused batch one by one, to find the one that cannot be written."""
         if len(batch) == 1:
             self._log.error("status cannot be written", job="/".join(batch[0][0]), reason=str(error))
             return
@@ -161,7 +161,7 @@ class Views:
         elif not isinstance(error, ShellError):
             raise error
         else:
-            self._log.warning("tombstone not stored, later again", reason=str(error))
+            self._log.warning("tombstone not stored, retrying later", reason=str(error))
             heapq.heappush(self._over, entry)
 
     def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:

@@ -1,5 +1,6 @@
-"""Health: what device plug-ins, agents on nodes, ClusterD and switches say of nodes and chips, as facts.
+"""Health: reports of device plug-ins, agents on nodes, ClusterD and switches on nodes and chips, as facts.
 
-Watches ConfigMaps, takes reports that agents send over NATS, follows node and pod facts. Writes ``fact.health.<domain>``.
-Owns the rule of staleness and the last good word of each source. Restarts by comparing with the latest health facts.
+It watches ConfigMaps, takes reports that agents send over NATS, and follows node and pod facts. It publishes
+``fact.health.<domain>``. It owns the staleness rule and the last valid report of each source. After a restart it
+compares with the latest health facts.
 """

@@ -17,7 +17,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.health.config import HealthConfig
 from berth.services.health.loop import Loop
 from berth.services.health.metrics import HealthMetrics
-from berth.services.health.sources import Clusterd, Direct, Ears
+from berth.services.health.sources import Clusterd, Direct, ReportIntake
 
 
 async def serve(
@@ -54,7 +54,7 @@ async def serve_on(
         ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them anew.
     """
     loop = Loop(bus, clock, config, instruments)
-    ears = Ears(loop.words, loop.ground, clock, loop.touch, instruments)
+    intake = ReportIntake(loop.report_store, loop.cluster, clock, loop.touch, instruments)
     facts = await bus.state(StreamName.FACTS)
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
@@ -71,8 +71,8 @@ async def serve_on(
         filters=filters,
         created=facts.created,
     )
-    reports = await bus.serve(subjects.reports_health, loop.hear)
-    source = Clusterd(ears) if config.source == "clusterd" else Direct(ears)
+    reports = await bus.serve(subjects.reports_health, loop.take_report)
+    source = Clusterd(intake) if config.source == "clusterd" else Direct(intake)
     reflections = source.reflections(api) if api is not None else []
     try:
         async with asyncio.TaskGroup() as group:
@@ -109,7 +109,7 @@ async def _open(loop: Loop, reflections: Sequence[Reflection], instruments: Inst
         await one.synced.wait()
     loop.open()
     instruments.readiness.ready()
-    instruments.log.info("sources are read", reflections=len(reflections), nodes=len(loop.ground.nodes))
+    instruments.log.info("sources read", reflections=len(reflections), nodes=len(loop.cluster.nodes))
 
 
 async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:

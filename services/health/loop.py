@@ -22,12 +22,12 @@ from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
 from berth.schemas.nodes import NodeCondition
+from berth.services.health.cluster_state import ClusterState
 from berth.services.health.config import HealthConfig
-from berth.services.health.ground import Ground
 from berth.services.health.metrics import HealthMetrics
+from berth.services.health.report_store import ReportStore
 from berth.services.health.reports import answer, check_against, parse_report
-from berth.services.health.verdicts import Rules, is_own_list, judge, turns_ms
-from berth.services.health.words import Words
+from berth.services.health.verdicts import Rules, is_own_list, judge, next_change_ms
 
 AGENT: Final = "agent"
 _MS: Final = 1000
@@ -52,14 +52,14 @@ class Loop:
             stale_ms=round(config.stale_s * _MS),
             self_maintained=config.self_maintain_available_card,
         )
-        self.ground = Ground()
-        self.words = Words()
-        self.said: dict[str, HealthSeen] = {}
+        self.cluster = ClusterState()
+        self.report_store = ReportStore()
+        self.published: dict[str, HealthSeen] = {}
         """The last fact of each domain."""
         self._is_open = False
         self._started_ms = clock.now_ms()
         self._dirty: set[str] = set()
-        self._turns: dict[str, int] = {}
+        self._next_changes: dict[str, int] = {}
         """When time alone changes the verdict on a node."""
         self._due_ms: int | None = None
         self._levels: dict[str, list[int]] = {}
@@ -71,32 +71,32 @@ class Loop:
 
     def restore(self, fact: HealthSeen, conditions: Iterable[NodeCondition]) -> None:
         """Take a fact of an earlier run."""
-        self.said[fact.domain] = fact
+        self.published[fact.domain] = fact
         for condition in conditions:
-            self.words.restore(condition)
+            self.report_store.restore(condition)
 
     def take(self, stored: Stored) -> None:
         """Take a node or pod fact; one that cannot be read changes nothing."""
         try:
             if open_envelope(stored.data).kind == NodesSeen.KIND:
-                self._dirty.update(self.ground.apply_nodes(decode(stored.data, NodesSeen)))
+                self._dirty.update(self.cluster.apply_nodes(decode(stored.data, NodesSeen)))
             else:
-                self._pods_changed(self.ground.apply_pods(stored.subject, decode(stored.data, PodsSeen)))
+                self._pods_changed(self.cluster.apply_pods(stored.subject, decode(stored.data, PodsSeen)))
         except (DecodeError, ValueError, IndexError) as error:
             self._log.error("fact unreadable", subject=stored.subject, sequence=stored.sequence, reason=str(error))
         self._woken.set()
 
     def _pods_changed(self, nodes: list[str]) -> None:
         for name in nodes:
-            node = self.ground.nodes.get(name)
-            if node is not None and is_own_list(node, self.words.of(name), self.rules):
-                self._look_again(name)
+            node = self.cluster.nodes.get(name)
+            if node is not None and is_own_list(node, self.report_store.of(name), self.rules):
+                self._reexamine(name)
                 self.touch([name])
 
     def touch(self, nodes: Iterable[str]) -> None:
         """Judge the domains of some nodes anew, soon."""
         for node in nodes:
-            domain = self.ground.domain_of.get(node)
+            domain = self.cluster.domain_of.get(node)
             if domain is not None:
                 self._dirty.add(domain)
         if self._dirty:
@@ -106,23 +106,23 @@ class Loop:
         """All sources have been read once: begin to say what they come to."""
         if not self._is_open:
             self._is_open = True
-            self._dirty.update(self.ground.domains, self.said)
+            self._dirty.update(self.cluster.domains, self.published)
             self._woken.set()
 
-    async def hear(self, data: bytes) -> bytes:
+    async def take_report(self, data: bytes) -> bytes:
         """Take a report of an agent, and answer it."""
         try:
-            self._hear(data)
+            self._take_report(data)
         except ReportError as error:
             self._metrics.refused.labels(AGENT).inc()
             if str(error) != self._refusal:  # an agent repeats its report, and with it the same mistake
                 self._refusal = str(error)
-                self._log.warning("report of an agent refused", reason=self._refusal)
+                self._log.warning("agent report rejected", reason=self._refusal)
             return answer(error)
         self._metrics.taken.labels(AGENT).inc()
         return answer()
 
-    def _hear(self, data: bytes) -> None:
+    def _take_report(self, data: bytes) -> None:
         """Take a report of an agent.
 
         Raises:
@@ -130,14 +130,14 @@ class Loop:
         """
         report = parse_report(data)
         try:
-            check_against(report, self.ground.nodes)
+            check_against(report, self.cluster.nodes)
         except ReportError as error:
-            if report.node in self.ground.nodes:
-                self.words.doubt(report.node, AGENT, str(error))
+            if report.node in self.cluster.nodes:
+                self.report_store.mark_suspect(report.node, AGENT, str(error))
                 self.touch([report.node])
             raise
-        self.words.trust(report.node, AGENT)
-        self.words.hear_agent(report, now_ms=self._clock.now_ms())
+        self.report_store.mark_valid(report.node, AGENT)
+        self.report_store.put_agent(report, now_ms=self._clock.now_ms())
         self.touch([report.node])
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -150,7 +150,7 @@ class Loop:
                 await pause(self._woken, self._config.tick_s)
                 continue
             try:
-                await self._round()
+                await self._publish()
             except TransientError as error:
                 failures += 1
                 wait_s = backoff.pause_s(failures)
@@ -168,22 +168,24 @@ class Loop:
         """Look at the clock."""
         now_ms = self._clock.now_ms()
         if not self._is_open and now_ms - self._started_ms > self.rules.stale_ms:
-            self._log.warning("sources cannot be read, judging without them", source=self.rules.source)
+            self._log.warning("sources cannot be read, continuing without them", source=self.rules.source)
             self.open()
-        for name in sorted(self.words.unsettled):
-            before = self.words.of(name).device
-            self._look_again(name)
-            if self.words.of(name).device != before:
+        for name in sorted(self.report_store.unsettled):
+            before = self.report_store.of(name).device
+            self._reexamine(name)
+            if self.report_store.of(name).device != before:
                 self.touch([name])
         if self._due_ms is not None and now_ms >= self._due_ms:
-            self.touch(name for name, turn_ms in self._turns.items() if turn_ms <= now_ms)
-            self._turns = {name: turn_ms for name, turn_ms in self._turns.items() if turn_ms > now_ms}
-            self._due_ms = min(self._turns.values(), default=None)
+            self.touch(name for name, change_ms in self._next_changes.items() if change_ms <= now_ms)
+            self._next_changes = {
+                name: change_ms for name, change_ms in self._next_changes.items() if change_ms > now_ms
+            }
+            self._due_ms = min(self._next_changes.values(), default=None)
 
-    def _look_again(self, name: str) -> None:
-        self.words.look_again(name, now_ms=self._clock.now_ms(), idle=self.ground.idle(name))
+    def _reexamine(self, name: str) -> None:
+        self.report_store.reexamine(name, now_ms=self._clock.now_ms(), idle=self.cluster.idle(name))
 
-    async def _round(self) -> None:
+    async def _publish(self) -> None:
         """Store the facts of all domains that are due.
 
         Raises:
@@ -192,50 +194,50 @@ class Loop:
         for domain in sorted(self._dirty):
             self._dirty.discard(domain)
             fact = self._fact(domain)
-            if not self._is_news(fact):
+            if not self._needs_publishing(fact):
                 continue
             try:
                 await self._bus.publish(self._bus.subjects.fact_health(domain), encode(fact))
             except TransientError:
                 self._dirty.add(domain)
                 raise
-            self.said[domain] = fact
+            self.published[domain] = fact
             self._metrics.facts.inc()
         for health in NodeHealth:
             self._metrics.nodes.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
-        self._metrics.suspect.set(self.words.doubted())
+        self._metrics.suspect.set(self.report_store.suspect_count())
 
     def _fact(self, domain: str) -> HealthSeen:
         """Fact of a domain as it is now; without rows when the domain is gone."""
         now_ms = self._clock.now_ms()
         rows = []
         counts = self._levels[domain] = [0] * len(NodeHealth)
-        for name in sorted(self.ground.domains.get(domain, ())):
-            node = self.ground.nodes[name]
-            word = self.words.of(name)
-            row = judge(node, word, self.rules, held=self.ground.held(name), now_ms=now_ms)
+        for name in sorted(self.cluster.domains.get(domain, ())):
+            node = self.cluster.nodes[name]
+            reports = self.report_store.of(name)
+            row = judge(node, reports, self.rules, held=self.cluster.held(name), now_ms=now_ms)
             counts[row.level] += 1
             if node.chips or row.level is not NodeHealth.OK or row.reason:
                 rows.append(row)
-            turn_ms = turns_ms(word, self.rules, now_ms=now_ms)
-            if turn_ms is not None:
-                self._turns[name] = turn_ms
-                self._due_ms = turn_ms if self._due_ms is None else min(self._due_ms, turn_ms)
+            change_ms = next_change_ms(reports, self.rules, now_ms=now_ms)
+            if change_ms is not None:
+                self._next_changes[name] = change_ms
+                self._due_ms = change_ms if self._due_ms is None else min(self._due_ms, change_ms)
         if not any(counts):
             del self._levels[domain]
         return pack_health(domain, rows, source=self.rules.source, at_ms=now_ms)
 
-    def _is_news(self, fact: HealthSeen) -> bool:
+    def _needs_publishing(self, fact: HealthSeen) -> bool:
         """Whether a fact is worth a message."""
-        before = self.said.get(fact.domain)
+        before = self.published.get(fact.domain)
         if before is None:
             return bool(fact.names)
-        if meaning(before) != meaning(fact):
+        if without_times(before) != without_times(fact):
             return True
         is_due = fact.at_ms - before.at_ms >= round(self._config.refresh_s * _MS)
         return is_due and before.updated_ms != fact.updated_ms
 
 
-def meaning(fact: HealthSeen) -> HealthSeen:
+def without_times(fact: HealthSeen) -> HealthSeen:
     """A fact without the times at which it was said and at which its sources spoke."""
     return msgspec.structs.replace(fact, at_ms=0, updated_ms=b"")

@@ -1,7 +1,7 @@
-"""Reports that agents on nodes send straight over the bus: read, checked against the node, answered.
+"""Reports that agents on nodes send over the bus: decoded, checked against the node, answered.
 
-A report is a message of ours, or a JSON object with the same fields, for agents in any language. The answer is JSON in
-either case: ``{"ok": true}``, or ``{"ok": false, "error": "..."}`` with the field, the value and what would be right.
+A report is a message of Berth, or a JSON object with the same fields, for agents in any language. The answer is JSON in
+either case: ``{"ok": true}``, or ``{"ok": false, "error": "..."}`` with the field, the value and what is expected.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent is told."""
+    """Answer to the agent."""
 
     ok: bool
     error: str = ""
@@ -45,10 +45,10 @@ _PLAIN: Final = msgspec.json.Decoder(_Plain)
 
 
 def parse_report(data: bytes) -> HealthReport:
-    """Report in the bytes of a message.
+    """Report from the bytes of a message.
 
     Raises:
-        ReportError: It is neither a JSON object nor a message of ours, or a field is not what it should be.
+        ReportError: It is neither a JSON object nor a message of Berth, or a field is invalid.
     """
     if data.lstrip()[:1] == b"{":
         plain = decoded(data.decode(errors="replace"), _PLAIN, field="report")
@@ -65,7 +65,7 @@ def parse_report(data: bytes) -> HealthReport:
 
 
 def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) -> None:
-    """See that a report is of a node that we know, and of chips that it has.
+    """Check that a report is about a known node and its own chips.
 
     Raises:
         ReportError: It is not.
@@ -73,7 +73,7 @@ def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) ->
     node = nodes.get(report.node)
     if node is None:
         raise ReportError(
-            field="node", value=report.node, expected="a node of the cluster (report again once it is one)"
+            field="node", value=report.node, expected="a node of the cluster (report again when it exists)"
         )
     for field in _CHIP_FIELDS:
         for place, chip in enumerate(getattr(report, field)):

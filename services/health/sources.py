@@ -1,7 +1,7 @@
-"""Sources: ConfigMaps as they come from the API server, turned into words.
+"""Sources: ConfigMaps from the API server, decoded into reports.
 
-What cannot be read leaves the last good word in force, makes the node suspect, is counted, and is logged once for as long as
-it lasts. A report that is deleted leaves what it said to age.
+Content that cannot be read leaves the last valid report in force and makes the node suspect. It is counted, and logged
+once while it lasts. The report of a deleted ConfigMap stays and ages.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection
-from berth.services.health.ground import Ground
+from berth.services.health.cluster_state import ClusterState
 from berth.services.health.metrics import HealthMetrics
-from berth.services.health.words import Words
+from berth.services.health.report_store import ReportStore
 
 E = TypeVar("E")
 
@@ -29,71 +29,75 @@ _DIRECT_LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 _CLUSTERD_LABEL: Final = {"labelSelector": "mx-consumer-volcano=true"}
 
 
-class Ears:
-    """What all sources do with a word: keep it, judge it suspect or good, say whose it is.
+class ReportIntake:
+    """Intake of reports, shared by all sources: stores reports and marks nodes as suspect.
 
     Args:
-        words: Where words are kept.
-        ground: The nodes and pods.
+        report_store: Store of reports.
+        cluster: Nodes and pods.
         clock: Source of time.
-        on_change: Called with the nodes of which something new was said.
+        on_change: Called with the nodes whose reports changed.
         instruments: Of the process.
     """
 
     def __init__(
         self,
-        words: Words,
-        ground: Ground,
+        report_store: ReportStore,
+        cluster: ClusterState,
         clock: Clock,
         on_change: Callable[[list[str]], None],
         instruments: Instruments[HealthMetrics],
     ) -> None:
-        self.words = words
+        self.report_store = report_store
         self.clock = clock
         self.on_change = on_change
         self.log = instruments.log
         self.metrics = instruments.metrics
-        self._ground = ground
+        self._cluster = cluster
 
     def device(self, node: str, report: DeviceReport, *, is_live: bool) -> None:
         """Take a report of a device plug-in."""
-        self.words.hear_device(node, report, now_ms=self.clock.now_ms(), is_live=is_live, idle=self._ground.idle(node))
+        self.report_store.put_device(
+            node, report, now_ms=self.clock.now_ms(), is_live=is_live, idle=self._cluster.idle(node)
+        )
 
-    def good(self, node: str, source: str) -> None:
-        """A source's newest word on a node was read."""
+    def accept(self, node: str, source: str) -> None:
+        """Note that the newest report of a source on a node was read."""
         self.metrics.taken.labels(source).inc()
-        if self.words.trust(node, source):
-            self.log.info("report is good again", node=node, source=source)
+        if self.report_store.mark_valid(node, source):
+            self.log.info("report recovered", node=node, source=source)
 
-    def bad(self, node: str, source: str, error: ReportError) -> None:
-        """A source's newest word on a node cannot be read; the one before it holds."""
+    def reject(self, node: str, source: str, error: ReportError) -> None:
+        """Note that the newest report of a source on a node cannot be read; the one before stays in force."""
         self.refused(source)
-        if self.words.doubt(node, source, str(error)):
-            self.log.warning("report refused, the last good one holds", node=node, source=source, reason=str(error))
+        if self.report_store.mark_suspect(node, source, str(error)):
+            self.log.warning(
+                "report rejected, last valid one stays in force", node=node, source=source, reason=str(error)
+            )
 
     def refused(self, source: str) -> None:
-        """Count something that cannot be read."""
+        """Count content that cannot be read."""
         self.metrics.refused.labels(source).inc()
 
 
 class DirectMaps:
-    """ConfigMaps of one kind, one a node, written on the node.
+    """ConfigMaps of one kind, one per node, written on the node.
 
     Args:
-        ears: What is done with words.
-        prefix: What the names begin with; the node's name follows.
-        read: Takes a node, the data and whether they were watched live.
+        intake: Intake of reports.
+        prefix: Prefix of the names; the node's name follows.
+        read: Takes a node, the data, and whether the change was watched live.
         drop: Takes a node whose ConfigMap is gone.
     """
 
     def __init__(
         self,
-        ears: Ears,
+        intake: ReportIntake,
         prefix: str,
         read: Callable[[str, Mapping[str, str], bool], None],
         drop: Callable[[str], None],
     ) -> None:
-        self._ears = ears
+        self._intake = intake
         self._prefix = prefix
         self._read = read
         self._drop = drop
@@ -101,13 +105,13 @@ class DirectMaps:
         """Resource versions of the ConfigMaps that were read, by node."""
 
     def replace(self, objects: list[ConfigMap]) -> None:
-        """Take all ConfigMaps that there are."""
+        """Take all ConfigMaps."""
         found = {node: one for one in objects if (node := self._node(one))}
         changed = [node for node in sorted(found) if self._take(node, found[node], is_live=False)]
         gone = sorted(set(self._versions) - set(found))
         for node in gone:
             self._lose(node)
-        self._ears.on_change([*changed, *gone])
+        self._intake.on_change([*changed, *gone])
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """Take changes."""
@@ -121,7 +125,7 @@ class DirectMaps:
             else:
                 self._take(node, one, is_live=True)
             touched.append(node)
-        self._ears.on_change(touched)
+        self._intake.on_change(touched)
 
     def _node(self, one: ConfigMap) -> str:
         name = one.metadata.name
@@ -141,12 +145,12 @@ class DirectMaps:
 
 
 class Direct:
-    """ConfigMaps that device plug-ins and NodeD write, one a node."""
+    """ConfigMaps that device plug-ins and NodeD write, one per node."""
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
-        self.devices = DirectMaps(ears, device_info.NAME_PREFIX, self._device, self._no_device)
-        self.nodes = DirectMaps(ears, node_info.NAME_PREFIX, self._noded, self._no_noded)
+    def __init__(self, intake: ReportIntake) -> None:
+        self._intake = intake
+        self.devices = DirectMaps(intake, device_info.NAME_PREFIX, self._device, self._no_device)
+        self.nodes = DirectMaps(intake, node_info.NAME_PREFIX, self._noded, self._no_noded)
 
     def reflections(self, api: Api) -> list[Reflection]:
         """Reflections of both kinds."""
@@ -159,64 +163,64 @@ class Direct:
         try:
             report = parse_device_info(_value(data, device_info.KEY))
         except ReportError as error:
-            self._ears.bad(node, DEVICE, error)
+            self._intake.reject(node, DEVICE, error)
         else:
-            self._ears.device(node, report, is_live=is_live)
-            self._ears.good(node, DEVICE)
+            self._intake.device(node, report, is_live=is_live)
+            self._intake.accept(node, DEVICE)
         self._switch(node, data.get(device_info.SWITCH_KEY, ""))
 
     def _switch(self, node: str, text: str) -> None:
-        """Take the switch's part; most products have none."""
+        """Take the part of the switch; most products have none."""
         try:
             info = parse_switch_info(text) if text.strip() else None
         except ReportError as error:
-            self._ears.bad(node, SWITCH, error)
+            self._intake.reject(node, SWITCH, error)
             return
-        self._ears.words.hear_switch(node, info)
-        self._ears.good(node, SWITCH)
+        self._intake.report_store.put_switch(node, info)
+        self._intake.accept(node, SWITCH)
 
     def _no_device(self, node: str) -> None:
-        """What it said ages; its switch is not known any more."""
-        self._ears.words.hear_switch(node, None)
+        """Keep the deleted report, which ages; drop that of the switch."""
+        self._intake.report_store.put_switch(node, None)
         for source in (DEVICE, SWITCH):
-            self._ears.words.trust(node, source)
+            self._intake.report_store.mark_valid(node, source)
 
     def _noded(self, node: str, data: Mapping[str, str], is_live: bool) -> None:  # noqa: FBT001 - called by position
-        del is_live  # NodeD has no rhythm: it writes while there is a fault
+        del is_live  # NodeD writes only while there is a fault, not periodically
         try:
             info = parse_node_info(_value(data, node_info.KEY))
         except ReportError as error:
-            self._ears.bad(node, NODED, error)
+            self._intake.reject(node, NODED, error)
             return
-        self._ears.words.hear_node(node, info)
-        self._ears.good(node, NODED)
+        self._intake.report_store.put_node(node, info)
+        self._intake.accept(node, NODED)
 
     def _no_noded(self, node: str) -> None:
-        """NodeD deletes its ConfigMap when the node is well."""
-        self._ears.words.hear_node(node, None)
-        self._ears.words.trust(node, NODED)
+        """Take the deletion of NodeD's ConfigMap: the node is healthy."""
+        self._intake.report_store.put_node(node, None)
+        self._intake.report_store.mark_valid(node, NODED)
 
 
 class Clusterd:
     """ConfigMaps that ClusterD writes, each with many nodes."""
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
+    def __init__(self, intake: ReportIntake) -> None:
+        self._intake = intake
         self._devices: Chunks[DeviceReport] = Chunks()
         self._switches: Chunks[SwitchInfo] = Chunks()
         self._nodes: dict[str, Entry[NodeInfo]] = {}
         self._versions: dict[str, str] = {}
         self._refused: set[str] = set()
         self._is_live = False
-        self._log = ears.log
-        self._metrics = ears.metrics
+        self._log = intake.log
+        self._metrics = intake.metrics
 
     def reflections(self, api: Api) -> list[Reflection]:
         """The one reflection."""
         return [api.reflect(_maps(cluster_info.NAMESPACE), ConfigMap, self, params=_CLUSTERD_LABEL)]
 
     def replace(self, objects: list[ConfigMap]) -> None:
-        """Take all ConfigMaps that there are."""
+        """Take all ConfigMaps."""
         self._is_live = False
         found = {one.metadata.name: one for one in objects}
         for name in sorted(found):
@@ -234,16 +238,16 @@ class Clusterd:
                 self._take(one.metadata.name, one)
 
     def forget(self, *, after_ms: int) -> None:
-        """Forget what no chunk has held for ``after_ms``: a node's switch counts as well again."""
-        now_ms = self._ears.clock.now_ms()
+        """Drop reports that no chunk has held for ``after_ms``: a node's switch then counts as healthy."""
+        now_ms = self._intake.clock.now_ms()
         self._devices.forget(now_ms=now_ms, after_ms=after_ms)
         gone = self._switches.forget(now_ms=now_ms, after_ms=after_ms)
-        self._hear_switches(gone)
+        self._put_switches(gone)
         if gone:
-            self._ears.on_change(gone)
+            self._intake.on_change(gone)
 
     def _lose(self, name: str) -> None:
-        """A chunk that is deleted takes nothing away; the list of sick nodes that is deleted is empty."""
+        """Take the deletion of a chunk, which removes no report; a deleted list of unhealthy nodes counts as empty."""
         self._versions.pop(name, None)
         self._take(name, ConfigMap(data={name: ""}))
         self._versions.pop(name, None)
@@ -268,19 +272,19 @@ class Clusterd:
             return
         if name in self._refused:
             self._refused.discard(name)
-            self._log.info("chunk is good again", chunk=name)
-        self._ears.on_change(changed)
+            self._log.info("chunk recovered", chunk=name)
+        self._intake.on_change(changed)
 
     def _refuse(self, name: str, error: ReportError) -> None:
-        """A chunk cannot be read as a whole: what it held stays in force, and its nodes grow stale by themselves."""
-        self._ears.refused("ClusterD")
+        """Reject a chunk that cannot be read as a whole: its previous content stays in force and ages."""
+        self._intake.refused("ClusterD")
         if name not in self._refused:
             self._refused.add(name)
-            self._log.warning("chunk refused, what it held stays", chunk=name, reason=str(error))
+            self._log.warning("chunk rejected, previous content stays in force", chunk=name, reason=str(error))
         nodes = self._held_by(name)
         for node in nodes:
-            self._ears.words.doubt(node, _source_of(name), str(error))
-        self._ears.on_change(nodes)
+            self._intake.report_store.mark_suspect(node, _source_of(name), str(error))
+        self._intake.on_change(nodes)
 
     def _held_by(self, name: str) -> list[str]:
         if name == cluster_info.NODE_NAME:
@@ -290,21 +294,21 @@ class Clusterd:
 
     def _take_devices(self, name: str, text: str) -> list[str]:
         read = cluster_info.read_devices(text, self._devices.newest, name=name)
-        changed = self._devices.take(name, read.entries, now_ms=self._ears.clock.now_ms())
+        changed = self._devices.take(name, read.entries, now_ms=self._intake.clock.now_ms())
         for node in changed:
-            self._ears.device(node, self._devices.newest[node].value, is_live=self._is_live)
+            self._intake.device(node, self._devices.newest[node].value, is_live=self._is_live)
         return [*changed, *self._judge(read, DEVICE)]
 
     def _take_switches(self, name: str, text: str) -> list[str]:
         read = cluster_info.read_switches(text, self._switches.newest, name=name)
-        changed = self._switches.take(name, read.entries, now_ms=self._ears.clock.now_ms())
-        self._hear_switches(changed)
+        changed = self._switches.take(name, read.entries, now_ms=self._intake.clock.now_ms())
+        self._put_switches(changed)
         return [*changed, *self._judge(read, SWITCH)]
 
-    def _hear_switches(self, nodes: list[str]) -> None:
+    def _put_switches(self, nodes: list[str]) -> None:
         for node in nodes:
             entry = self._switches.newest.get(node)
-            self._ears.words.hear_switch(node, entry.value if entry is not None else None)
+            self._intake.report_store.put_switch(node, entry.value if entry is not None else None)
 
     def _take_nodes(self, text: str) -> list[str]:
         read = cluster_info.read_nodes(text, self._nodes)
@@ -312,19 +316,23 @@ class Clusterd:
         changed = sorted(node for node in {*before, *read.entries} if before.get(node) is not read.entries.get(node))
         for node in changed:
             entry = read.entries.get(node)
-            self._ears.words.hear_node(node, entry.value if entry is not None else None)
+            self._intake.report_store.put_node(node, entry.value if entry is not None else None)
             if entry is None:
-                self._ears.words.trust(node, NODED)
+                self._intake.report_store.mark_valid(node, NODED)
         return [*changed, *self._judge(read, NODED)]
 
     def _judge(self, read: ChunkRead[E], source: str) -> list[str]:
-        """Note which entries were good and which were not; returns the nodes of which that changed anything."""
+        """Note which entries are valid and which are not; returns the nodes that changed."""
         for node, error in read.errors.items():
-            self._ears.bad(node, source, error)
+            self._intake.reject(node, source, error)
         self._metrics.taken.labels(source).inc(len(read.entries))
-        trusted = [node for node in read.entries if node not in read.errors and self._ears.words.trust(node, source)]
+        trusted = [
+            node
+            for node in read.entries
+            if node not in read.errors and self._intake.report_store.mark_valid(node, source)
+        ]
         if trusted:
-            self._log.info("reports are good again", source=source, nodes=len(trusted), first=trusted[0])
+            self._log.info("reports recovered", source=source, nodes=len(trusted), first=trusted[0])
         return [*read.errors, *trusted]
 
 
@@ -332,7 +340,7 @@ def _value(data: Mapping[str, str], key: str) -> str:
     """Value of a key.
 
     Raises:
-        ReportError: It is not there.
+        ReportError: The key is missing.
     """
     if key not in data:
         raise ReportError(field=f"data.{key}", value=None, expected=f"a text; the keys are {sorted(data)}")

@@ -1,7 +1,7 @@
-"""Verdicts: what all words on a node come to. Pure.
+"""Verdicts: condition of a node from all reports about it. Pure.
 
-The worst level wins, chips that any source calls sick are sick, and the reason names every source that has something to
-say. Staleness takes new work away from a node and never ends what runs there.
+The worst level wins. A chip is unhealthy if any source reports so. The reason names every source with a finding.
+Staleness keeps new work away from a node and never ends running work.
 
 Source: docs/reference/kubernetes.md, "Device information"; docs/reference/faults.md, "Chip fault levels",
 "Node and switch fault levels" and "Normalised levels"; docs/reference/nodes-and-chips.md, "Free list".
@@ -21,11 +21,11 @@ from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
-from berth.services.health.words import Word
+from berth.services.health.report_store import NodeReports
 
 NETWORK_FAULT: Final = "CardNetworkUnhealthy"
 NODE_FAULT: Final = "NodeUnhealthy"
-_ROWS_TOLD_MAX: Final = 4
+_ROWS_SHOWN_MAX: Final = 4
 _REASON_MAX: Final = 1000
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -33,11 +33,11 @@ _MS: Final = 1000
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What does not change while the service runs.
+    """Settings of verdicts.
 
     Attributes:
         source: Setting ``source``.
-        stale_ms: A report that is older takes new work away.
+        stale_ms: Age above which a report keeps new work away.
         self_maintained: Setting ``self_maintain_available_card``.
     """
 
@@ -47,20 +47,20 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def via(self) -> str:
-        """What a source's name ends in."""
+        """Suffix of a source's name."""
         return " via ClusterD" if self.source == "clusterd" else ""
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What one source's word comes to.
+class PartialVerdict(msgspec.Struct, frozen=True):
+    """Part of a verdict, from one source.
 
     Attributes:
         level: Level of the node.
-        reason: Why, with the source; empty when all is well.
-        unhealthy: Mask of chips.
-        recovering: Mask of chips.
-        network_unhealthy: Mask of chips.
-        withheld: Mask of chips that take no new work.
+        reason: The reason, with the source; empty without a finding.
+        unhealthy: Bitmap of chips.
+        recovering: Bitmap of chips.
+        network_unhealthy: Bitmap of chips.
+        withheld: Bitmap of chips that take no new work.
     """
 
     level: NodeHealth = NodeHealth.OK
@@ -71,28 +71,28 @@ class Said(msgspec.Struct, frozen=True):
     withheld: int = 0
 
 
-def judge(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms: UnixMs) -> NodeCondition:
+def judge(node: NodeDescription, reports: NodeReports, rules: Rules, *, held: int, now_ms: UnixMs) -> NodeCondition:
     """Condition of a node.
 
     Args:
         node: The node.
-        word: What was said of it.
+        reports: Reports on it.
         rules: Settings.
-        held: Mask of the chips that its pods hold.
+        held: Bitmap of the chips that its pods hold.
         now_ms: The time.
     """
-    parts = [*_devices(node, word, rules, held=held, now_ms=now_ms), *_others(word, rules)]
-    known, updated_ms = _heard(node, word)
-    agent = _agent(word, rules, now_ms=now_ms)
+    parts = [*_devices(node, reports, rules, held=held, now_ms=now_ms), *_others(reports, rules)]
+    known, updated_ms = _last_report(node, reports)
+    agent = _agent(reports, rules, now_ms=now_ms)
     if agent is not None:
         parts.append(agent)
-    elif word.device is None and node.chips:
-        restored = word.restored
+    elif reports.device is None and node.chips:
+        restored = reports.restored
         if restored is not None and 0 <= now_ms - restored.updated_ms <= rules.stale_ms:
             return restored
-        parts.append(_silence(node, word, rules, now_ms=now_ms))
-    parts += [Said(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(word.doubts.items())]
-    sick = _union(part.unhealthy | part.recovering for part in parts)
+        parts.append(_no_report(node, reports, rules, now_ms=now_ms))
+    parts += [PartialVerdict(reason=f"{source} {SUSPECT}, {why}") for source, why in sorted(reports.suspect.items())]
+    unusable = _union(part.unhealthy | part.recovering for part in parts)
     return NodeCondition(
         name=node.name,
         unhealthy=_union(part.unhealthy for part in parts),
@@ -100,65 +100,67 @@ def judge(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms:
         network_unhealthy=_union(part.network_unhealthy for part in parts),
         level=max((part.level for part in parts), default=NodeHealth.OK),
         network_known=known,
-        withheld=_union(part.withheld for part in parts) & ~sick,
+        withheld=_union(part.withheld for part in parts) & ~unusable,
         reason="; ".join(part.reason for part in parts if part.reason)[:_REASON_MAX],
         updated_ms=updated_ms,
     )
 
 
-def is_own_list(node: NodeDescription, word: Word, rules: Rules) -> bool:
-    """Whether the device plug-in's own list of free chips counts, so that pods on the node change the verdict.
+def is_own_list(node: NodeDescription, reports: NodeReports, rules: Rules) -> bool:
+    """Whether the device plug-in's own free list counts, so that pods on the node change the verdict.
 
     Source: docs/reference/nodes-and-chips.md, "Free list".
     """
     if not rules.self_maintained or node.labels.get(LABEL_SOFT_SHARE) == "true":
         return True
-    return word.device is not None and any(lists.has_virtual for lists in word.device.report.chips.values())
+    return reports.device is not None and any(lists.has_virtual for lists in reports.device.report.chips.values())
 
 
-def turns_ms(word: Word, rules: Rules, *, now_ms: UnixMs) -> UnixMs | None:
-    """When the verdict on a node next changes by time alone, if nobody speaks; None for never."""
-    spoke = [heard.spoke_ms for heard in (word.device, word.agent) if heard is not None]
-    if not spoke and word.restored is not None:
-        spoke = [word.restored.updated_ms]
+def next_change_ms(reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> UnixMs | None:
+    """Time at which the verdict on a node changes if no report arrives; None for never."""
+    reported = [stored.reported_ms for stored in (reports.device, reports.agent) if stored is not None]
+    if not reported and reports.restored is not None:
+        reported = [reports.restored.updated_ms]
     due = []
-    for spoke_ms in spoke:
+    for reported_ms in reported:
         limit_ms = rules.stale_ms
-        while spoke_ms + limit_ms < now_ms:
+        while reported_ms + limit_ms < now_ms:
             limit_ms *= 2
-        due.append(spoke_ms + limit_ms + 1)
+        due.append(reported_ms + limit_ms + 1)
     return min(due, default=None)
 
 
-def _devices(node: NodeDescription, word: Word, rules: Rules, *, held: int, now_ms: UnixMs) -> list[Said]:
-    """What the device plug-in's report comes to."""
-    if word.device is None:
+def _devices(
+    node: NodeDescription, reports: NodeReports, rules: Rules, *, held: int, now_ms: UnixMs
+) -> list[PartialVerdict]:
+    """Part of the device plug-in's report."""
+    if reports.device is None:
         return []
     source = f"device plug-in{rules.via}"
-    report = word.device.report
+    report = reports.device.report
     parts = []
-    stale = stale_reason(now_ms - word.device.spoke_ms, rules.stale_ms)
+    stale = stale_reason(now_ms - reports.device.reported_ms, rules.stale_ms)
     if stale:
-        parts.append(Said(NodeHealth.NO_NEW_WORK, f"{source}: {stale}"))
+        parts.append(PartialVerdict(NodeHealth.NO_NEW_WORK, f"{source}: {stale}"))
     lists = _lists(report, node.resource)
     if lists is None:
         if node.chips:
             why = f"DeviceList has no key {node.resource or 'huawei.com/<type>'}: it offers no chips"
-            parts.append(Said(NodeHealth.NO_NEW_WORK, f"{source}: {why}"))
+            parts.append(PartialVerdict(NodeHealth.NO_NEW_WORK, f"{source}: {why}"))
         return parts
     if report.remarks:
-        parts.append(Said(reason=f"{source}: {report.remarks[0]}"))
-    sick = lists.unhealthy | lists.recovering
-    view = word.device.views.get(node.resource) or next(iter(word.device.views.values()))
+        parts.append(PartialVerdict(reason=f"{source}: {report.remarks[0]}"))
+    unusable = lists.unhealthy | lists.recovering
+    view = reports.device.views.get(node.resource) or next(iter(reports.device.views.values()))
     parts.append(
-        Said(
+        PartialVerdict(
             unhealthy=lists.unhealthy,
             recovering=lists.recovering,
             network_unhealthy=lists.network_unhealthy,
-            withheld=_withheld(node, view, held=held) & ~sick if is_own_list(node, word, rules) else 0,
+            withheld=_withheld(node, view, held=held) & ~unusable if is_own_list(node, reports, rules) else 0,
         )
     )
-    parts += _rows(report.faults, source, sick=sick)
+    parts += _rows(report.faults, source, unusable=unusable)
     return parts
 
 
@@ -169,14 +171,14 @@ def _withheld(node: NodeDescription, view: FreeView, *, held: int) -> int:
         chip = physical_id(name)
         if chip is not None and name.count("-") == 1:
             free |= 1 << chip
-    # A chip that pods share is not in the list any more, and may still take another one.
+    # A chip shared by pods leaves the list, and may still take another pod.
     is_shared = node.labels.get(LABEL_SOFT_SHARE) == "true"
     return node.chips & ~free & ~(held if is_shared else 0)
 
 
-def _rows(rows: tuple[FaultRow, ...], source: str, *, sick: int) -> list[Said]:
-    """What rows of faults add to the lists: reasons, sub-health, and chips that are to take no new work."""
-    told: list[str] = []
+def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[PartialVerdict]:
+    """Part of the fault rows in addition to the lists: reasons, sub-health, and chips that take no new work."""
+    texts: list[str] = []
     level = NodeHealth.OK
     withheld = 0
     for row in rows:
@@ -186,37 +188,37 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, sick: int) -> list[Said]:
         why = f"{row.level_name} {row.fault_code}".strip()
         if not found.is_known:
             why += f" is no known level ({', '.join(KNOWN_LEVELS)})"
-        told.append(f"{row.npu_name or 'node'} {why}{' of its network' if row.fault_type == NETWORK_FAULT else ''}")
+        texts.append(f"{row.npu_name or 'node'} {why}{' of its network' if row.fault_type == NETWORK_FAULT else ''}")
         chip = physical_id(row.npu_name)
         if row.fault_type == NODE_FAULT or chip is None:
             level = max(level, found.health)
-        elif row.fault_type != NETWORK_FAULT and not sick >> chip & 1:
+        elif row.fault_type != NETWORK_FAULT and not unusable >> chip & 1:
             if found.health is NodeHealth.SUB_HEALTHY:
                 level = max(level, NodeHealth.SUB_HEALTHY)
             else:
                 withheld |= 1 << chip
-    if not told:
+    if not texts:
         return []
-    more = f" and {len(told) - _ROWS_TOLD_MAX} more" if len(told) > _ROWS_TOLD_MAX else ""
-    return [Said(level, f"{source}: {', '.join(told[:_ROWS_TOLD_MAX])}{more}", withheld=withheld)]
+    more = f" and {len(texts) - _ROWS_SHOWN_MAX} more" if len(texts) > _ROWS_SHOWN_MAX else ""
+    return [PartialVerdict(level, f"{source}: {', '.join(texts[:_ROWS_SHOWN_MAX])}{more}", withheld=withheld)]
 
 
-def _others(word: Word, rules: Rules) -> list[Said]:
-    """What NodeD and the switch say."""
+def _others(reports: NodeReports, rules: Rules) -> list[PartialVerdict]:
+    """Parts of NodeD and the switch."""
     parts = []
-    if word.node is not None:
-        verdict = judge_node(word.node)
+    if reports.node is not None:
+        verdict = judge_node(reports.node)
         if verdict.level is not NodeHealth.OK:
-            parts.append(Said(verdict.level, f"NodeD{rules.via}: {verdict.reason}"))
-    if word.switch is not None:
-        level, reason = judge_switch(word.switch)
+            parts.append(PartialVerdict(verdict.level, f"NodeD{rules.via}: {verdict.reason}"))
+    if reports.switch is not None:
+        level, reason = judge_switch(reports.switch)
         if level is not NodeHealth.OK:
-            parts.append(Said(level, f"switch{rules.via}: {reason}"))
+            parts.append(PartialVerdict(level, f"switch{rules.via}: {reason}"))
     return parts
 
 
 def judge_switch(info: SwitchInfo) -> tuple[NodeHealth, str]:
-    """Level of a node by its switch, and why: the status; where that is empty, the level of the fault."""
+    """Level of a node by its switch, and the reason: by the status, or by the fault level where the status is empty."""
     name = info.node_status or info.fault_level
     found = level_of(name)
     if found.health is NodeHealth.OK:
@@ -226,20 +228,20 @@ def judge_switch(info: SwitchInfo) -> tuple[NodeHealth, str]:
     return found.health, f"node status is {name}, fault level {info.fault_level or 'not given'}"
 
 
-def _agent(word: Word, rules: Rules, *, now_ms: UnixMs) -> Said | None:
-    """What the agent's report comes to; an old one counts no more where a device plug-in speaks."""
-    if word.agent is None:
+def _agent(reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> PartialVerdict | None:
+    """Part of the agent's report; an old one does not count where a device plug-in reports."""
+    if reports.agent is None:
         return None
-    report = word.agent.report
+    report = reports.agent.report
     source = f"agent {report.source}" if report.source else "agent"
-    stale = stale_reason(now_ms - word.agent.spoke_ms, rules.stale_ms)
-    if stale and word.device is not None:
+    stale = stale_reason(now_ms - reports.agent.reported_ms, rules.stale_ms)
+    if stale and reports.device is not None:
         return None
     level = REPORT_LEVELS.get(report.level, NodeHealth.NO_NEW_WORK)
     why = [f"level {word_of(level)}"] if level is not NodeHealth.OK else []
     why += [report.reason] if report.reason else []
     why += [stale] if stale else []
-    return Said(
+    return PartialVerdict(
         level=max(level, NodeHealth.NO_NEW_WORK) if stale else level,
         reason=f"{source}: {', '.join(why)}" if why else "",
         unhealthy=_mask(report.unhealthy),
@@ -248,50 +250,50 @@ def _agent(word: Word, rules: Rules, *, now_ms: UnixMs) -> Said | None:
     )
 
 
-def _silence(node: NodeDescription, word: Word, rules: Rules, *, now_ms: UnixMs) -> Said:
-    """Nobody has spoken of a node with chips, or not in words that could be read."""
-    if word.doubts:
-        return Said(NodeHealth.NO_NEW_WORK, "no report that can be read")
-    if word.restored is not None and word.restored.updated_ms:
-        age = stale_reason(now_ms - word.restored.updated_ms, rules.stale_ms)
+def _no_report(node: NodeDescription, reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> PartialVerdict:
+    """Part of a node with chips and without a readable report."""
+    if reports.suspect:
+        return PartialVerdict(NodeHealth.NO_NEW_WORK, "no report that can be read")
+    if reports.restored is not None and reports.restored.updated_ms:
+        age = stale_reason(now_ms - reports.restored.updated_ms, rules.stale_ms)
         if age:
-            return Said(NodeHealth.NO_NEW_WORK, f"the last {age}; its source is silent since")
+            return PartialVerdict(NodeHealth.NO_NEW_WORK, f"the last {age}; no newer report")
     expected = {
         "direct": f"device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-{node.name} is missing",
         "clusterd": "device plug-in via ClusterD: no report, no ConfigMap mindx-dl/cluster-info-device-* names the node",
     }.get(rules.source, "agent: no report yet")
-    return Said(NodeHealth.NO_NEW_WORK, expected)
+    return PartialVerdict(NodeHealth.NO_NEW_WORK, expected)
 
 
-def _heard(node: NodeDescription, word: Word) -> tuple[bool, UnixMs]:
-    """Whether the list of network-unhealthy chips is known, and when the source last spoke."""
-    if word.device is not None:
-        lists = _lists(word.device.report, node.resource)
-        return lists is None or lists.network_known, word.device.spoke_ms
-    if word.agent is not None:
-        return True, word.agent.spoke_ms
-    return True, word.restored.updated_ms if word.restored is not None else 0
+def _last_report(node: NodeDescription, reports: NodeReports) -> tuple[bool, UnixMs]:
+    """Whether the list of network-unhealthy chips is known, and the time of the last report."""
+    if reports.device is not None:
+        lists = _lists(reports.device.report, node.resource)
+        return lists is None or lists.network_known, reports.device.reported_ms
+    if reports.agent is not None:
+        return True, reports.agent.reported_ms
+    return True, reports.restored.updated_ms if reports.restored is not None else 0
 
 
 def _lists(report: DeviceReport, resource: str) -> ChipLists | None:
-    """Lists of a node's resource; where the node has not said it, those of the only one there is."""
+    """Lists of a node's resource; where the node does not state it, the only lists there are."""
     if not resource and len(report.chips) == 1:
         return next(iter(report.chips.values()))
     return report.chips.get(resource)
 
 
 def stale_reason(age_ms: int, limit_ms: int) -> str:
-    """Why a report of an age is too old; empty when it is not. The age told doubles, so that the words seldom change."""
+    """Why a report is too old; empty when it is not. The shown age doubles, so that the text seldom changes."""
     if age_ms <= limit_ms:
         return ""
-    told_ms = limit_ms
-    while 2 * told_ms < age_ms:
-        told_ms *= 2
-    return f"report is more than {span(told_ms)} old (limit {span(limit_ms)})"
+    shown_ms = limit_ms
+    while 2 * shown_ms < age_ms:
+        shown_ms *= 2
+    return f"report is more than {span(shown_ms)} old (limit {span(limit_ms)})"
 
 
 def span(length_ms: int) -> str:
-    """A length of time for people, such as ``10 min``."""
+    """A length of time as text, such as ``10 min``."""
     seconds = length_ms // _MS
     if seconds < 2 * _MINUTE_S:
         return f"{seconds} s"

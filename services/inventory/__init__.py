@@ -1,6 +1,6 @@
-"""Inventory: what the cluster has and who uses it, and which pods want to be placed.
+"""Inventory: publishes the state of the cluster and turns pods into job requests.
 
-Follows nodes, pods, PodGroups and the ConfigMap of leaf switches on the API server, and the verdicts on jobs on the bus.
-Writes node, topology, pod and member facts, job requests, and the phases of PodGroups, which it owns. Restarts from the
-facts that it wrote: what has changed meanwhile is said, nothing is said twice.
+It follows nodes, pods, PodGroups and the ConfigMap of leaf switches on the API server, and verdicts on jobs on the bus.
+It publishes node, topology, pod and member facts and job requests, and it owns the phases of PodGroups. After a restart
+it reads the facts that it published: it publishes what changed since, and nothing twice.
 """

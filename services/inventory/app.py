@@ -187,7 +187,7 @@ async def _serve(
         )
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
-        calls = group.create_task(loop.chores.run(stop), name="calls")
+        calls = group.create_task(loop.api_tasks.run(stop), name="calls")
         events = [groups_known, devices_known, *(one.synced for one in always)]
         if await all_set(events, stop):
             instruments.readiness.ready()

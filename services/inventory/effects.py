@@ -1,4 +1,4 @@
-"""What the gang resolver wants done, in this order: each is done, and tried again, by whoever asked for it."""
+"""Effects of the gang resolver. The caller performs them in order and retries each one that fails."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,36 +9,36 @@ from berth.schemas.intake import JobCancel, JobRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Publish which pods stand for a request, or why there is none."""
+class PublishMembers:
+    """Publish the pods that take the ranks of a request, or the reason why there is no request."""
 
     members: MembersSeen
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
-    """Publish a job request; doing it twice is harmless."""
+class PublishRequest:
+    """Publish a job request. A second publication has no effect."""
 
     request: JobRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Publish that a request is taken back."""
+class PublishCancel:
+    """Publish the cancellation of a request."""
 
     cancel: JobCancel
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Read an object and give its facts to ``set_owner``."""
+class ReadOwner:
+    """Read the owner of a gang and pass its facts to ``Gangs.set_owner``."""
 
     owner: OwnerKey
 
 
 @dataclass(frozen=True, slots=True)
-class SetGroup:
-    """Patch a PodGroup as a merge patch of the object itself; it names the version that it was computed from."""
+class PatchPodGroup:
+    """Patch a PodGroup with a merge patch that names the resource version from which it was computed."""
 
     namespace: str
     name: str
@@ -47,4 +47,4 @@ class SetGroup:
     patch: dict[str, object]
 
 
-Effect: TypeAlias = Tell | Publish | Withdraw | Look | SetGroup
+Effect: TypeAlias = PublishMembers | PublishRequest | PublishCancel | ReadOwner | PatchPodGroup

@@ -25,21 +25,21 @@ from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.waits import pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
+from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.podgroups.collection import Capacity
-from berth.services.inventory.podgroups.notices import GroupNotes
+from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
-from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
-from berth.services.inventory.publishing.warnings import Remarks
+from berth.services.inventory.publishing.warnings import RequestWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
@@ -66,24 +66,24 @@ class Loop:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, stranger_ms=round(config.stranger_s * _MS))
+        self.pods = Pods(self.nodes, await_job_ms=round(config.stranger_s * _MS))
         self.gangs = Gangs(config.gangs)
         self.switches = Switches(self.nodes, self.pods.on_node)
-        self.chores = ApiTasks(config, instruments)
+        self.api_tasks = ApiTasks(config, instruments)
         self._asks = PodAsks()
-        self._outlet = PublishQueue(bus, instruments)
-        self._letters: deque[OutboundMessage] = deque()
+        self._queue = PublishQueue(bus, instruments)
+        self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._capacity: Capacity | None = None
         self._changed = asyncio.Event()
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._logged: set[str] = set()
-        self._reporters = Reporters(api, clock, config, self.chores, instruments)
-        self._waiting = GroupNotes()
+        self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
+        self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes of which some report cannot be read, and what was said when that began, by domain."""
-        self._remarks = Remarks()
+        self._warnings = RequestWarnings()
 
     # What the cluster shows.
 
@@ -233,43 +233,43 @@ class Loop:
         """Say what has settled; whether all of it could be said."""
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
-        said = await self._say_nodes(now_ms) and await self._say_pods(now_ms)
+        published = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
         self._resolve(now_ms)
-        said = await self._post() and said
-        self._complain()
+        published = await self._publish_outbound() and published
+        self._report_events()
         self._metrics.nodes.set(self.nodes.count)
         self._metrics.pods.set(len(self.pods))
         self._metrics.held.set(self.gangs.held)
         self._metrics.jobs.set(self.gangs.parts)
-        return said
+        return published
 
-    async def _say_nodes(self, now_ms: int) -> bool:
+    async def _publish_nodes(self, now_ms: int) -> bool:
         """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
         subjects = self._bus.subjects
         self.switches.settle()
         due = self.nodes.due(now_ms)
         for facts in (due.leaving, due.rest):
-            settled = await self._outlet.store(
+            settled = await self._queue.store(
                 [OutboundMessage(subjects.fact_node(fact.domain), fact) for fact in facts]
             )
             for fact in facts[:settled]:
-                self.nodes.say(fact)
+                self.nodes.note_published(fact)
             if settled < len(facts):
                 return False
         switches = self.switches.due(now_ms)
         if switches is not None:
-            if not await self._outlet.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
+            if not await self._queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
                 return False
-            self.switches.say(switches)
+            self.switches.note_published(switches)
         return True
 
-    async def _say_pods(self, now_ms: int) -> bool:
+    async def _publish_pods(self, now_ms: int) -> bool:
         """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
         while facts := self.pods.due(now_ms):
-            letters = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
-            settled = await self._outlet.store(letters)
+            messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
+            settled = await self._queue.store(messages)
             for fact in facts[:settled]:
-                self.pods.say(fact)
+                self.pods.note_published(fact)
             if settled < len(facts):
                 return False
         return True
@@ -282,32 +282,33 @@ class Loop:
             self._capacity = capacity
             self.gangs.set_capacity(capacity)
         for effect in self.gangs.settle(now_ms):
-            self._carry_out(effect)
+            self._perform(effect)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _perform(self, effect: effects.Effect) -> None:
         subjects = self._bus.subjects
         match effect:
-            case Tell(seen):
+            case effects.PublishMembers(seen):
                 if not seen.rank:
-                    self._remarks.drop(seen.namespace, seen.job)
-                self._letters.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case Publish(request):
-                told = self.gangs.told(request.namespace, request.name)
-                self._remarks.judge(request, told, self.gangs.group_uid)
-                self._letters.append(OutboundMessage(subjects.intake_request(request.namespace, request.name), request))
-            case Withdraw(cancel):
-                self._letters.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
-            case Look(key):
-                self.chores.put(
-                    Chore(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                    self._warnings.drop(seen.namespace, seen.job)
+                self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
+            case effects.PublishRequest(request):
+                members = self.gangs.published_members(request.namespace, request.name)
+                self._warnings.judge(request, members, self.gangs.group_uid)
+                subject = subjects.intake_request(request.namespace, request.name)
+                self._outbound.append(OutboundMessage(subject, request))
+            case effects.PublishCancel(cancel):
+                self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+            case effects.ReadOwner(key):
+                self.api_tasks.put(
+                    ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
                 )
-            case SetGroup():
+            case effects.PatchPodGroup():
                 self._waiting.see(effect, has_pods=self.gangs.has_pods(effect.namespace, effect.name))
-                self.chores.put(
-                    Chore(
+                self.api_tasks.put(
+                    ApiTask(
                         ("group", effect.namespace, effect.name),
                         f"patch PodGroup {effect.namespace}/{effect.name}",
-                        partial(self._set_group, effect),
+                        partial(self._patch_podgroup, effect),
                         give_up=partial(self._group_failed, effect),
                         tries_max=self._config.call_tries_max,
                     )
@@ -315,12 +316,12 @@ class Loop:
             case _:
                 assert_never(effect)
 
-    async def _post(self) -> bool:
+    async def _publish_outbound(self) -> bool:
         """Store members, requests and cancels in order; whether all were stored."""
-        waiting = list(self._letters)
-        settled = await self._outlet.store(waiting)
+        waiting = list(self._outbound)
+        settled = await self._queue.store(waiting)
         for _ in range(settled):
-            self._letters.popleft()
+            self._outbound.popleft()
         return settled == len(waiting)
 
     async def _look(self, key: OwnerKey) -> None:
@@ -343,7 +344,7 @@ class Loop:
             self._logged.add(what)
             self._log.warning(what, reason=str(error))
 
-    async def _set_group(self, effect: SetGroup) -> None:
+    async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
         """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
 
         Raises:
@@ -356,11 +357,11 @@ class Loop:
             if not (error.is_conflict or error.is_absent):
                 raise
 
-    def _group_failed(self, effect: SetGroup) -> None:
+    def _group_failed(self, effect: effects.PatchPodGroup) -> None:
         self.gangs.group_failed(effect.namespace, effect.name)
         self._changed.set()
 
-    def _complain(self) -> None:
+    def _report_events(self) -> None:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
@@ -369,7 +370,7 @@ class Loop:
         self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
-        self._reporters.jobs.look(self._remarks.sentences, self._remarks.involved)
+        self._reporters.jobs.look(self._warnings.sentences, self._warnings.involved)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(

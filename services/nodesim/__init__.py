@@ -1,8 +1,9 @@
-"""Nodesim: a simulated cluster, read from a topology file.
+"""Nodesim: a simulated cluster from a topology file.
 
-On an API server it plays the nodes, their agents and, if asked to, the controllers of jobs: follows pods, reports and
-jobs, writes what kubelet, device plug-in, NodeD, ClusterD and the controllers would. Restarts from what the API shows.
+On an API server it simulates the nodes, their agents and, if configured, the controllers of jobs: it follows pods,
+reports and jobs, and writes what kubelet, device plug-in, NodeD, ClusterD and the controllers would write. It restarts
+from the objects on the API server.
 
-Without one it follows nothing, writes node, health and pod facts in place of ``inventory`` and ``health``, and answers the
-binder. Owns the simulated pods. Restarts from the pod facts that it wrote.
+Without an API server it follows nothing, publishes node, health and pod facts in place of ``inventory`` and ``health``,
+and answers the binder. It owns the simulated pods, and restarts from the pod facts that it published.
 """

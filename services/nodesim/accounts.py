@@ -1,4 +1,4 @@
-"""Accounts of the simulated nodes: which chips, cpu and memory are taken, kept apart from whoever placed. Pure."""
+"""Accounts of the simulated nodes: chips, CPU and memory in use, independent of any scheduler. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ _GIB_MIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a pod takes of a node.
+    """Resources that a pod uses on a node.
 
     Attributes:
         node: The node's name.
-        chips: Mask of the chips.
+        chips: Bitmap of the chips.
         resource: Resource name that the chips must have.
-        cpu_milli: Thousandths of a CPU.
-        memory_mib: Mebibytes.
-        share: Quota, when it takes only a part of a chip.
-        repeated: The same chip was named twice for the pod.
+        cpu_milli: CPU in thousandths.
+        memory_mib: Memory in MiB.
+        share: Quota, when it uses only a part of a chip.
+        repeated: The same chip is named twice for the pod.
     """
 
     node: str
@@ -37,7 +37,7 @@ class Claim:
 
 @dataclass(slots=True)
 class _Ledger:
-    """What is taken of one node."""
+    """Resources in use on one node."""
 
     whole: int = 0
     shares: dict[int, list[Share]] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class _Ledger:
 
 
 class Accounts:
-    """What is taken of each node.
+    """Resources in use on each node.
 
     Attributes:
-        double_allocations: Chips that were to be given to a second pod; they were not.
-        overcommits: Pods for which a node had no cpu or memory left; they were not taken either.
+        double_allocations: Chips that were claimed for a second pod; the claim was refused.
+        overcommits: Pods for which a node had no CPU or memory left; they were refused too.
     """
 
     def __init__(self, nodes: Mapping[str, NodeDescription]) -> None:
@@ -60,7 +60,7 @@ class Accounts:
         self.overcommits = 0
 
     def take(self, claim: Claim) -> str:
-        """Book a claim; returns why not, or nothing when it is booked."""
+        """Book a claim; returns why it is refused, or an empty text when it is booked."""
         node = self._nodes.get(claim.node)
         if node is None:
             return f"node {claim.node} does not exist"
@@ -96,11 +96,11 @@ class Accounts:
         ):
             if wanted > free:
                 self.overcommits += 1
-                return f"node {claim.node} has {free} {word} left, {wanted} are asked for"
+                return f"node {claim.node} has {free} {word} left, {wanted} requested"
         return ""
 
-    def give_back(self, claim: Claim) -> None:
-        """Undo a claim that was booked."""
+    def release(self, claim: Claim) -> None:
+        """Release a booked claim."""
         taken = self._taken.get(claim.node)
         if taken is None:
             return
@@ -114,7 +114,7 @@ class Accounts:
         taken.memory_mib -= claim.memory_mib
 
     def chips_held(self) -> int:
-        """Chips that are taken, wholly or in part."""
+        """Number of chips in use, wholly or in part."""
         return sum(
             taken.whole.bit_count() + sum(1 for shares in taken.shares.values() if shares)
             for taken in self._taken.values()
@@ -136,7 +136,7 @@ def _ids(mask: int) -> list[int]:
 
 
 def _fits(shares: list[Share], share: Share, node: NodeDescription) -> bool:
-    """Whether a share fits beside others on a chip: one policy, cores up to 100 percent, memory up to the chip's.
+    """Whether a share fits beside others on a chip: one policy, up to 100 percent of cores and the chip's memory.
 
     Source: docs/reference/nodes-and-chips.md, "Soft share".
     """

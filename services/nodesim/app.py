@@ -19,10 +19,10 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, PodPhase, PodsSe
 from berth.schemas.placement import Share
 from berth.schemas.subjects import StreamName
 from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.ground import Ground
 from berth.services.nodesim.kube.app import play
 from berth.services.nodesim.loop import Loop
 from berth.services.nodesim.metrics import NodesimMetrics
+from berth.services.nodesim.sim_nodes import SimNodes
 
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
 
@@ -43,10 +43,10 @@ async def serve(
             config.kube, clock=clock, user_agent="berth-nodesim", log=instruments.log
         ) as api:
             return await play(api, bus, clock, config, cluster, instruments, stop)
-    ground = Ground(cluster, start_ms=clock.now_ms())
-    loop = Loop(bus, clock, config, ground, instruments)
+    sim_nodes = SimNodes(cluster, start_ms=clock.now_ms())
+    loop = Loop(bus, clock, config, sim_nodes, instruments)
     await bus.ensure_streams(replicas=config.bus.replicas)
-    await _settle_ground(bus, clock, config, ground, loop)
+    await _publish_changed_nodes(bus, clock, config, sim_nodes, loop)
     await _restore_pods(bus, config, loop, instruments.log)
     await loop.outbox.flush()
     served = [
@@ -56,7 +56,7 @@ async def serve(
         await bus.serve(bus.subjects.sim("break"), loop.break_node),
     ]
     instruments.log.info(
-        "cluster stands", nodes=len(ground.nodes), domains=len(ground.domains), faults=len(cluster.faults)
+        "cluster ready", nodes=len(sim_nodes.nodes), domains=len(sim_nodes.domains), faults=len(cluster.faults)
     )
     instruments.readiness.ready()
     try:
@@ -80,32 +80,34 @@ def read_cluster(config: NodesimConfig) -> Cluster:
         raise FatalError(f"{config.topology_file}: {error}") from error
 
 
-async def _settle_ground(bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground, loop: Loop) -> None:
+async def _publish_changed_nodes(
+    bus: Bus, clock: Clock, config: NodesimConfig, sim_nodes: SimNodes, loop: Loop
+) -> None:
     """Say what differs from what earlier runs said: first where nodes have left, then the rest."""
     subjects = bus.subjects
     await bus.wait_mirror(
         StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=config.mirror_wait_s
     )
-    said: dict[str, NodesSeen | HealthSeen] = {}
+    published: dict[str, NodesSeen | HealthSeen] = {}
     old: dict[str, NodesSeen] = {}
     for stored in await bus.read(StreamName.LATEST, filters=(subjects.facts("node"), subjects.facts("health"))):
         message = _known(stored.data)
         if message is not None:
-            said[stored.subject] = message
+            published[stored.subject] = message
         if isinstance(message, NodesSeen):
             old[message.domain] = message
     now_ms = clock.now_ms()
     names = {domain: [node.name for node in unpack_nodes(message)] for domain, message in old.items()}
-    for domain, stay in leaving(names, ground.domains).items():
+    for domain, stay in leaving(names, sim_nodes.domains).items():
         kept = set(stay)
         rest = [node for node in unpack_nodes(old[domain]) if node.name in kept]
         loop.outbox.put(subjects.fact_node(domain), pack_nodes(domain, rest, at_ms=now_ms))
-        if domain not in ground.domains:
+        if domain not in sim_nodes.domains:
             loop.outbox.put(subjects.fact_health(domain), pack_health(domain, [], at_ms=now_ms))
-        said.pop(subjects.fact_node(domain), None)
+        published.pop(subjects.fact_node(domain), None)
     await loop.outbox.flush()
-    loop.say_ground(list(ground.domains), said)
-    switches = ground.switches(now_ms)
+    loop.publish_nodes(list(sim_nodes.domains), published)
+    switches = sim_nodes.switches(now_ms)
     before = await bus.last(StreamName.LATEST, subjects.fact_topology(SWITCHES))
     if before is None or not _is_said(before.data, switches):
         loop.outbox.put(subjects.fact_topology(SWITCHES), switches)

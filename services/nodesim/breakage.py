@@ -1,7 +1,7 @@
-"""What is broken on a simulated node, and since when. Pure.
+"""Faults of a simulated node, with their start and end. Pure.
 
-Levels are those of the agents that report them: the device plug-in's for chips and their network, NodeD's for the node,
-the switch reports' for the links of A3 nodes.
+Levels are those of the reporting agents: the device plug-in for chips and their network, NodeD for the node, the switch
+reports for the links of A3 nodes.
 
 Source: docs/reference/faults.md, "Chip fault levels" and "Node and switch fault levels".
 """
@@ -36,7 +36,7 @@ SWITCH_LEVELS: Final = {
 }
 """Levels of switch reports, mildest first, and the NodeStatus of each."""
 KEPT_MS: Final = 60_000
-"""How long after its end a breakage is remembered at least, so that everybody sees that it ended."""
+"""Minimum time for which a fault is kept after its end, so that every agent observes the end."""
 KINDS: Final = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin")
 OF_CHIPS: Final = frozenset({"chip", "network", "recovering"})
 _LEVELS: Final[dict[str, tuple[str, ...]]] = {
@@ -51,27 +51,27 @@ _USUAL: Final = {
     "node": ("SeparateFault", "0100001D"),
     "switch": ("SubHealthFault", "00F1FF09"),
 }
-"""Level and code of a kind when none is given."""
+"""Default level and code of a kind."""
 _CODE: Final = re.compile(r"[0-9A-F]{1,16}")
 _NODE_LEVEL: Final = {NodeHealth.NO_NEW_WORK: "PreSeparateFault", NodeHealth.EVICT: "SeparateFault"}
 _FILE_KINDS: Final = {"unhealthy": "chip", "network-unhealthy": "network", "recovering": "recovering"}
 
 
 class WrongBreakError(ValueError):
-    """A wish to break what cannot be broken so; the text names field, value and what is right."""
+    """Invalid fault request; the text names field, value and what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breakage:
-    """One thing that is broken for a while.
+    """One fault.
 
     Attributes:
         kind: One of :data:`KINDS`.
-        chips: Mask, for the kinds of :data:`OF_CHIPS`.
+        chips: Bitmap, for the kinds of :data:`OF_CHIPS`.
         level: Level of the reporting agent; empty for recovering, kubelet and plugin.
-        code: Fault code; likewise.
-        from_ms: When it breaks.
-        until_ms: When it is well again by itself; None for never.
+        code: Fault code; empty for recovering, kubelet and plugin.
+        from_ms: Time at which it starts.
+        until_ms: Time at which it ends by itself; None for never.
     """
 
     kind: str
@@ -84,39 +84,39 @@ class Breakage:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What is broken at a moment, in the order in which it broke."""
+    """Faults at a moment, in the order in which they started."""
 
     items: tuple[Breakage, ...] = ()
 
     def of(self, kind: str) -> list[Breakage]:
-        """Breakages of one kind."""
+        """Faults of one kind."""
         return [item for item in self.items if item.kind == kind]
 
     @property
     def kubelet(self) -> bool:
-        """The kubelet is dead."""
+        """Whether the kubelet is dead."""
         return bool(self.of("kubelet"))
 
     @property
     def plugin(self) -> bool:
-        """The device plug-in is dead."""
+        """Whether the device plug-in is dead."""
         return bool(self.of("plugin"))
 
     @property
     def recovering(self) -> int:
-        """Mask of chips that are being reset."""
+        """Bitmap of chips that are being reset."""
         return _mask(self.of("recovering"))
 
     @property
     def network(self) -> int:
-        """Mask of chips whose network fails: any level counts that is not to be ignored."""
+        """Bitmap of chips whose network fails, at any level that is not ignored."""
         return _mask([item for item in self.of("network") if item.level != "NotHandleFault"])
 
     def unhealthy(self, used: int) -> int:
-        """Mask of chips that get no work.
+        """Bitmap of chips that get no work.
 
         Args:
-            used: Mask of chips in use; one of level ``PreSeparateNPU`` stays healthy while it is.
+            used: Bitmap of chips in use; a chip of level ``PreSeparateNPU`` stays healthy while it is in use.
         """
         mask = 0
         for item in self.of("chip"):
@@ -127,12 +127,12 @@ class Broken:
 
 @dataclass(slots=True)
 class Breakages:
-    """All that is or will be broken on a node."""
+    """All current and future faults of a node."""
 
     items: list[Breakage] = field(default_factory=list)
 
     def add(self, item: Breakage) -> None:
-        """Break something; the same thing again only gets a new end. What ended long before is forgotten."""
+        """Add a fault; for an existing one only the end changes. Faults that ended long ago are dropped."""
         kept_ms = item.from_ms - KEPT_MS
         self.items = [
             other
@@ -141,8 +141,8 @@ class Breakages:
         ]
         self.items.append(item)
 
-    def mend(self, kind: str, chips: int = 0) -> int:
-        """Take back what is broken of a kind, of some chips or of all (0); returns how many breakages changed."""
+    def repair(self, kind: str, chips: int = 0) -> int:
+        """End the faults of a kind, on some chips or on all (0); returns the number of faults that changed."""
         kept: list[Breakage] = []
         changed = 0
         for item in self.items:
@@ -159,7 +159,7 @@ class Breakages:
         return changed
 
     def at(self, now_ms: UnixMs) -> Broken:
-        """What is broken at a moment."""
+        """Faults at a moment."""
         return Broken(
             tuple(
                 item
@@ -169,34 +169,34 @@ class Breakages:
         )
 
     def next_turn_ms(self, now_ms: UnixMs) -> UnixMs | None:
-        """When something next breaks or is well after ``now_ms``; None for never."""
+        """Time of the next start or end of a fault after ``now_ms``; None for never."""
         turns = [turn for item in self.items for turn in (item.from_ms, item.until_ms) if turn and turn > now_ms]
         return min(turns, default=None)
 
 
-def breakage_of(wish: BreakNode, node: NodeDescription, now_ms: UnixMs) -> Breakage:
-    """What a wish breaks or mends.
+def breakage_of(request: BreakNode, node: NodeDescription, now_ms: UnixMs) -> Breakage:
+    """Fault that a request adds or repairs.
 
     Raises:
-        WrongBreakError: The kind, a chip, the level or the code cannot be.
+        WrongBreakError: The kind, a chip, the level or the code is invalid.
     """
-    if wish.fault not in KINDS:
-        raise WrongBreakError(f"fault is {wish.fault!r}, expected one of {', '.join(KINDS)}")
+    if request.fault not in KINDS:
+        raise WrongBreakError(f"fault is {request.fault!r}, expected one of {', '.join(KINDS)}")
     return Breakage(
-        kind=wish.fault,
-        chips=_chips(wish, node),
-        level=_level(wish),
-        code=_code(wish),
+        kind=request.fault,
+        chips=_chips(request, node),
+        level=_level(request),
+        code=_code(request),
         from_ms=now_ms,
-        until_ms=now_ms + wish.lasts_ms if wish.lasts_ms > 0 else None,
+        until_ms=now_ms + request.lasts_ms if request.lasts_ms > 0 else None,
     )
 
 
 def breakages_of_file(fault: Fault, node: NodeDescription, start_ms: UnixMs) -> list[Breakage]:
-    """What a fault of a topology file breaks; its times count from ``start_ms``.
+    """Faults for an entry of the topology file; its times count from ``start_ms``.
 
-    A sub-healthy node is one whose switch says so where it reports any (A3), else one with all chips sub-healthy: NodeD
-    has no such level.
+    For a sub-healthy node the switch reports it where the node reports switches (A3). Otherwise all chips are
+    sub-healthy: NodeD has no such level.
     """
     from_ms = start_ms + fault.from_ms
     until_ms = None if fault.until_ms is None else start_ms + fault.until_ms
@@ -223,37 +223,39 @@ def has_switch_reports(node: NodeDescription) -> bool:
     return node.resource == RESOURCE_910 and "a3" in node.product
 
 
-def _chips(wish: BreakNode, node: NodeDescription) -> int:
-    if wish.fault not in OF_CHIPS:
-        if wish.chips:
-            raise WrongBreakError(f"chips are {wish.chips}, expected none: a fault of kind {wish.fault} has no chips")
-        if wish.fault == "switch" and not has_switch_reports(node):
+def _chips(request: BreakNode, node: NodeDescription) -> int:
+    if request.fault not in OF_CHIPS:
+        if request.chips:
+            raise WrongBreakError(
+                f"chips are {request.chips}, expected none: a fault of kind {request.fault} has no chips"
+            )
+        if request.fault == "switch" and not has_switch_reports(node):
             raise WrongBreakError(f"fault is 'switch', and node {node.name} ({node.product}) has no switch reports")
         return 0
-    if not wish.chips and not wish.mend:
-        raise WrongBreakError(f"chips are missing: a fault of kind {wish.fault} needs some of {_listed(node.chips)}")
-    wrong = [chip for chip in wish.chips if chip < 0 or not node.chips >> chip & 1]
+    if not request.chips and not request.mend:
+        raise WrongBreakError(f"chips are missing: a fault of kind {request.fault} needs some of {_listed(node.chips)}")
+    wrong = [chip for chip in request.chips if chip < 0 or not node.chips >> chip & 1]
     if wrong:
         raise WrongBreakError(f"chips are {wrong}, expected some of {_listed(node.chips)} of node {node.name}")
-    return sum(1 << chip for chip in set(wish.chips))
+    return sum(1 << chip for chip in set(request.chips))
 
 
-def _level(wish: BreakNode) -> str:
-    known = _LEVELS.get(wish.fault, ())
-    if not wish.level:
-        return _USUAL[wish.fault][0] if known else ""
-    if wish.level not in known:
-        expected = f"one of {', '.join(known)}" if known else f"none: a fault of kind {wish.fault} has no level"
-        raise WrongBreakError(f"level is {wish.level!r}, expected {expected}")
-    return wish.level
+def _level(request: BreakNode) -> str:
+    known = _LEVELS.get(request.fault, ())
+    if not request.level:
+        return _USUAL[request.fault][0] if known else ""
+    if request.level not in known:
+        expected = f"one of {', '.join(known)}" if known else f"none: a fault of kind {request.fault} has no level"
+        raise WrongBreakError(f"level is {request.level!r}, expected {expected}")
+    return request.level
 
 
-def _code(wish: BreakNode) -> str:
-    if not wish.code:
-        return _USUAL.get(wish.fault, ("", ""))[1]
-    if not _CODE.fullmatch(wish.code):
-        raise WrongBreakError(f"code is {wish.code!r}, expected up to 16 digits in upper-case hex")
-    return wish.code
+def _code(request: BreakNode) -> str:
+    if not request.code:
+        return _USUAL.get(request.fault, ("", ""))[1]
+    if not _CODE.fullmatch(request.code):
+        raise WrongBreakError(f"code is {request.code!r}, expected up to 16 digits in upper-case hex")
+    return request.code
 
 
 def _what(item: Breakage) -> tuple[str, int, str, str]:

@@ -1,4 +1,4 @@
-"""Gangs of the simulated cluster: their pods, what a placement takes, and the facts that tell of them. Pure."""
+"""Gangs of the simulated cluster: their pods, the resources of a placement, and the facts about them. Pure."""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -11,14 +11,14 @@ from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Claim
 
 LIVE: Final = frozenset({PodPhase.RUNNING, PodPhase.TERMINATING})
-"""Phases in which a pod holds what it claimed."""
+"""Phases in which a pod holds its claim."""
 GangKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Pods of an earlier run of the simulation, as it last told of them."""
+    """Pods of an earlier run of the simulation, from the last published fact."""
 
     seen: PodsSeen
     run_ms: int
@@ -36,12 +36,12 @@ class SimPod:
 
 @dataclass(slots=True)
 class SimGang:
-    """The pods of an attempt, and what was answered for it.
+    """Pods of an attempt, and the answer to its request.
 
     Attributes:
-        due_ms: When its pods end, or are gone once they terminate.
-        live: Some of its pods hold what they claimed.
-        evicted: Its pods were asked to end.
+        due_ms: Time at which its pods finish, or are gone when terminating.
+        live: Some of its pods hold their claims.
+        evicted: Its pods were evicted.
     """
 
     namespace: str
@@ -49,7 +49,7 @@ class SimGang:
     uid: str
     attempt: int
     size: int
-    """Pods of the placement, of which fewer may run; 0 when it is not known any more."""
+    """Number of pods of the placement, of which fewer may run; 0 when unknown after a restart."""
     resource: str
     pods: list[SimPod]
     answer: GangBound
@@ -64,7 +64,7 @@ class SimGang:
 
 
 def claims_of(placement: Placement) -> list[Claim]:
-    """What each rank takes, in rank order."""
+    """Claim of each rank, in rank order."""
     runs = [run for run in placement.runs for _ in range(run.pods)]
     out: list[Claim] = []
     for node, chips, run in zip(placement.names(), placement.chips_by_rank(), runs, strict=True):
@@ -75,15 +75,15 @@ def claims_of(placement: Placement) -> list[Claim]:
     return out
 
 
-def told(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
+def pods_fact(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
     """Fact about a gang's pods.
 
-    Once they are gone by eviction, pods of a gang that was not complete are not listed: none is left.
+    After an eviction, pods of an incomplete gang are not listed: none is left.
     """
     pods = [] if gang.evicted and not gang.live and len(gang.pods) != gang.size else gang.pods
     table = sorted({pod.claim.node for pod in pods})
     index = {name: position for position, name in enumerate(table)}
-    chief = pods[0].claim if pods else None
+    first = pods[0].claim if pods else None
     return PodsSeen(
         namespace=gang.namespace,
         gang=gang.name,
@@ -95,14 +95,14 @@ def told(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
         phase=pack([pod.phase for pod in pods], 1),
         chips=pack([pod.claim.chips for pod in pods], 8),
         resource=gang.resource,
-        cpu_milli=chief.cpu_milli if chief else 0,
-        memory_mib=chief.memory_mib if chief else 0,
+        cpu_milli=first.cpu_milli if first else 0,
+        memory_mib=first.memory_mib if first else 0,
         at_ms=now_ms,
     )
 
 
 def gang_of(event: Restored) -> SimGang:
-    """Gang that an earlier run told of; its cpu and memory are taken as those of its first pod."""
+    """Gang from the fact of an earlier run; its CPU and memory are those of its first pod."""
     seen = event.seen
     table = unpack_names(seen.nodes)
     nodes = [table[index] for index in unpack(seen.node_index, 4)]

@@ -1,7 +1,7 @@
 """Receive, step, publish: the simulated cluster on the bus.
 
-Facts go through an outbox that keeps the newest message of each subject, in the order in which subjects changed; a request is
-answered when the facts that follow from it are stored.
+Facts go through an outbox that keeps the newest message of each subject, in the order in which subjects changed; a
+request is answered when the facts that follow from it are stored.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from berth.schemas.placement import Share
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.gangs import Restored
-from berth.services.nodesim.ground import Ground
 from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
+from berth.services.nodesim.sim_nodes import SimNodes
 
 _MS: Final = 1000
 
@@ -66,48 +66,53 @@ class Loop:
         bus: Where facts go and requests come from.
         clock: Source of time.
         config: Settings.
-        ground: The nodes.
+        sim_nodes: The nodes.
         instruments: Of the process.
     """
 
     def __init__(
-        self, bus: Bus, clock: Clock, config: NodesimConfig, ground: Ground, instruments: Instruments[NodesimMetrics]
+        self,
+        bus: Bus,
+        clock: Clock,
+        config: NodesimConfig,
+        sim_nodes: SimNodes,
+        instruments: Instruments[NodesimMetrics],
     ) -> None:
         self._bus = bus
         self._clock = clock
         self._config = config
-        self._ground = ground
+        self._sim_nodes = sim_nodes
         self.outbox = Outbox(bus)
         self.sim = Sim(
-            ground,
+            sim_nodes,
             run_default_ms=round(config.run_default_s * _MS),
             terminating_ms=round(config.terminating_s * _MS),
         )
-        self._said: dict[str, NodesSeen | HealthSeen] = {}
-        self._looked_ms = 0
+        self._published: dict[str, NodesSeen | HealthSeen] = {}
+        self._stepped_ms = 0
         self._shown_s = -math.inf
         self._changed = asyncio.Condition()
         self._log = instruments.log
         self._metrics = instruments.metrics
 
-    def say_ground(self, domains: list[str], said: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
+    def publish_nodes(self, domains: list[str], published: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
         """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
 
         Args:
             domains: Domains to look at.
-            said: What earlier runs said, by subject; None leaves what this run said.
+            published: What earlier runs said, by subject; None leaves what this run said.
         """
-        self._said.update(said or {})
-        now_ms = self._looked_ms = self._clock.now_ms()
+        self._published.update(published or {})
+        now_ms = self._stepped_ms = self._clock.now_ms()
         for domain in domains:
-            facts = self._ground.facts(domain, now_ms)
-            self._say(self._bus.subjects.fact_node(domain), facts.nodes)
-            self._say(self._bus.subjects.fact_health(domain), facts.health)
+            facts = self._sim_nodes.facts(domain, now_ms)
+            self._publish(self._bus.subjects.fact_node(domain), facts.nodes)
+            self._publish(self._bus.subjects.fact_health(domain), facts.health)
 
-    def _say(self, subject: str, message: NodesSeen | HealthSeen) -> None:
-        before = self._said.get(subject)
+    def _publish(self, subject: str, message: NodesSeen | HealthSeen) -> None:
+        before = self._published.get(subject)
         if before is None or not is_same(before, message):
-            self._said[subject] = message
+            self._published[subject] = message
             self.outbox.put(subject, message)
 
     def restore(self, seen: PodsSeen, *, run_ms: int, share: Share | None) -> None:
@@ -136,9 +141,9 @@ class Loop:
             wish = decode(data, BreakNode)
         except DecodeError as error:
             return await self._unreadable(error, NodeBroken(f"request unreadable: {error.reason}"))
-        reason = self._ground.break_node(wish, self._clock.now_ms())
+        reason = self._sim_nodes.break_node(wish, self._clock.now_ms())
         if not reason:
-            self.say_ground([self._ground.domain_of[wish.node]])
+            self.publish_nodes([self._sim_nodes.domain_of[wish.node]])
             await self.outbox.flush()
             async with self._changed:
                 self._changed.notify_all()
@@ -196,9 +201,9 @@ class Loop:
         while not stop.is_set():
             self._step(Ticked())
             self._show()
-            turn_ms = self._ground.next_turn_ms(self._looked_ms)
+            turn_ms = self._sim_nodes.next_turn_ms(self._stepped_ms)
             if turn_ms is not None and turn_ms <= self._clock.now_ms():
-                self.say_ground(self._ground.faulty_domains())
+                self.publish_nodes(self._sim_nodes.faulty_domains())
             try:
                 await self.outbox.flush()
                 failures = 0
@@ -223,7 +228,7 @@ class Loop:
 
     async def _sleep(self, stop: asyncio.Event) -> None:
         """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""
-        due = [moment for moment in (self.sim.next_due_ms(), self._ground.next_turn_ms(self._looked_ms)) if moment]
+        due = [moment for moment in (self.sim.next_due_ms(), self._sim_nodes.next_turn_ms(self._stepped_ms)) if moment]
         seconds = self._config.tick_s
         if due:
             seconds = min(seconds, max(min(due) - self._clock.now_ms(), 1) / _MS)

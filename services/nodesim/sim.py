@@ -1,7 +1,7 @@
-"""Pods of a simulated cluster: who runs where, until when. Pure: events and times in, effects out.
+"""Pods of a simulated cluster: their nodes and run times. Pure: events and times in, effects out.
 
-The simulation trusts nobody: it keeps its own account of chips, cpu and memory, refuses what does not fit, and counts
-every chip that was to be given twice.
+The simulation trusts no scheduler: it keeps its own account of chips, CPU and memory, refuses what does not fit, and
+counts every chip that was claimed twice.
 """
 
 import heapq
@@ -12,21 +12,21 @@ from berth.schemas.facts import PodPhase, PodsSeen, RankFailure
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts
-from berth.services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, told
-from berth.services.nodesim.ground import Ground
+from berth.services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, pods_fact
+from berth.services.nodesim.sim_nodes import SimNodes
 
 ENDED_KEPT_MAX: Final = 10_000
-"""Ended gangs that are remembered, so that a repeated request gets the same answer."""
+"""Number of ended gangs that are kept, so that a repeated request gets the same answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed."""
+    """Time passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodsChanged:
-    """Tell of a gang's pods."""
+    """Publish the fact about a gang's pods."""
 
     seen: PodsSeen
 
@@ -40,7 +40,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Alarmed:
-    """Report that somebody placed what does not fit."""
+    """Report a placement that does not fit."""
 
     gang: BindGang
     failures: list[RankFailure]
@@ -54,23 +54,23 @@ class Sim:
     """Simulated pods.
 
     Args:
-        ground: The nodes below them.
-        run_default_ms: How long pods run whose request does not say.
-        terminating_ms: How long an evicted pod takes to go.
+        sim_nodes: The nodes on which they run.
+        run_default_ms: Run time of pods whose request does not state one.
+        terminating_ms: Time that an evicted pod takes to end.
     """
 
-    def __init__(self, ground: Ground, *, run_default_ms: int, terminating_ms: int) -> None:
-        self._ground = ground
+    def __init__(self, sim_nodes: SimNodes, *, run_default_ms: int, terminating_ms: int) -> None:
+        self._sim_nodes = sim_nodes
         self._run_default_ms = run_default_ms
         self._terminating_ms = terminating_ms
-        self._accounts = Accounts(ground.nodes)
+        self._accounts = Accounts(sim_nodes.nodes)
         self._gangs: dict[GangKey, SimGang] = {}
         self._ended: dict[GangKey, None] = {}
         self._due: list[tuple[UnixMs, GangKey]] = []
         self._bound = self._failed = self._over = 0
 
     def step(self, event: Event, now_ms: UnixMs) -> list[Effect]:
-        """Take an event at a moment, and say what is to be done."""
+        """Take an event at a moment; returns the effects."""
         match event:
             case BindGang():
                 return self._bind(event, now_ms)
@@ -82,14 +82,14 @@ class Sim:
                 return self._tick(now_ms)
 
     def next_due_ms(self) -> UnixMs | None:
-        """When the next pods end or go; None for never."""
+        """Time at which the next pods finish or are gone; None for never."""
         return self._due[0][0] if self._due else None
 
     def counts(self) -> SimCounts:
-        """What has been seen so far."""
+        """Counts so far."""
         live = [gang for gang in self._gangs.values() if gang.live]
         return SimCounts(
-            nodes=len(self._ground.nodes),
+            nodes=len(self._sim_nodes.nodes),
             gangs_live=len(live),
             pods_live=sum(len(gang.pods) for gang in live),
             chips_held=self._accounts.chips_held(),
@@ -132,7 +132,7 @@ class Sim:
             effects.append(Alarmed(event, failures))
         if pods:
             self._wake(gang, now_ms + (event.run_ms or self._run_default_ms))
-            effects.append(PodsChanged(told(gang, now_ms)))
+            effects.append(PodsChanged(pods_fact(gang, now_ms)))
         else:
             self._end(gang)
         return [*effects, Answered(gang.answer)]
@@ -141,8 +141,8 @@ class Sim:
         pods: list[SimPod] = []
         failures: list[RankFailure] = []
         for rank, claim in enumerate(claims_of(event.placement)):
-            known = claim.node in self._ground.nodes
-            broken = self._ground.condition(claim.node, now_ms).unhealthy & claim.chips if known else 0
+            known = claim.node in self._sim_nodes.nodes
+            broken = self._sim_nodes.condition(claim.node, now_ms).unhealthy & claim.chips if known else 0
             reason = f"chips {_listed(broken)} of the node are unhealthy" if broken else self._accounts.take(claim)
             if reason:
                 failures.append(RankFailure(rank, reason))
@@ -156,16 +156,16 @@ class Sim:
         if gang is not None and (gang.uid, gang.attempt) == (event.uid, event.attempt):
             gang.evicted = True
             if not gang.live:
-                return [PodsChanged(told(gang, now_ms)), Answered(GangEvicted(0))]
+                return [PodsChanged(pods_fact(gang, now_ms)), Answered(GangEvicted(0))]
             running = [pod for pod in gang.pods if pod.phase == PodPhase.RUNNING]
             if not running:
                 return [Answered(GangEvicted(len(gang.pods)))]
             for pod in running:
                 pod.phase = PodPhase.TERMINATING
             self._wake(gang, now_ms + self._terminating_ms)
-            return [PodsChanged(told(gang, now_ms)), Answered(GangEvicted(len(running)))]
+            return [PodsChanged(pods_fact(gang, now_ms)), Answered(GangEvicted(len(running)))]
         if gang is not None and gang.live:
-            return [Answered(GangEvicted(0))]  # the name belongs to other pods; nothing may be said over them
+            return [Answered(GangEvicted(0))]  # the name belongs to other pods; no fact may replace theirs
         none = PodsSeen(event.namespace, event.name, event.uid, event.attempt, at_ms=now_ms)
         return [PodsChanged(none), Answered(GangEvicted(0))]
 
@@ -184,7 +184,7 @@ class Sim:
         else:
             lasts_ms = self._terminating_ms if terminating else event.run_ms or self._run_default_ms
             self._wake(gang, seen.at_ms + lasts_ms)
-        return [PodsChanged(told(gang, now_ms))] if lost else []
+        return [PodsChanged(pods_fact(gang, now_ms))] if lost else []
 
     def _tick(self, now_ms: UnixMs) -> list[Effect]:
         effects: list[Effect] = []
@@ -196,10 +196,10 @@ class Sim:
             for pod in gang.pods:
                 if pod.phase in LIVE:
                     pod.phase = PodPhase.GONE if pod.phase == PodPhase.TERMINATING else PodPhase.SUCCEEDED
-                    self._accounts.give_back(pod.claim)
+                    self._accounts.release(pod.claim)
                     self._over += 1
             self._end(gang)
-            effects.append(PodsChanged(told(gang, now_ms)))
+            effects.append(PodsChanged(pods_fact(gang, now_ms)))
         return effects
 
     def _wake(self, gang: SimGang, due_ms: UnixMs) -> None:

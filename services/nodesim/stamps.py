@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them."""
+"""Times in the form of Kubernetes."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -9,12 +9,12 @@ _MS: Final = 1000
 
 
 def stamp(at_ms: UnixMs) -> str:
-    """RFC 3339 in UTC, whole seconds: ``2026-11-20T11:41:02Z``."""
+    """Time as RFC 3339 in UTC, whole seconds: ``2026-11-20T11:41:02Z``."""
     return datetime.fromtimestamp(at_ms // _MS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_stamp(at_ms: UnixMs) -> str:
-    """The same with six digits after the point, as Leases have it."""
+    """The same with six decimal places, as in Leases."""
     return datetime.fromtimestamp(at_ms / _MS, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

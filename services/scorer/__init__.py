@@ -1,5 +1,5 @@
-"""Scorer: one shard of the cluster's nodes, which answers score requests with small offers.
+"""Scorer: one shard of the cluster's nodes; it answers score requests with small offers.
 
-Follows facts and the ledger. Writes offers only. Owns the columnar state of the domains of its shard. Restarts from
-snapshot and tail; while it is away its nodes are out, and refusals say so.
+It follows facts and the ledger, and writes offers only. It owns the columnar state of the domains of its shard. It
+restarts from a snapshot and the messages after it; while it is down, its nodes are not offered, and refusals state so.
 """

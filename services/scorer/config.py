@@ -16,7 +16,8 @@ class ScorerConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     shard: Annotated[int, Meta(ge=0, le=255)] = 0
     """Number of this shard, below ``shards``. Several scorers of one shard share its load."""
     shard_name: Annotated[str, Meta(max_length=253)] = ""
-    """Name that ends in the number of this shard, as those of a StatefulSet's pods do: ``scorer-3``. Goes before ``shard``."""
+    """Name that ends in the number of this shard, as those of a StatefulSet's pods do: ``scorer-3``. Goes before
+    ``shard``."""
     shards: Annotated[int, Meta(ge=1, le=256)] = 1
     """Number of shards, the same for all scorers and the dispatcher."""
 

@@ -77,7 +77,7 @@ class Shard:
         )
         if not ready:
             self._log.warning(
-                "cannot answer at the sequences asked",
+                "cannot answer at the requested sequences",
                 shard=self.shard,
                 facts_asked=request.facts_seq,
                 facts=self.state.nodes_seq,
@@ -133,7 +133,7 @@ class Shard:
         self.show()
 
     def show(self) -> None:
-        """Let the metrics say how far this shard is."""
+        """Set the metrics to the sequences of this shard."""
         self._metrics.facts.set(self.state.nodes_seq)
         self._metrics.ledger.set(self.state.fold.head)
         self._metrics.nodes.set(len(self.state.table))

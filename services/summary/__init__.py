@@ -1,6 +1,6 @@
-"""Summary: what the fabric controller reads of each job, as ConfigMaps and as events, and what people read of leaf switches.
+"""Summary: job summaries for the fabric controller, as ConfigMaps and events, and a map of leaf switches for operators.
 
-Follows pods, PodGroups, nodes and the ConfigMaps themselves on the API server. Writes ``job-summary-<job>`` ConfigMaps and
-the same records on the bus. Restarts from the ConfigMaps that it finds. Under policy 2.0 of switch affinity it follows the
-ledger and the facts of switches too, and writes ``tor-share-cm``.
+It follows pods, PodGroups, nodes and its own ConfigMaps on the API server. It writes ``job-summary-<job>`` ConfigMaps
+and publishes the same records on the bus. It restarts from the existing ConfigMaps. Under policy 2.0 of switch affinity
+it also follows the ledger and the facts of switches, and writes ``tor-share-cm``.
 """

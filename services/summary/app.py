@@ -12,8 +12,8 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.waits import all_set
-from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.leaf_map import NodeJobs
 from berth.services.summary.leaf_share import LeafShare
 from berth.services.summary.loop import Loop
@@ -51,20 +51,20 @@ async def write_on(
     Raises:
         TransientError: The bus did not answer at the start.
     """
-    book = Book(kept_s=config.kept_s)
+    summaries = JobSummaries(kept_s=config.kept_s)
     store = Store(api, bus, clock, instruments.log)
-    loop = Loop(book, store, clock, config, instruments)
+    loop = Loop(summaries, store, clock, config, instruments)
     await store.load_events()
     dirty = loop.dirty.set
     share = LeafShare(api, bus, clock, config, instruments) if config.tor_share_namespace else None
-    pods = _pods(book, share, dirty)
+    pods = _pods(summaries, share, dirty)
     groups = _Handler[PodGroup](
-        book.set_group,
-        lambda group: book.drop_group((group.metadata.namespace, group.metadata.name)),
-        lambda all_: book.keep_groups((group.metadata.namespace, group.metadata.name) for group in all_),
+        summaries.set_group,
+        lambda group: summaries.drop_group((group.metadata.namespace, group.metadata.name)),
+        lambda all_: summaries.keep_groups((group.metadata.namespace, group.metadata.name) for group in all_),
         dirty,
     )
-    nodes = _Handler[Node](book.set_node, lambda _: None, lambda _: None, dirty)
+    nodes = _Handler[Node](summaries.set_node, lambda _: None, lambda _: None, dirty)
     reflections = [
         api.reflect("/api/v1/nodes", Node, nodes),
         api.reflect(
@@ -79,13 +79,13 @@ async def write_on(
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
             tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="tell leaf switches"))
-        working = group.create_task(_work(reflections, groups, book, store, loop, instruments, stop), name="write")
+        working = group.create_task(_work(reflections, groups, summaries, store, loop, instruments, stop), name="write")
         working.add_done_callback(lambda _: [task.cancel() for task in tasks])
 
 
-def _pods(book: Book, share: LeafShare | None, dirty: Callable[[], None]) -> "_Handler[Pod]":
+def _pods(summaries: JobSummaries, share: LeafShare | None, dirty: Callable[[], None]) -> "_Handler[Pod]":
     """Puts pods into the book, and into the names of jobs by node."""
-    takers: list[Book | NodeJobs] = [book] if share is None else [book, share.jobs]
+    takers: list[JobSummaries | NodeJobs] = [summaries] if share is None else [summaries, share.jobs]
 
     def put(pod: Pod) -> None:
         for taker in takers:
@@ -105,7 +105,7 @@ def _pods(book: Book, share: LeafShare | None, dirty: Callable[[], None]) -> "_H
 async def _work(
     reflections: list[Reflection],
     groups: "_Handler[PodGroup]",
-    book: Book,
+    summaries: JobSummaries,
     store: Store,
     loop: Loop,
     instruments: Instruments[SummaryMetrics],
@@ -114,11 +114,11 @@ async def _work(
     instruments.readiness.wait("pods, nodes and summaries are listed")
     if not await all_set([*(item.synced for item in reflections), groups.known], stop):
         return
-    book.restore(store.found)
+    summaries.restore(store.found)
     store.found = []
-    await store.tell_gone(book)
+    await store.publish_gone(summaries)
     instruments.readiness.ready()
-    instruments.log.info("ready", summaries=len(store.there))
+    instruments.log.info("ready", summaries=len(store.existing))
     await loop.run(stop)
 
 
@@ -186,5 +186,5 @@ class _Summaries:
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """Summaries that changed."""
         self._store.change(changes)
-        if self._store.strayed:
+        if self._store.drifted:
             self._dirty()

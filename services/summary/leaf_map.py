@@ -1,4 +1,4 @@
-"""What people read of the leaf switches: their states, and which jobs are on the nodes below them. Pure.
+"""Map of the leaf switches for operators: their states, and the jobs on the nodes below them. Pure.
 
 Source: docs/reference/kubernetes.md, "Map of leaf switches"; docs/reference/switches.md,
 "Ranks, scores and annotations".
@@ -20,7 +20,7 @@ _TWO: Final = "2.0"
 
 
 class _Node(msgspec.Struct, frozen=True):
-    """A node below a leaf; fields are named as they are written."""
+    """A node below a leaf switch; fields have the names of the format."""
 
     address: str = msgspec.field(name="NodeIp")
     name: str = msgspec.field(name="NodeName")
@@ -28,10 +28,10 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class _Leaf(msgspec.Struct, frozen=True):
-    """A leaf; fields are named as they are written."""
+    """A leaf switch; fields have the names of the format."""
 
     unhealthy: int = msgspec.field(name="IsHealthy")
-    """0 healthy, 1 not."""
+    """0 healthy, 1 unhealthy."""
     state: int = msgspec.field(name="IsSharedTor")
     """0 free, 1 shared, 2 exclusive."""
     nodes: list[_Node]
@@ -41,22 +41,22 @@ class NodeJobs:
     """Names of the jobs that have pods with chips on a node.
 
     Args:
-        changed: Called when something else is to be said of a node.
+        changed: Called when the jobs on a node change.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._pods: dict[str, tuple[str, str]] = {}
-        """Node and name of the job, by the uid of a pod."""
+        """Node and name of the job, by uid of the pod."""
         self._on: dict[str, dict[str, int]] = {}
         """Pods of each job, by node and name."""
 
     def on(self, node: str) -> list[str]:
-        """Names of the jobs on a node, sorted: of the controllers of their pods, or of a pod that has none."""
+        """Names of the jobs on a node, sorted: of the controllers of their pods, or of a pod without one."""
         return sorted(self._on.get(node, ()))
 
     def set_pod(self, pod: Pod) -> None:
-        """Take a pod as it is now."""
+        """Take the current state of a pod."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         if not node or pod.status.phase in _ENDED or not resource_of(pod):
             self.drop_pod(uid)
@@ -73,7 +73,7 @@ class NodeJobs:
             self._changed()
 
     def drop_pod(self, uid: str) -> None:
-        """A pod is gone."""
+        """Take the deletion of a pod."""
         node, job = self._pods.pop(uid, ("", ""))
         if not node:
             return
@@ -86,15 +86,15 @@ class NodeJobs:
             del self._on[node]
 
     def keep_pods(self, uids: Iterable[str]) -> None:
-        """Only these pods are there."""
+        """Drop all other pods."""
         for uid in sorted(self._pods.keys() - set(uids)):
             self.drop_pod(uid)
 
 
 def leaf_map(state: State, jobs: NodeJobs) -> str | None:
-    """JSON by name of the leaf; empty where policy 2.0 does not reign or no leaf is known, None before the first epoch.
+    """JSON by name of the leaf switch; empty without policy 2.0 or leaf switches, None before the first epoch.
 
-    Leaves are sorted by name, nodes stand in the order of their places.
+    Leaf switches are sorted by name; nodes are in the order of their ports.
     """
     if not state.fold.epoch:
         return None
@@ -116,7 +116,7 @@ def leaf_map(state: State, jobs: NodeJobs) -> str | None:
 
 
 def _book(state: State) -> LeafBook:
-    """Jobs by leaf, counted from the decision on also where decisions themselves follow the reference."""
+    """Jobs by leaf switch, counted from the decision, even where decisions follow the reference implementation."""
     if not state.leaf_book.parity:
         return state.leaf_book
     book = LeafBook(state.leaves)

@@ -1,7 +1,7 @@
-"""The ConfigMap ``tor-share-cm``: written when something in it changes, and again when somebody alters or removes it.
+"""The ConfigMap ``tor-share-cm``: written when its content changes, and again when others change or delete it.
 
-It follows the ledger and the facts of switches by themselves: where their history breaks, they are read anew, and job
-summaries go on meanwhile.
+It follows the ledger and the facts of switches on its own: after a gap in their history they are read again, while job
+summaries continue.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from berth.services.summary.metrics import SummaryMetrics
 NAME: Final = "tor-share-cm"
 KEY: Final = "global-tor-info"
 MANAGED: Final = ("app.kubernetes.io/managed-by", "berth")
-"""Label of the ConfigMap that Berth wrote; any other is taken over, but never removed."""
+"""Label of the ConfigMap written by Berth; any other is overwritten, but never deleted."""
 _BYTES_MAX: Final = 1_000_000
-"""A ConfigMap holds at most 1 MiB with all that belongs to it."""
+"""Limit below the maximum size of a ConfigMap, which is 1 MiB with its metadata."""
 
 
 class LeafShare:
-    """Keeps the ConfigMap as it should be.
+    """Reconciles the ConfigMap.
 
     Args:
         api: The API server.
@@ -55,10 +55,10 @@ class LeafShare:
         self._metrics = instruments.metrics
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
-        self._there: ConfigMap | None = None
+        self._existing: ConfigMap | None = None
         self._dirty = asyncio.Event()
-        self._said = ""
-        """What is wrong, as it was said last; empty when nothing is."""
+        self._logged = ""
+        """Last logged reason of a failure; empty without one."""
         self.jobs = NodeJobs(self._wake)
 
     def reflection(self) -> Reflection:
@@ -66,24 +66,24 @@ class LeafShare:
         return self._api.reflect(self._folder, ConfigMap, self, params={"fieldSelector": f"metadata.name={NAME}"})
 
     def replace(self, objects: list[ConfigMap]) -> None:
-        """The ConfigMap, if it is there."""
-        self._there = next(iter(objects), None)
+        """Take the ConfigMap, if it exists."""
+        self._existing = next(iter(objects), None)
         self._wake()
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
-        """The ConfigMap was written or deleted, by us or by others."""
+        """Take a write or deletion of the ConfigMap, by Berth or by others."""
         what, item = changes[-1]
-        self._there = None if what == "DELETED" else item
+        self._existing = None if what == "DELETED" else item
         self._wake()
 
     def _wake(self) -> None:
         self._dirty.set()
 
     async def run(self, *known: asyncio.Event) -> None:
-        """Work until cancelled.
+        """Run until cancelled.
 
         Args:
-            known: Set once pods and the ConfigMap are listed.
+            known: Set after pods and the ConfigMap are listed.
         """
         for event in known:
             await event.wait()
@@ -94,16 +94,16 @@ class LeafShare:
                 await feeds.start(filters=[self._bus.subjects.facts("topology")])
                 await self._follow(feeds)
             except (ShellError, CoreError, DecodeError) as error:
-                self._log.warning("leaf switches are read anew", reason=str(error))
+                self._log.warning("leaf switch facts are read again", reason=str(error))
             finally:
                 await feeds.stop()
             await asyncio.sleep(self._config.retry_wait_max_s)
 
     async def _follow(self, feeds: Feeds) -> None:
-        """Keep the ConfigMap in line with ledger, facts and pods.
+        """Reconcile the ConfigMap with ledger, facts and pods.
 
         Raises:
-            FatalError: The history broke.
+            FatalError: The history has a gap.
             CoreError: A record cannot be folded.
             DecodeError: A record does not decode.
         """
@@ -112,7 +112,7 @@ class LeafShare:
             self._dirty.clear()
             feeds.apply_facts()
             feeds.apply_records()
-            feeds.dead.clear()  # who decides by them writes them down
+            feeds.dead.clear()  # the dispatcher publishes dead letters
             text, reason = leaf_map(feeds.state, self.jobs), ""
             if text is not None and len(text) > _BYTES_MAX:
                 text, reason = "", f"{len(text)} bytes are more than a ConfigMap holds: {_BYTES_MAX} at most"
@@ -130,32 +130,32 @@ class LeafShare:
             await self._dirty.wait()
 
     async def _settle(self, text: str) -> bool:
-        """Make the ConfigMap what it should be; whether anything was to be done.
+        """Reconcile the ConfigMap; returns whether it was written or deleted.
 
         Args:
-            text: Its content; empty when there should be none.
+            text: Its content; empty when it should not exist.
 
         Raises:
             TransientError: The server did not answer.
-            RefusedError: The server will not have it.
+            RefusedError: The server refuses it.
         """
-        there = self._there
+        existing = self._existing
         if not text:
-            return await self._remove(there)
-        if there is not None and _is_ours(there) and there.data == {KEY: text}:
+            return await self._remove(existing)
+        if existing is not None and _is_ours(existing) and existing.data == {KEY: text}:
             return False
-        await self._write(text, there)
+        await self._write(text, existing)
         return True
 
-    async def _remove(self, there: ConfigMap | None) -> bool:
-        if there is None or not _is_ours(there):
+    async def _remove(self, existing: ConfigMap | None) -> bool:
+        if existing is None or not _is_ours(existing):
             return False
-        await self._api.delete(f"{self._folder}/{NAME}", uid=there.metadata.uid)
-        self._there = None
-        self._log.info("leaf switches not told any more", name=NAME)
+        await self._api.delete(f"{self._folder}/{NAME}", uid=existing.metadata.uid)
+        self._existing = None
+        self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
 
-    async def _write(self, text: str, there: ConfigMap | None) -> None:
+    async def _write(self, text: str, existing: ConfigMap | None) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -168,23 +168,23 @@ class LeafShare:
         }
         path = f"{self._folder}/{NAME}"
         try:
-            answer = await (self._api.create(self._folder, body) if there is None else self._api.update(path, body))
+            answer = await (self._api.create(self._folder, body) if existing is None else self._api.update(path, body))
         except RefusedError as error:
-            if there is None and error.cause == "AlreadyExists":
+            if existing is None and error.cause == "AlreadyExists":
                 answer = await self._api.update(path, body)
-            elif there is not None and error.is_absent:
+            elif existing is not None and error.is_absent:
                 answer = await self._api.create(self._folder, body)
             else:
                 raise
-        self._there = msgspec.json.decode(answer, type=ConfigMap)
-        self._log.info("leaf switches told", name=NAME, bytes=len(text))
+        self._existing = msgspec.json.decode(answer, type=ConfigMap)
+        self._log.info("leaf switch facts written", name=NAME, bytes=len(text))
 
     def _note(self, reason: str) -> None:
-        """Say what is wrong, once as long as it stays the same; empty when nothing is."""
-        if reason and reason != self._said:
+        """Log a failure once while it stays the same; the reason is empty without one."""
+        if reason and reason != self._logged:
             namespace = self._config.tor_share_namespace
-            self._log.warning("leaf switches not told", name=NAME, namespace=namespace, reason=reason)
-        self._said = reason
+            self._log.warning("leaf switch facts not written", name=NAME, namespace=namespace, reason=reason)
+        self._logged = reason
 
 
 def _is_ours(found: ConfigMap) -> bool:

@@ -8,8 +8,8 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
-from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.store import Store
 from berth.services.summary.views import JobName
@@ -23,7 +23,7 @@ class Loop:
     """Brings ConfigMaps and events in line with the book.
 
     Args:
-        book: What should be.
+        summaries: What should be.
         store: What is.
         clock: Source of time.
         config: Settings.
@@ -31,9 +31,14 @@ class Loop:
     """
 
     def __init__(
-        self, book: Book, store: Store, clock: Clock, config: SummaryConfig, instruments: Instruments[SummaryMetrics]
+        self,
+        summaries: JobSummaries,
+        store: Store,
+        clock: Clock,
+        config: SummaryConfig,
+        instruments: Instruments[SummaryMetrics],
     ) -> None:
-        self._book = book
+        self._summaries = summaries
         self._store = store
         self._clock = clock
         self._config = config
@@ -53,12 +58,12 @@ class Loop:
         """Work until ``stop`` is set, then finish what is in hand."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
-                group.create_task(self._hand(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"hand {number}")
             stopping = group.create_task(self._end(stop), name="wait for stop")
             while not stop.is_set():
                 self.dirty.clear()
                 self._settle()
-                await self._rest(stop)
+                await self._wait_for_change(stop)
             await stopping
         for timer in self._waiting.values():
             timer.cancel()
@@ -69,28 +74,28 @@ class Loop:
         self.dirty.set()
         self._woken.set()
 
-    async def _rest(self, stop: asyncio.Event) -> None:
+    async def _wait_for_change(self, stop: asyncio.Event) -> None:
         """Wait for a change or for a deletion that is due, then gather what comes with it."""
-        due_s = self._book.next_due_s()
+        due_s = self._summaries.next_due_s()
         wait_s = _IDLE_S if due_s is None else max(due_s - self._clock.now_ms() / 1000, 0.0)
         await pause(self.dirty, wait_s + self._config.settle_s)
         await pause(stop, self._config.settle_s)
 
     def _settle(self) -> None:
-        for change in self._book.settle(self._clock.now_ms() // 1000):
+        for change in self._summaries.settle(self._clock.now_ms() // 1000):
             self._jobs[change.job.uid] = change.job
             self._wake(change.job.uid)
-        for uid in self._store.strayed:
+        for uid in self._store.drifted:
             if uid in self._jobs:
                 self._wake(uid)
-        self._store.strayed.clear()
-        self._metrics.jobs.set(len(self._book))
+        self._store.drifted.clear()
+        self._metrics.jobs.set(len(self._summaries))
 
     def _wake(self, uid: str) -> None:
         self._ready[uid] = None
         self._woken.set()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             while (uid := next((one for one in self._ready if one not in self._busy), None)) is None:
                 if self._stopping:
@@ -110,9 +115,9 @@ class Loop:
                     self._woken.set()
 
     async def _write(self, job: JobName) -> None:
-        wanted = self._book.wanted(job.uid)
+        wanted = self._summaries.wanted(job.uid)
         try:
-            count = await self._store.become(job, wanted)
+            count = await self._store.reconcile(job, wanted)
         except ShellError as error:
             self._later(job, error)
             return

@@ -1,4 +1,4 @@
-"""What the summary of a job says, from what is seen of its pods and what was said before. Pure.
+"""Content of a job's summary, from the observed pods and the previous content. Pure.
 
 Source: docs/reference/kubernetes.md, "Fields of a job summary" and "States of a job summary".
 """
@@ -30,14 +30,14 @@ _OVER: Final = frozenset({"complete", "failed"})
 
 
 class Operator(enum.StrEnum):
-    """Whether the job is there."""
+    """Whether the job exists."""
 
     ADD = "add"
     DELETE = "delete"
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
-    """What a rank table says of a node."""
+    """Data of a node for the rank table."""
 
     serial_number: str = ""
 
@@ -47,11 +47,11 @@ class Record(msgspec.Struct, kw_only=True):
 
     job: JobName
     time_s: int
-    """When the job was first seen."""
+    """Time at which the job was first observed."""
     status: JobStatus = "pending"
     operator: Operator = Operator.ADD
     delete_s: int = 0
-    """When it ended or went; 0 while it does neither."""
+    """Time at which it finished or was deleted; 0 before."""
     framework: str = ""
     sid: str = ""
     resource: str = ""
@@ -69,8 +69,8 @@ class Chunk(msgspec.Struct, frozen=True):
     data: dict[str, str]
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What is seen of a job now. Pods are sorted by name."""
+class Observed(msgspec.Struct, frozen=True):
+    """Observed state of a job. Pods are sorted by name."""
 
     pods: Sequence[PodView]
     group: GroupView | None
@@ -81,9 +81,9 @@ class Seen(msgspec.Struct, frozen=True):
         return not self.pods and self.group is None
 
 
-def advance(record: Record, seen: Seen, nodes: dict[str, NodeView], now_s: int) -> None:
-    """Bring a record up to what is seen."""
-    if seen.is_gone:
+def advance(record: Record, observed: Observed, nodes: dict[str, NodeView], now_s: int) -> None:
+    """Update a record from the observed state."""
+    if observed.is_gone:
         if record.operator != Operator.DELETE:
             record.operator = Operator.DELETE
             record.delete_s = now_s
@@ -91,11 +91,11 @@ def advance(record: Record, seen: Seen, nodes: dict[str, NodeView], now_s: int) 
                 record.status = "failed"
         return
     record.operator = Operator.ADD
-    _learn(record, seen)
-    pods = _counting(seen.pods)
-    servers = _servers(pods, seen, nodes)
+    _learn(record, observed)
+    pods = _counting(observed.pods)
+    servers = _servers(pods, observed, nodes)
     before = record.status
-    record.status = _status(before, pods, seen, runs=servers is not None)
+    record.status = _status(before, pods, observed, runs=servers is not None)
     if record.status == "running" and servers is not None:
         record.tables = rank_tables(servers)
         record.shared = _shared(pods)
@@ -106,35 +106,35 @@ def advance(record: Record, seen: Seen, nodes: dict[str, NodeView], now_s: int) 
         record.delete_s = now_s
 
 
-def _learn(record: Record, seen: Seen) -> None:
-    own = seen.group.labels if seen.group is not None else {}
-    first = seen.pods[0].labels if seen.pods else {}
-    record.framework = own.get(FRAMEWORK) or first.get(APP) or ("" if seen.pods else record.framework)
+def _learn(record: Record, observed: Observed) -> None:
+    own = observed.group.labels if observed.group is not None else {}
+    first = observed.pods[0].labels if observed.pods else {}
+    record.framework = own.get(FRAMEWORK) or first.get(APP) or ("" if observed.pods else record.framework)
     record.sid = _custom_id(own) or _custom_id(first) or record.sid or record.job.uid
-    told = seen.group.resource if seen.group is not None else ""
-    record.resource = next((pod.resource for pod in seen.pods if pod.resource), told or record.resource)
+    by_group = observed.group.resource if observed.group is not None else ""
+    record.resource = next((pod.resource for pod in observed.pods if pod.resource), by_group or record.resource)
 
 
 def _custom_id(labels: dict[str, str]) -> str:
-    """The user's own name of a job: the label that ``custom-job-key`` names, else ``custom-job-id``."""
+    """Name of a job set by the user: the label that ``custom-job-key`` names, otherwise ``custom-job-id``."""
     return labels.get(labels.get(CUSTOM_KEY, ""), "") or labels.get(CUSTOM_ID, "")
 
 
 def _counting(pods: Sequence[PodView]) -> list[PodView]:
-    """Pods without those that end while another has their rank already."""
+    """Pods without those that are being deleted while another pod has their rank already."""
     taken = {pod.rank for pod in pods if not pod.is_ending and pod.rank is not None}
     return [pod for pod in pods if not (pod.is_ending and pod.rank in taken)]
 
 
-def _minimum(seen: Seen) -> int:
-    own = seen.group.minimum if seen.group is not None else 0
-    return max([own, *(pod.minimum for pod in seen.pods)])
+def _minimum(observed: Observed) -> int:
+    own = observed.group.minimum if observed.group is not None else 0
+    return max([own, *(pod.minimum for pod in observed.pods)])
 
 
-def _status(before: JobStatus, pods: Sequence[PodView], seen: Seen, *, runs: bool) -> JobStatus:
+def _status(before: JobStatus, pods: Sequence[PodView], observed: Observed, *, runs: bool) -> JobStatus:
     if any(pod.phase == "Failed" for pod in pods):
         return "failed"
-    if pods and all(pod.phase == "Succeeded" for pod in pods) and len(pods) >= _minimum(seen):
+    if pods and all(pod.phase == "Succeeded" for pod in pods) and len(pods) >= _minimum(observed):
         return "complete"
     if runs:
         return "running"
@@ -143,15 +143,15 @@ def _status(before: JobStatus, pods: Sequence[PodView], seen: Seen, *, runs: boo
     return before
 
 
-def _servers(pods: Sequence[PodView], seen: Seen, nodes: dict[str, NodeView]) -> list[Server] | None:
-    """Entries of the rank table; None while the job does not run as a whole."""
-    if not pods or len(pods) < max(_minimum(seen), 1):
+def _servers(pods: Sequence[PodView], observed: Observed, nodes: dict[str, NodeView]) -> list[Server] | None:
+    """Entries of the rank table; None until all pods of the job run."""
+    if not pods or len(pods) < max(_minimum(observed), 1):
         return None
     if any(pod.phase not in {"Running", "Succeeded"} or pod.is_ending for pod in pods):
         return None
     ranked: list[RankedPod] = []
     ranks: set[int] = set()
-    replicas = max(_minimum(seen), len(pods))
+    replicas = max(_minimum(observed), len(pods))
     for pod in pods:
         if not pod.resource:
             continue
@@ -178,7 +178,7 @@ def _ranked(pod: PodView, rank: int, node: NodeView) -> RankedPod:
 
 
 def _shared(pods: Sequence[PodView]) -> str:
-    """Distinct leaf switches that the job shares with others, as a JSON array; empty when there are none."""
+    """Distinct leaf switches that the job shares with others, as a JSON array; empty without any."""
     switches = sorted({pod.shared_switch for pod in pods if pod.shared_switch})
     return msgspec.json.encode(switches).decode() if switches else ""
 

@@ -1,4 +1,4 @@
-"""Summaries on the API server and on the bus: what is there, and how it becomes what should be there."""
+"""Summaries on the API server and on the bus: existing ones, and their reconciliation."""
 
 import hashlib
 from collections.abc import Container, Mapping
@@ -15,7 +15,7 @@ from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary
-from berth.services.summary.book import Place
+from berth.services.summary.job_summaries import Place
 from berth.services.summary.record import Chunk
 from berth.services.summary.views import JobName, is_summary
 
@@ -23,19 +23,19 @@ _FORBIDDEN: Final = 403
 _DIGEST_BYTES: Final = 16
 
 
-class There(msgspec.Struct, frozen=True):
-    """A ConfigMap that is there."""
+class ExistingMap(msgspec.Struct, frozen=True):
+    """An existing ConfigMap."""
 
     job_uid: str
     digest: bytes
 
 
 class Store:
-    """The ConfigMaps that are there, and the events that were published.
+    """Existing ConfigMaps and published events.
 
     Args:
         api: The API server.
-        bus: Where events go.
+        bus: The bus, where events are published.
         clock: Source of time.
         log: Logger of the service.
     """
@@ -45,96 +45,97 @@ class Store:
         self._api = api
         self._bus = bus
         self._clock = clock
-        self.there: dict[Place, There] = {}
+        self.existing: dict[Place, ExistingMap] = {}
         self.found: list[ConfigMap] = []
-        """The first list, until it was taken up."""
-        self.strayed: dict[str, None] = {}
-        """Jobs (uid) of which somebody else changed a ConfigMap."""
-        self._told: dict[str, bytes] = {}
+        """First list, until it is restored."""
+        self.drifted: dict[str, None] = {}
+        """Jobs (uid) of which others changed a ConfigMap."""
+        self._published: dict[str, bytes] = {}
         """Digest of the last event of each subject."""
-        self._standing: dict[str, JobSummary] = {}
-        """Events of an earlier run that tell of a summary, by subject and without the data."""
+        self._undeleted: dict[str, JobSummary] = {}
+        """Deletions of the summaries that an earlier run published, by subject and without the data."""
 
     async def load_events(self) -> None:
-        """Learn which events were published already."""
+        """Read the events that are published already."""
         for stored in await self._bus.read(StreamName.SUMMARY):
             try:
                 event = decode(stored.data, JobSummary)
             except DecodeError as error:
                 self._log.warning("summary event unreadable", subject=stored.subject, reason=error.reason)
                 continue
-            self._told[stored.subject] = _digest({}, event.data)
+            self._published[stored.subject] = _digest({}, event.data)
             if not event.deleted:
-                self._standing[stored.subject] = msgspec.structs.replace(event, data={}, deleted=True)
+                self._undeleted[stored.subject] = msgspec.structs.replace(event, data={}, deleted=True)
 
     def replace(self, objects: list[ConfigMap]) -> None:
-        """All summaries that there are."""
+        """Take all summaries."""
         self.found = objects
-        before, self.there = self.there, {}
+        before, self.existing = self.existing, {}
         for item in objects:
             self._take(item)
-        for place in before.keys() - self.there.keys():
-            self.strayed[before[place].job_uid] = None
+        for place in before.keys() - self.existing.keys():
+            self.drifted[before[place].job_uid] = None
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
-        """Summaries that were written or deleted, by us or by others."""
+        """Take writes and deletions of summaries, by Berth or by others."""
         for what, item in changes:
             place = (item.metadata.namespace, item.metadata.name)
-            before = self.there.get(place)
+            before = self.existing.get(place)
             if what == "DELETED":
-                self.there.pop(place, None)
+                self.existing.pop(place, None)
             else:
                 self._take(item)
-            if before is not None and before != self.there.get(place):
-                self.strayed[before.job_uid] = None
+            if before is not None and before != self.existing.get(place):
+                self.drifted[before.job_uid] = None
 
     def _take(self, item: ConfigMap) -> None:
         place = (item.metadata.namespace, item.metadata.name)
         if not is_summary(item):
-            self.there.pop(place, None)  # somebody made something else of it
+            self.existing.pop(place, None)  # it is not a summary any more
             return
         data = item.data or {}
-        self.there[place] = There(data["job_id"], _digest(item.metadata.labels or {}, data))
+        self.existing[place] = ExistingMap(data["job_id"], _digest(item.metadata.labels or {}, data))
 
-    async def become(self, job: JobName, wanted: list[Chunk]) -> int:
-        """Make the ConfigMaps of a job what they should be; returns how many were written or deleted.
+    async def reconcile(self, job: JobName, wanted: list[Chunk]) -> int:
+        """Reconcile the ConfigMaps of a job; returns how many were written or deleted.
 
-        The first chunk is written last: who waits for it finds the others. Surplus ones go at the end.
+        The first chunk is written last: a reader that waits for it finds the others. Surplus chunks are deleted at the
+        end.
 
         Raises:
-            TransientError: The server or the bus did not answer; what was done is done.
-            RefusedError: The server will not have it.
+            TransientError: The server or the bus did not answer; completed writes stay.
+            RefusedError: The server refuses a write.
         """
         count = 0
         for index in reversed(range(len(wanted))):
             count += await self._write(wanted[index])
         keep = {(chunk.namespace, chunk.name) for chunk in wanted}
-        surplus = [place for place, item in self.there.items() if item.job_uid == job.uid and place not in keep]
+        surplus = [place for place, item in self.existing.items() if item.job_uid == job.uid and place not in keep]
         for namespace, name in sorted(surplus):
             await self._api.delete(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-            self.there.pop((namespace, name), None)
+            self.existing.pop((namespace, name), None)
             count += 1
-        await self._tell(job, wanted)
+        await self._publish_changes(job, wanted)
         return count
 
-    async def tell_gone(self, book: Container[str]) -> None:
-        """Publish that summaries are gone whose end an earlier run did not live to tell.
+    async def publish_gone(self, known: Container[str]) -> None:
+        """Publish the deletion of summaries that an earlier run did not publish.
 
         Args:
-            book: The jobs (uid) that are known.
+            known: The known jobs (uid).
 
         Raises:
             TransientError: The bus did not answer.
         """
-        for subject, event in sorted(self._standing.items()):
-            if event.job_uid not in book:
+        for subject, event in sorted(self._undeleted.items()):
+            if event.job_uid not in known:
                 await self._publish(subject, msgspec.structs.replace(event, at_ms=self._clock.now_ms()))
-        self._standing.clear()
+        self._undeleted.clear()
 
     async def _write(self, chunk: Chunk) -> int:
         place = (chunk.namespace, chunk.name)
         digest = _digest(chunk.labels, chunk.data)
-        before = self.there.get(place)
+        before = self.existing.get(place)
         if before is not None and before.digest == digest:
             return 0
         folder = f"/api/v1/namespaces/{chunk.namespace}/configmaps"
@@ -155,13 +156,13 @@ class Store:
             elif before is not None and error.is_absent:
                 await self._api.create(folder, body)
             elif error.status == _FORBIDDEN and "being terminated" in str(error):
-                return 0  # the namespace goes, and all of it
+                return 0  # the namespace is being deleted with its content
             else:
                 raise
-        self.there[place] = There(chunk.data["job_id"], digest)
+        self.existing[place] = ExistingMap(chunk.data["job_id"], digest)
         return 1
 
-    async def _tell(self, job: JobName, wanted: list[Chunk]) -> None:
+    async def _publish_changes(self, job: JobName, wanted: list[Chunk]) -> None:
         """Publish what differs from the last events.
 
         Raises:
@@ -181,7 +182,7 @@ class Store:
             )
             await self._publish(subjects.summary(job.namespace, job.uid, index), event)
         index = len(wanted)
-        while (subject := subjects.summary(job.namespace, job.uid, index)) in self._told:
+        while (subject := subjects.summary(job.namespace, job.uid, index)) in self._published:
             event = JobSummary(
                 namespace=job.namespace,
                 name="",
@@ -197,17 +198,17 @@ class Store:
 
     async def _publish(self, subject: str, event: JobSummary) -> None:
         digest = _digest({}, event.data)
-        if self._told.get(subject) == digest:
+        if self._published.get(subject) == digest:
             return
         try:
             await self._bus.publish(subject, encode(event))
         except TransientError:
-            self._told.pop(subject, None)
+            self._published.pop(subject, None)
             raise
-        self._told[subject] = digest
+        self._published[subject] = digest
 
 
 def _digest(labels: Mapping[str, str], data: Mapping[str, str]) -> bytes:
-    """Mark of a ConfigMap's labels and data; equal marks mean equal content."""
+    """Digest of a ConfigMap's labels and data; equal digests mean equal content."""
     text = msgspec.json.encode([sorted(labels.items()), sorted(data.items())])
     return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()

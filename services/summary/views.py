@@ -1,4 +1,4 @@
-"""What a summary needs of pods, PodGroups and ConfigMaps, read from the lean objects. Pure.
+"""Fields of pods, PodGroups and ConfigMaps that a summary needs, read from the lean objects. Pure.
 
 Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Fields of a job summary".
 """
@@ -33,7 +33,7 @@ _COUNT_MAX: Final = 1_000_000
 
 
 class JobName(msgspec.Struct, frozen=True, gc=False):
-    """Whose summary it is: the controller of pods and of their PodGroup."""
+    """Job of a summary: the controller of the pods and of their PodGroup."""
 
     namespace: str
     kind: str
@@ -42,7 +42,7 @@ class JobName(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod, as far as summaries read it."""
+    """Fields of a pod that summaries need."""
 
     job: JobName
     name: str
@@ -56,29 +56,29 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rank: int | None
     configuration: Configuration | None
     shared_switch: str
-    """Address of the leaf switch that it shares with other jobs; empty when it shares none."""
+    """Address of the leaf switch that it shares with other jobs; empty without one."""
     master: str
     minimum: int
     labels: dict[str, str]
-    """Only those that stand in a summary."""
+    """Only the labels that a summary contains."""
     is_shared: bool
     container_ids: dict[str, str]
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A PodGroup, as far as summaries read it."""
+    """Fields of a PodGroup that summaries need."""
 
     job: JobName
     name: str
     minimum: int
     resource: str
-    """Resource name of the chips that its pods will ask for; empty when it tells none."""
+    """Resource name of the chips that its pods will ask for; empty when unknown."""
     labels: dict[str, str]
     is_shared: bool
 
 
 def pod_view(pod: Pod) -> PodView | None:
-    """View of a pod; None for one that nothing controls: it belongs to no job."""
+    """View of a pod; None for one without a controller: it belongs to no job."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     owner = meta.controller
     if owner is None:
@@ -98,16 +98,18 @@ def pod_view(pod: Pod) -> PodView | None:
         rank=_number(rank),
         configuration=read_configuration(meta.annotation(configuration_key(resource))) if resource else None,
         shared_switch=meta.annotation(SHARED_IP) if meta.annotation(IS_SHARED) == _SHARED else "",
-        master=next((item.value for box in containers for item in box.env or () if item.name == _MASTER), ""),
+        master=next(
+            (item.value for container in containers for item in container.env or () if item.name == _MASTER), ""
+        ),
         minimum=_number(meta.annotation(MIN_AVAILABLE)) or 0,
-        labels=_told(meta.labels),
+        labels=_summary_labels(meta.labels),
         is_shared=meta.annotation(ANNOTATION_POLICY) == SOFT_SHARE,
         container_ids={item.name: item.container_id for item in status.container_statuses or () if item.container_id},
     )
 
 
 def group_view(group: PodGroup) -> GroupView | None:
-    """View of a PodGroup; None for one that nothing controls."""
+    """View of a PodGroup; None for one without a controller."""
     meta = group.metadata
     owner = meta.controller
     if owner is None:
@@ -117,7 +119,7 @@ def group_view(group: PodGroup) -> GroupView | None:
         name=meta.name,
         minimum=max(group.spec.min_member or 0, _number(meta.annotation(MIN_AVAILABLE)) or 0),
         resource=_first_resource(group.spec.min_resources),
-        labels=_told(meta.labels),
+        labels=_summary_labels(meta.labels),
         is_shared=meta.annotation(ANNOTATION_POLICY) == SOFT_SHARE,
     )
 
@@ -131,12 +133,12 @@ def labels_of(resource: str) -> dict[str, str]:
 
 
 def is_summary(found: ConfigMap) -> bool:
-    """Whether a ConfigMap with the label is a summary, and not something else that bears it."""
+    """Whether a ConfigMap with the label is a summary, and not another object with that label."""
     return found.metadata.name.startswith(PREFIX) and bool((found.data or {}).get("job_id"))
 
 
-def _told(labels: dict[str, str] | None) -> dict[str, str]:
-    """Labels that a summary may show: the framework, and the user's own name of the job."""
+def _summary_labels(labels: dict[str, str] | None) -> dict[str, str]:
+    """Labels that a summary may contain: the framework, and the name of the job set by the user."""
     if not labels:
         return {}
     key = labels.get(CUSTOM_KEY, "")
@@ -158,5 +160,5 @@ def _first_resource(asked: Iterable[str] | None) -> str:
 
 
 def _number(text: str) -> int | None:
-    """A whole number of at least 0, as annotations hold it; None for any other text."""
+    """A whole number of at least 0 from an annotation; None for any other text."""
     return whole_number(text, most=_COUNT_MAX)

@@ -29,7 +29,7 @@ async def test_streams_wait_for_a_leader_and_outlive_a_server(tmp_path: Path) ->
 
 async def test_three_copies_on_one_server_are_refused_at_once(own_server: EmbeddedServer) -> None:
     async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
-        with pytest.raises(FatalError, match=r"INTAKE_cell cannot be made: .*replicas"):
+        with pytest.raises(FatalError, match=r"INTAKE_cell cannot be created: .*replicas"):
             await bus.ensure_streams(replicas=3)
 
 

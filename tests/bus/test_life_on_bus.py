@@ -25,7 +25,7 @@ async def until_asked(bus, clock, config, instruments, stop):
     await bus.publish(bus.subjects.status("a", "b"), b"gone")
 
 async def until_lost(bus, clock, config, instruments, stop):
-    bus.lost.set_result(FatalError("connection closed for good"))
+    bus.lost.set_result(FatalError("connection closed permanently"))
     await stop.wait()
 
 process.main("test", ServiceConfig, lambda registry: registry, {serve})
@@ -69,4 +69,4 @@ def test_a_service_whose_bus_is_lost_exits_1_and_says_so(tmp_path: Path, nats_se
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     last = json.loads(err.splitlines()[-1])
-    assert (last["event"], last["reason"]) == ("cannot go on", "connection closed for good")
+    assert (last["event"], last["reason"]) == ("fatal error", "connection closed permanently")

@@ -90,7 +90,7 @@ async def test_a_handler_that_stops_answers_all_it_was_sent(nats_server: str, re
             await asking.request(subject, b"x", timeout_s=5)
             answered += 1
         except TransientError as error:
-            refused += "nobody" in error.reason
+            refused += "no responders" in error.reason
 
     async with await NatsBus.connect(nats_server, cell, name="asking") as asking:
         for number in range(20):

@@ -182,7 +182,7 @@ async def test_two_of_each_service_share_nothing_in_one_process(nats_server: str
                 what="the first instances to be ready",
             )
             assert [one.instruments.readiness.reason for one in pairs[1].instances] == (
-                ["the bus has not been reached yet"] * len(METRICS)
+                ["the bus has not been connected yet"] * len(METRICS)
             )
             second = [group.create_task(one.work, name=one.name) for one in pairs[1].instances]
             await until(
@@ -202,7 +202,7 @@ async def test_two_of_each_service_share_nothing_in_one_process(nats_server: str
                 one.stop.set()
             await asyncio.wait(first)
             for one in pairs[0].instances:
-                assert one.instruments.readiness.reason == "the process was asked to stop"
+                assert one.instruments.readiness.reason == "the process is stopping"
             for one in pairs[1].instances:
                 assert await answer(session, one.port, "readyz") == (200, "ok"), one.name
                 one.stop.set()
@@ -210,5 +210,5 @@ async def test_two_of_each_service_share_nothing_in_one_process(nats_server: str
     for one in everybody:
         assert one.lines, f"{one.name} says nothing"
         assert {line["service"] for line in one.lines} == {one.name}
-        assert sum(line["event"] == "probes answer" for line in one.lines) == 1, "its own line, and no other's"
+        assert sum(line["event"] == "probe server started" for line in one.lines) == 1, "its own line, and no other's"
     assert default_lines == [], "a part of a service has no logger of its own"

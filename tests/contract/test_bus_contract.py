@@ -317,7 +317,7 @@ async def echo(data: bytes) -> bytes:  # a handler is a coroutine function
 
 async def test_a_request_is_answered(bus: Bus, other: Bus) -> None:
     subject = bus.subjects.sim("nodes")
-    with pytest.raises(TransientError, match="nobody"):
+    with pytest.raises(TransientError, match="no responders"):
         await other.request(subject, b"hello", timeout_s=_DEADLINE_S)
     served = await bus.serve(subject, echo)
     assert await other.request(subject, b"hello", timeout_s=_DEADLINE_S) == b"hello!"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from berth.schemas.catalogue import MESSAGES
-from berth.schemas.envelope import DecodeError, Envelope, body_of, decode, encode, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, decode, encode, open_envelope
 from berth.schemas.facts import TimerSeen
 from berth.schemas.message import Message
 from tests.contract.sample_messages import FOLDER, RELEASE, expected, samples, stored
@@ -98,9 +98,13 @@ def test_bytes_that_are_cut_off_are_broken_wherever_the_cut_is(kind: str) -> Non
 @every_kind
 def test_a_version_that_this_release_does_not_read_is_refused(kind: str) -> None:
     message = samples()[kind]
+    expected = NewerVersionError if message.MUST_READ else DecodeError
+    words = f"of version {message.VERSION + 1}" if message.MUST_READ else f"version is {message.VERSION + 1}"
     data = wrapped(kind, message.VERSION + 1, msgspec.msgpack.encode(message))
-    with pytest.raises(DecodeError, match=f"version is {message.VERSION + 1}"):
+    with pytest.raises(expected, match=words):
         decode(data, BY_KIND[kind])
+    with pytest.raises(DecodeError, match="version is 0"):
+        decode(wrapped(kind, 0, msgspec.msgpack.encode(message)), BY_KIND[kind])
 
 
 @every_kind
@@ -142,5 +146,7 @@ def test_the_path_of_the_wrong_field_is_named() -> None:
         decode(wrapped("fact.timer", 1, msgspec.msgpack.encode([-1])), TimerSeen)
 
 
-def test_an_envelope_is_made_of_three_fields() -> None:
-    assert [field.name for field in msgspec.structs.fields(Envelope)] == ["kind", "version", "body"]
+def test_an_envelope_is_made_of_three_fields_and_a_release() -> None:
+    assert [field.name for field in msgspec.structs.fields(Envelope)] == ["kind", "version", "body", "release"]
+    assert open_envelope(encode(TimerSeen(5))).release == ""
+    assert open_envelope(encode(TimerSeen(5), version=2, release="9.7")).release == "9.7"

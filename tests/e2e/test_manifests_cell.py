@@ -60,7 +60,7 @@ async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_
     async with asyncio.timeout(140), at_work(planned, tmp_path, deadline_s=60) as running:
         dispatchers = [one for one in planned if one.name.startswith("dispatcher")]
         urls = dispatchers[0].environment["BERTH_BUS__URL"].split(",")
-        with pytest.raises(FatalError, match="not let in"):
+        with pytest.raises(FatalError, match="authorization failed"):
             await NatsBus.connect(urls, CELL, name=PEOPLE, access=access("scorer")._replace(user=PEOPLE))
         ready = await shards_of(running)
         assert sorted(line.partition('"shard":')[2].split(",")[0].strip(" }") for line in ready) == ["0", "1"], ready

@@ -99,7 +99,7 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
     assert (await yard.podgroup("half"))["metadata"]["annotations"].get(ENQUEUED)
     await yard.group("whole", {"minMember": 1, "minResources": {RESOURCE: "8"}})
     await yard.pod("whole-0", a_spec(8), annotations={**LONG, GROUP: "whole"})
-    claimed = f"asks for 8 {RESOURCE}, 8 are free, of which others that were let in claim 4"
+    claimed = f"asks for 8 {RESOURCE}, 8 are free, of which other admitted PodGroups claim 4"
     await yard.until_is(
         "held by the claim", lambda: unscheduled(yard, "whole"), ("Pending", "JobEnqueueFailed", claimed)
     )
@@ -109,7 +109,7 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
     await yard.until_is(
         "it says why",
         lambda: unscheduled(yard, "half"),
-        ("Pending", "JobEnqueueFailed", "it could not start for 3 s and gave back its claim"),
+        ("Pending", "JobEnqueueFailed", "it could not start for 3 s and released its claim"),
     )
     await yard.until_running("whole-0")
     await yard.until_is(

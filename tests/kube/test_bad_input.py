@@ -266,7 +266,7 @@ async def unreadable_switches(yard: CandidatePool, leaves: dict[str, str]) -> No
 
     async def told() -> list[str]:
         found = await yard.events("ConfigMap", "basic-tor-node-cm", namespace="kube-system")
-        return [reason for reason, message, _ in found if "the last value that could be used holds" in message]
+        return [reason for reason, message, _ in found if "the last valid value stays in force" in message]
 
     await yard.until_is("an Event on the ConfigMap", told, ["SwitchesInvalid"])
     assert await yard.metric("inventory", "inventory_problems_total", kind="ConfigMap") == 1

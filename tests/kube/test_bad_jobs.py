@@ -97,7 +97,7 @@ async def minimum_above_pods(yard: CandidatePool) -> None:
     await yard.group("short", {"minMember": 3, "minResources": {RESOURCE: "6"}})
     for number in range(2):
         await yard.pod(f"short-{number}", a_spec(2), annotations={**LONG, GROUP: "short"})
-    sentence = "2 of at least 3 pods are there"
+    sentence = "2 of at least 3 pods exist"
     await yard.until_is("hold", lambda: yard.hold("podgroup.short"), sentence)
     await yard.until_told(["short-0", "short-1"], sentence)
     await told_once(yard, "PodGroup", "short", "FailedScheduling", sentence)

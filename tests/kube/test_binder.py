@@ -21,7 +21,7 @@ from berth.services.binder.cluster import BindResult, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import MERGE_PATCH, KubeApi

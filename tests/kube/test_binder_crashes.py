@@ -63,10 +63,10 @@ class Cell:
 async def all_bound(cell: Cell, gang: Gang, nodes: list[str]) -> None:
     """Wait for the outcome; every pod is where it belongs, with times that only grow on each node."""
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return await cell.outcome(gang) is not None
 
-    await until_true(is_told, deadline_s=40, what="an outcome")
+    await until_true(is_reported, deadline_s=40, what="an outcome")
     told = await cell.outcome(gang)
     assert told is not None
     assert (told.state, told.bound, told.failures) == ("bound", len(nodes), [])

@@ -151,7 +151,7 @@ async def test_what_is_wrong_is_said_on_the_object_and_the_rest_goes_on(
         words = await events("default")
         assert words["bare"][0].startswith("node bare: annotation baseDeviceInfos is missing")
         assert words["one"][0].startswith("node one: status.addresses InternalIP is '192.0.2.2', as on two")
-        assert "its chips 11 are none of node good" in (await events(namespace))["stray"][0]
+        assert "its chips 11 do not exist on node good" in (await events(namespace))["stray"][0]
         await kube_api.patch(f"{maps}/basic-tor-node-cm", {"data": {"tor_info": tor[:-9]}})
 
         async def map_told() -> bool:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(150)
 FIRST: Final = "198.51.100.1"
 SECOND: Final = "198.51.100.2"
 NAMES: Final = ("isSharedTor", "isHealthy", "sharedTorIp")
-TOLD: Final = "leaf switches told"
+TOLD: Final = "leaf switch facts written"
 Tree = dict[str, Any]
 
 
@@ -172,10 +172,10 @@ async def test_a_namespace_that_is_not_there_yet_is_said_once_and_filled_when_it
     with services(tmp_path, nats_server) as made:
         own = kube_server.write_kubeconfig(tmp_path / "s", user="summary")
         summary = started(made, cell, "summary", own, tor_share_namespace=late, retry_wait_max_s=0.2)
-        await until(lambda: "leaf switches not told" in summary.log(), deadline_s=30, what="it is said")
+        await until(lambda: "leaf switch facts not written" in summary.log(), deadline_s=30, what="it is said")
         await world.api.post("/api/v1/namespaces", {"metadata": {"name": late}})
         await it.until_told(summary, {FIRST: (0, 0, [[]]), SECOND: (0, 0, [[], []])})
-        assert summary.log().count("leaf switches not told") == 1
+        assert summary.log().count("leaf switch facts not written") == 1
         assert f'namespaces "{late}" not found' in summary.log()
         await summary.stop()
     await world.api.delete(f"/api/v1/namespaces/{late}")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.schemas.catalogue import MESSAGES
-from berth.schemas.envelope import DecodeError, body_of, decode, encode, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, decode, encode, open_envelope
 from berth.schemas.intake import JobCancel
 from berth.schemas.message import Message
 from tests.contract.sample_messages import samples
@@ -60,7 +60,10 @@ def test_any_kind_and_version_open_and_are_skipped_or_refused(kind: str, version
     envelope = open_envelope(msgspec.msgpack.encode([kind, version, body]))
     assert (envelope.kind, envelope.version) == (kind, version)
     for message in MESSAGES:
-        if (kind, version) != (message.KIND, message.VERSION):
+        if kind == message.KIND and version > message.VERSION and message.MUST_READ:
+            with pytest.raises(NewerVersionError):
+                body_of(envelope, message)
+        elif (kind, version) != (message.KIND, message.VERSION):
             with pytest.raises(DecodeError) as caught:
                 body_of(envelope, message)
             assert caught.value.kind == kind

@@ -9,7 +9,7 @@ from berth.formats.kubernetes.objects import Pod
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus, Phase
-from berth.services.inventory.effects import Effect, Publish, Tell, Withdraw
+from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 from tests.support.gang_world import a_group, a_pod
@@ -140,14 +140,14 @@ class Cell:
 
     def perform(self, effect: Effect) -> None:
         match effect:
-            case Tell(seen):
+            case PublishMembers(seen):
                 if seen.pod_uids:
                     self.told[seen.job] = seen
                 else:
                     self.told.pop(seen.job, None)
-            case Publish(request):
+            case PublishRequest(request):
                 self.publish(request)
-            case Withdraw(cancel):
+            case PublishCancel(cancel):
                 job = self.jobs.get(cancel.name)
                 if job is not None and job.uid == cancel.uid and cancel.name in self.open_jobs():
                     self.status(cancel.name, "cancelled")

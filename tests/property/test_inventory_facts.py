@@ -76,11 +76,11 @@ def test_readers_of_nodes_never_see_a_node_twice_and_end_with_what_is_true(
     truth: dict[str, tuple[str, int]] = {}
     slots: dict[str, Slot] = {}
 
-    def say(most: int) -> None:
+    def note_published(most: int) -> None:
         due = nodes.due(1)
         for fact in [*due.leaving, *due.rest][:most]:
             reader.take(fact)
-            nodes.say(fact)
+            nodes.note_published(fact)
 
     for verb, name, word, number in steps:
         match verb:
@@ -94,13 +94,13 @@ def test_readers_of_nodes_never_see_a_node_twice_and_end_with_what_is_true(
                 slots = {f"ip-{one}": Slot(word, place) for place, one in enumerate(NAMES[:number])} if word else {}
                 nodes.place(slots)
             case "say":
-                say(number)
+                note_published(number)
             case _:
                 nodes = Nodes()
                 nodes.restore(list(reader.facts.values()))
                 nodes.replace([node(one, *values) for one, values in truth.items()])
                 nodes.place(slots)
-    say(1000)
+    note_published(1000)
     assert reader.nodes() == {
         name: (
             cpu * 1000,
@@ -165,7 +165,7 @@ pod_steps = st.lists(
 
 def started(reader: PodReader, truth: dict[int, PodPhase]) -> Pods:
     """A run that begins with what was said and with what is there."""
-    pods = Pods(Nodes(), stranger_ms=1000)
+    pods = Pods(Nodes(), await_job_ms=1000)
     for job in ("j", "k"):
         request = JobRequest("team", job, f"uid-{job}", "huawei.com/Ascend910", [Task("t", 3, 1)])
         pods.note_job(JobSeen("team", job, f"uid-{job}", "accepted", 1, request=request))
@@ -198,13 +198,13 @@ def test_readers_of_pods_end_with_the_pods_that_live(steps: list[tuple[str, int,
             case "say":
                 for fact in pods.due(0)[:uid]:
                     reader.take(fact)
-                    pods.say(fact)
+                    pods.note_published(fact)
             case _:
                 pods = started(reader, truth)
     for _ in range(4):
         for fact in pods.due(0):
             reader.take(fact)
-            pods.say(fact)
+            pods.note_published(fact)
     assert pods.due(0) == []
     assert reader.live() == sorted((owner(uid), phase, 1 << uid) for uid, phase in truth.items() if phase not in ENDED)
     assert started(reader, truth).due(0) == []

@@ -11,7 +11,7 @@ from berth.services.binder.cluster import Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_gang, a_node, a_pod, members_of
 
@@ -27,7 +27,7 @@ class World:
         self.namespace = namespace
         self.told: list[tuple[str, str, str]] = []
         self.cluster = KubeCluster(
-            client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics), tell=self._tell
+            client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics), report_event=self._tell
         )
 
     def _tell(self, involved: Involved, reason: str, message: str) -> None:

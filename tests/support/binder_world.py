@@ -10,7 +10,7 @@ from berth.services.binder.cluster import BindResult, Gang
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.work import AttemptKey
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
@@ -33,7 +33,9 @@ class World:
             self.kube.put("/api/v1/nodes", a_node(f"n{number}"))
 
     def restart(self) -> KubeCluster:
-        self.cluster = KubeCluster(self.kube, self.clock, self.config, Instruments.make(BinderMetrics), tell=self._tell)
+        self.cluster = KubeCluster(
+            self.kube, self.clock, self.config, Instruments.make(BinderMetrics), report_event=self._tell
+        )
         self.cluster.wake = self.woken.extend
         return self.cluster
 

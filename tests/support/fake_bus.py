@@ -95,7 +95,9 @@ class FakeFollower:
     def _ended(self, task: asyncio.Task[Gap]) -> None:
         self._bus.server.followers.remove(self.wake)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._bus.fail(FatalError(f"follower of {self._spec.name} ended: {error!r}"))
+            failure = FatalError(f"follower of {self._spec.name} ended: {error!r}")
+            failure.__cause__ = error
+            self._bus.fail(failure)
 
 
 class FakeServed:
@@ -150,7 +152,9 @@ class FakeServed:
         if self in self._bus.server.services:
             self._bus.server.services.remove(self)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._bus.fail(FatalError(f"handler of {self.subject} ended: {error!r}"))
+            failure = FatalError(f"handler of {self.subject} ended: {error!r}")
+            failure.__cause__ = error
+            self._bus.fail(failure)
 
 
 class FakeBus:
@@ -272,7 +276,7 @@ class FakeBus:
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
         gathered, is_served = await self._ask({0: subject}, data, timeout_s)
         if not is_served:
-            raise TransientError(f"nobody serves {subject}")
+            raise TransientError(f"no responders on {subject}")
         if gathered.missing:
             raise TransientError(f"no reply from {subject} within {timeout_s} s")
         return gathered.replies[0]

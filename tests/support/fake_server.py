@@ -136,7 +136,7 @@ class FakeServer:
             raise OversizeError(subject, size_bytes=len(data), limit_bytes=self.payload_limit_bytes)
         name = next((name for name, known in self.streams.items() if _takes(known.spec, subject)), None)
         if name is None:
-            raise TransientError(f"no stream takes {subject}")
+            raise TransientError(f"no stream accepts {subject}")
         if self.lose_messages:
             self.lose_messages -= 1
             raise AmbiguousError(f"publish to {subject}: time-out")

@@ -13,7 +13,14 @@ from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, Out
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
-from berth.services.inventory.effects import Effect, Look, Publish, SetGroup, Tell, Withdraw
+from berth.services.inventory.effects import (
+    Effect,
+    PatchPodGroup,
+    PublishCancel,
+    PublishMembers,
+    PublishRequest,
+    ReadOwner,
+)
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.gangs.settings import GangSettings
 
@@ -136,7 +143,7 @@ class GangWorld:
         self.withdrawn: list[tuple[str, str, str]] = []
         """Name, uid and reason."""
         self.looks: list[OwnerKey] = []
-        self.patches: list[SetGroup] = []
+        self.patches: list[PatchPodGroup] = []
 
     def pods(self, *pods: Pod) -> None:
         for pod in pods:
@@ -148,17 +155,17 @@ class GangWorld:
         effects = self.gangs.settle(self.now_ms)
         for effect in effects:
             match effect:
-                case Tell(members):
+                case PublishMembers(members):
                     self.members[members.job] = members
-                case Publish(request):
+                case PublishRequest(request):
                     assert self.members[request.name].uid == request.uid, "told before it is published"
                     self.requests[request.name] = request
                     self.published.append(request)
-                case Withdraw(cancel):
+                case PublishCancel(cancel):
                     self.withdrawn.append((cancel.name, cancel.uid, cancel.reason))
-                case Look(owner):
+                case ReadOwner(owner):
                     self.looks.append(owner)
-                case SetGroup():
+                case PatchPodGroup():
                     self.patches.append(effect)
         assert self.gangs.settle(self.now_ms) == [], "nothing has changed, so nothing is wanted"
         return effects

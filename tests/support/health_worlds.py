@@ -113,21 +113,21 @@ class World:
         found = [stored for _, stored in sorted(stream.messages.items()) if stored.subject == subject]
         return [decode(stored.data, HealthSeen) for stored in found]
 
-    def said(self, node: str, domain: str = "d") -> NodeCondition | None:
+    def published(self, node: str, domain: str = "d") -> NodeCondition | None:
         history = self.history(domain)
         rows = unpack_health(history[-1]) if history else []
         return next((row for row in rows if row.name == node), None)
 
     async def has(self, node: str, domain: str = "d", **fields: object) -> NodeCondition:
         def fits() -> bool:
-            row = self.said(node, domain)
+            row = self.published(node, domain)
             return row is not None and all(getattr(row, key) == value for key, value in fields.items())
 
         try:
             await until(fits, deadline_s=5, what="")
         except AssertionError:
-            raise AssertionError(f"{node} is {self.said(node, domain)}, not {fields}") from None
-        row = self.said(node, domain)
+            raise AssertionError(f"{node} is {self.published(node, domain)}, not {fields}") from None
+        row = self.published(node, domain)
         assert row is not None
         return row
 

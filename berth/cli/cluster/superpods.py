@@ -14,7 +14,7 @@ from rich.table import Table
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.switches import kind_of
 from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
-from berth.core.explain.superpod_explanation import seats_of, superpods_of, takers_of, users
+from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
 from berth.core.state.cell import State
@@ -96,7 +96,7 @@ def shown_of(state: State) -> SuperpodsShown:
     """All SuperPoDs in their order."""
     settings = state.fold.settings
     pool = state.blocks.superpods.pool(np.ones(len(state.table), np.bool_))
-    jobs = users(state, superpods_of(state), takers_of(state))
+    jobs = users(state, superpods_of(state), jobs_with_nodes(state))
     blocks = _blocks(state)
     return SuperpodsShown(
         super_pod_size=settings.super_pod_size,
@@ -109,7 +109,7 @@ def shown_of(state: State) -> SuperpodsShown:
 def _blocks(state: State) -> dict[str, BlockKey]:
     """Job and block on each node that has one; of several jobs the first by name."""
     found: dict[str, BlockKey] = {}
-    for taken in takers_of(state):
+    for taken in jobs_with_nodes(state):
         for pod, seat in zip(taken.pods, seats_of(taken.part, len(taken.pods)), strict=True):
             if pod.mask and seat is not None:
                 found.setdefault(pod.node, (taken.job, seat.block))

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs.explain_text import Told, not_asked, show, told_of, told_of_past
+from berth.cli.jobs.explain_text import ExplainResult, describe, describe_past, not_asked, show
 from berth.cli.jobs.listing import find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
 from berth.cli.recordings.errors import complaints_of
@@ -78,7 +78,7 @@ def explain_job(
             raise CommandError("--salvage is for recordings: name one with --log", code=WRONG_USE)
         else:
             async with connected(options) as bus:
-                told = await told_of_cell(bus, key, point)
+                told = await describe_cell(bus, key, point)
         if options.json:
             emit(told)
         else:
@@ -90,7 +90,7 @@ def explain_job(
     return run(work)
 
 
-async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
+async def describe_cell(bus: Bus, key: JobKey, point: Where) -> ExplainResult:
     """What a live cell tells of a job, now or as it stood.
 
     Raises:
@@ -100,7 +100,7 @@ async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
     unknown: CommandError | None = None
     if not point.at and not point.uid:
         try:
-            return await told_of(bus, clock, await find_job(bus, "/".join(key), key[0]))
+            return await describe(bus, clock, await find_job(bus, "/".join(key), key[0]))
         except CommandError as error:
             unknown = error  # it may be over for so long that it has no status
     until = point_of(point.at, lambda: (0, clock.now_ms()))
@@ -115,7 +115,7 @@ async def told_of_cell(bus: Bus, key: JobKey, point: Where) -> Told:
     if past is None:
         raise unknown or CommandError(f"{until} is no longer stored: all snapshots are newer")
     if past.life is not None and past.look is not None:
-        return told_of_past(*key, past.trail, past.life, past.look)
+        return describe_past(*key, past.trail, past.life, past.look)
     words = await bus.read(StreamName.FACTS, filters=[bus.subjects.fact_job(*key)])
     later = [seen for stored in words if (seen := _job(stored.data)) is not None]
     if unknown is not None or not later or past.trail.lives:
@@ -137,7 +137,7 @@ class Recorded:
         self.damage = ""
         """What ended the reading early."""
 
-    def told(self, key: JobKey, point: Where) -> Told:
+    def told(self, key: JobKey, point: Where) -> ExplainResult:
         """What it tells of a job.
 
         Raises:
@@ -165,7 +165,7 @@ class Recorded:
             for entry in reading:
                 if not view.add(entry):
                     break
-        return told_of_past(*key, trail, life, view.end())
+        return describe_past(*key, trail, life, view.end())
 
     def _span_ms(self) -> tuple[int, int]:
         """Moments of the first and the last record."""

@@ -33,7 +33,7 @@ class LifeRow(msgspec.Struct, frozen=True):
     ended_ms: int = 0
 
 
-class Told(msgspec.Struct, frozen=True):
+class ExplainResult(msgspec.Struct, frozen=True):
     """Result of ``berth explain --json``. ``explanation`` is null while nothing was decided or when nothing is kept."""
 
     namespace: str
@@ -50,11 +50,11 @@ class Told(msgspec.Struct, frozen=True):
     """All jobs that had the name up to then, the last one last, where the past was looked at."""
 
 
-async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
+async def describe(bus: Bus, clock: Clock, status: JobStatus) -> ExplainResult:
     """What there is to tell of a job."""
     found = await _explanation(bus, clock, status)
     lines = _lines(status, found)
-    return Told(
+    return ExplainResult(
         namespace=status.namespace,
         name=status.name,
         uid=status.uid,
@@ -66,7 +66,7 @@ async def told_of(bus: Bus, clock: Clock, status: JobStatus) -> Told:
     )
 
 
-def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> Told:
+def describe_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> ExplainResult:
     """What there is to tell of a job as it stood.
 
     Args:
@@ -92,7 +92,7 @@ def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look
         rows = ", ".join(f"{one.uid} (since {moment(one.since_ms)})" for one in others)
         lines.append(f"Other jobs had this name: uid {rows}; select one with --uid.")
     attempt = status.attempt or (found.attempt if found is not None else 0)
-    return Told(
+    return ExplainResult(
         namespace,
         name,
         life.uid,
@@ -106,7 +106,7 @@ def told_of_past(namespace: str, name: str, trail: Trail, life: Life, look: Look
     )
 
 
-def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
+def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> ExplainResult:
     """What there is to tell of a job before anybody asked for it.
 
     Args:
@@ -116,7 +116,7 @@ def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> Told:
         first_ms: When it was asked for.
     """
     line = f"It was first submitted at {moment(first_ms)}, after that time."
-    return Told(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
+    return ExplainResult(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
 
 
 def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
@@ -173,7 +173,7 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
-def show(told: Told) -> None:
+def show(told: ExplainResult) -> None:
     """Print an explanation."""
     console = results()
     name = f"{told.namespace}/{told.name}"

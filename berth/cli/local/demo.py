@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import run
 from berth.cli.cluster.nodes import NodeRow, show_map
-from berth.cli.jobs.explain_text import Told, show
+from berth.cli.jobs.explain_text import ExplainResult, show
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet
 from berth.cli.local.kube_fleet import KubeFleet
 from berth.cli.local.kube_stage import KubeStage
@@ -39,8 +39,8 @@ class Report(msgspec.Struct, frozen=True):
     jobs: list[Tale]
     fullest: list[NodeRow]
     """The cluster when most chips were in use."""
-    placed: Told | None
-    waited: Told | None
+    placed: ExplainResult | None
+    waited: ExplainResult | None
     double_allocations: int
     overcommits: int
     took_s: float

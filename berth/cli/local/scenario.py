@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.cli.cluster.nodes import NodeRow, rows_of
-from berth.cli.jobs.explain_text import Told, told_of
+from berth.cli.jobs.explain_text import ExplainResult, describe
 from berth.cli.local.stage import Sight, Stage, job_name, jobs_of
 from berth.cli.local.story import OVER, Story, Tale
 from berth.cli.output import CommandError
@@ -41,8 +41,8 @@ class Play:
     def __init__(self, bus: Bus, clock: Clock, stage: Stage, story: Story) -> None:
         self.story = story
         self.fullest: list[NodeRow] = []
-        self.placed: Told | None = None
-        self.waited: Told | None = None
+        self.placed: ExplainResult | None = None
+        self.waited: ExplainResult | None = None
         self.counts = SimCounts(nodes=0)
         self.sight: Sight | None = None
         self._bus = bus
@@ -134,11 +134,11 @@ class Play:
     def _explained(self, fate: str) -> Tale | None:
         return next((t for t in self.story.tales if t.fate == fate and t.name == _EXPLAINED), None)
 
-    async def _told(self, tale: Tale | None, phase: str) -> Told | None:
+    async def _told(self, tale: Tale | None, phase: str) -> ExplainResult | None:
         """Explanation of a job in a phase; None while its status does not say so yet."""
         if tale is None:
             return None
         subject = self._bus.subjects.status(self._stage.namespace, job_name(tale))
         stored = await self._bus.last(StreamName.STATUS, subject)
         status = decode(stored.data, JobStatus) if stored is not None else None
-        return await told_of(self._bus, self._clock, status) if status is not None and status.phase == phase else None
+        return await describe(self._bus, self._clock, status) if status is not None and status.phase == phase else None

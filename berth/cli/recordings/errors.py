@@ -7,7 +7,7 @@ from pathlib import Path
 from berth.cli.output import WRONG_USE, CommandError
 from berth.core.errors import HistoryError, InvariantError
 from berth.formats.recordings.recording import RecordingError
-from berth.schemas.envelope import DecodeError
+from berth.schemas.envelope import DecodeError, NewerVersionError
 
 
 @contextmanager
@@ -19,7 +19,8 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
         hint: What ``--salvage`` does; empty where the command has no such option, or it was given.
 
     Raises:
-        CommandError: The file cannot be read, is damaged, is no recording, or tells what cannot have happened.
+        CommandError: The file cannot be read, is damaged, is no recording, reports what cannot have happened, or needs a newer
+            release (exit code 2).
         BrokenPipeError: Whoever reads what is printed has enough.
     """
     try:
@@ -31,5 +32,7 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
         raise CommandError(f"{file}: {error}{more}") from error
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror or error}", code=WRONG_USE) from error
+    except NewerVersionError as error:
+        raise CommandError(f"{file}: {error}", code=WRONG_USE) from error
     except (HistoryError, InvariantError, DecodeError) as error:
         raise CommandError(f"{file}: impossible history: {error}") from error

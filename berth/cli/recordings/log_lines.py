@@ -11,7 +11,7 @@ from berth.cli.output import listed, moment
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize
 from berth.schemas.columns import unpack, unpack_names
-from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -23,7 +23,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.ledger import Epoch, Round
+from berth.schemas.ledger import Epoch, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
@@ -62,8 +62,11 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
 
     Raises:
         DecodeError: It does not decode.
+        NewerVersionError: It is a record that only a newer release reads.
     """
     envelope = open_envelope(entry.data)
+    if not entry.subject:
+        see_readable(envelope)
     kind = _KINDS.get(envelope.kind)
     return envelope, body_of(envelope, kind) if kind is not None else None
 
@@ -88,6 +91,8 @@ class Lines:
                 return f"{what}  {'':27}  {envelope.kind}: not known to this release"
             at_ms = getattr(body, "at_ms", 0)
             return f"{what}  {moment(at_ms) if at_ms else '':27}  {self._words(body)}"
+        except NewerVersionError as error:
+            return f"{what}  {'':27}  {error}"
         except (DecodeError, ValueError) as error:
             return f"{what}  {'':27}  does not decode: {error}"
 
@@ -129,7 +134,7 @@ def tree_of(entry: Entry) -> dict[str, Any]:
         tree["subject"] = entry.subject
     try:
         envelope, body = opened(entry)
-    except DecodeError as error:
+    except (DecodeError, NewerVersionError) as error:
         return tree | {"error": str(error), "data": base64.b64encode(entry.data).decode()}
     tree["kind"] = envelope.kind
     return tree | ({"data": base64.b64encode(entry.data).decode()} if body is None else {"body": _tree(body)})

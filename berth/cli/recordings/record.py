@@ -20,7 +20,7 @@ from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
-from berth.schemas.envelope import DecodeError
+from berth.schemas.envelope import DecodeError, NewerVersionError
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import StreamName
@@ -29,7 +29,7 @@ _LINES: Final = 512
 """Lines that are printed at once."""
 
 
-class RecordTold(msgspec.Struct, frozen=True):
+class RecordResult(msgspec.Struct, frozen=True):
     """Result of ``berth record --json``."""
 
     file: str
@@ -125,9 +125,9 @@ def may_write(file: Path, *, force: bool | None = None) -> None:
         raise CommandError(f"{file} exists; name another file{hint}", code=WRONG_USE)
 
 
-def _told(recorded: Recorded, cell: str) -> RecordTold:
+def _told(recorded: Recorded, cell: str) -> RecordResult:
     start, end = recorded.start, recorded.end
-    return RecordTold(
+    return RecordResult(
         file=recorded.path,
         bytes=recorded.bytes_total,
         cell=cell,
@@ -142,7 +142,7 @@ def _told(recorded: Recorded, cell: str) -> RecordTold:
     )
 
 
-def _tell(told: RecordTold) -> None:
+def _tell(told: RecordResult) -> None:
     tell(f"{told.file}: {math.ceil(told.bytes / 1024)} KiB, the history of cell {told.cell!r}")
     tell(f"  {_span('fact', told.facts, told.facts_from, told.facts_to)}")
     tell(f"  {_span('record', told.records, told.records_from, told.records_to)}")
@@ -307,5 +307,5 @@ class Live:
 def _known(record: Stored) -> int:
     try:
         return facts_known(record.data)
-    except DecodeError:
+    except (DecodeError, NewerVersionError):
         return 0  # its line says so

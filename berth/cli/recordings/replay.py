@@ -28,7 +28,7 @@ _DIGEST_SHOWN: Final = 16
 _JOBS_SHOWN: Final = 6
 
 
-class ReplayTold(msgspec.Struct, frozen=True):
+class ReplayResult(msgspec.Struct, frozen=True):
     """Result of ``berth replay --json``."""
 
     file: str
@@ -164,7 +164,7 @@ def replay(
         with complaints_of(file, hint="" if salvage else "replays up to there"):
             outcome = replay_file(file, SystemClock(), salvage=salvage, shards=shards, to_end=all_, watches=True)
         if options.json:
-            emit(told_of(outcome))
+            emit(describe(outcome))
         else:
             _show(outcome)
         return OK if outcome.is_identical else FAILED
@@ -172,11 +172,11 @@ def replay(
     return run(work)
 
 
-def told_of(outcome: Outcome) -> ReplayTold:
+def describe(outcome: Outcome) -> ReplayResult:
     """An outcome for machines."""
     plain = msgspec.to_builtins(msgspec.structs.replace(outcome.replayed, found=[]))
     del plain["found"]
-    return ReplayTold(
+    return ReplayResult(
         file=outcome.file,
         release=outcome.release,
         identical=outcome.is_identical,

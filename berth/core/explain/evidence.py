@@ -1,4 +1,4 @@
-"""Grounds of an explanation: other nodes that a pod could have had, who holds what is missing, what would help. Data and words."""
+"""Evidence of an explanation: alternative nodes, holders of missing chips, events that would make room."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
@@ -9,8 +9,8 @@ from berth.core.explain.text import pluralize, ranges
 from berth.schemas.units import UnixMs
 
 LostBy = Literal["score", "name", "better", "taken"]
-"""Lower score; equal score and a later name; it is the better one: see ``Basis`` for what can make it so; it was better until an
-earlier job or pod of the round took of it."""
+"""Lower score; equal score and a later name; better than the chosen node (:class:`Basis` says how that can be); better
+until an earlier job or pod of the round took chips of it."""
 EventKind = Literal[
     "next-round",
     "job-placed",
@@ -21,12 +21,12 @@ EventKind = Literal[
     "node-well",
     "nodes-come",
 ]
-"""The next round; the job that is ahead gets its nodes, or has ended or is taken back; scorers of shards answer; the leaf switches become known; a job
-gives back what it holds; a node is well, ready and open to work; more nodes come."""
+"""The next round; the job ahead is placed, or has ended or is cancelled; scorers of shards answer; the leaf switches
+become known; a job releases its resources; a node becomes healthy, ready and schedulable; nodes are added."""
 Clock = Callable[[UnixMs], str]
-"""How a moment is written."""
+"""Formats a moment."""
 
-_JOBS_TOLD: Final = 4
+_JOBS_SHOWN: Final = 4
 _PART_WORDS: Final = {
     "affinity": "a worse affinity class",
     "health": "fewer chips that can be given",
@@ -35,36 +35,37 @@ _PART_WORDS: Final = {
 }
 
 
-class Rival(msgspec.Struct, frozen=True):
-    """The best other node for a pod, and why it was not taken."""
+class Alternative(msgspec.Struct, frozen=True):
+    """The best alternative node for a pod, and why it was not chosen."""
 
     node: str
     score: int
     free: int
-    """Chips there that the pod could have used."""
+    """Its chips that the pod could have used."""
     affinity: int
     lost_by: LostBy
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node that a pod could have had, or could have had earlier in the round, and why it did not win."""
+    """A node that fits a pod, or did so earlier in the round, and why it was not chosen."""
 
     node: str
     score: int
-    """For ``taken`` the one before it was taken."""
+    """For ``taken``: the score before that."""
     free: int
-    """Chips there that the pod could have used; for ``taken`` those that are left."""
+    """Its chips that the pod could have used; for ``taken``: the chips that are left."""
     affinity: int
     lost_by: LostBy
     part: str = ""
-    """Part of the score that made most of the difference: affinity, health, unhealthy or free; empty where the score has no parts."""
+    """Part of the score with the largest difference: affinity, health, unhealthy or free; empty when the score has no
+    parts."""
     parts: dict[str, int] = {}
-    """What each part adds to the score, where the score has parts."""
+    """Parts of the score, by name, when it has any."""
     taken_by: list[str] = []
     """For ``taken``: jobs of the round as ``namespace/name``, or ranks of the job itself as ``rank 0``."""
 
     def words(self, score: int) -> str:
-        """Why it did not win against a node with ``score``."""
+        """Why it was not chosen instead of a node with ``score``."""
         match self.lost_by:
             case "score":
                 because = f": {_PART_WORDS[self.part]}" if self.part else ""
@@ -74,7 +75,7 @@ class Candidate(msgspec.Struct, frozen=True):
             case "taken":
                 return f"{', '.join(self.taken_by)} took it before"
             case "better":
-                return "it would be the better one"
+                return "it is the better node"
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -83,17 +84,17 @@ class Holder(msgspec.Struct, frozen=True):
     job: str
     """``namespace/name``."""
     chips: int
-    """Its chips there; those that share a chip count it each."""
+    """Its chips there; a shared chip counts once for each job."""
     nodes: int = 1
-    """Nodes there on which it has them."""
+    """Nodes there on which it holds chips."""
     since_ms: UnixMs = 0
     end_ms: UnixMs = 0
-    """When it ends by the run time that it declared; 0 when it declared none."""
+    """Expected end by its declared run time; 0 without one."""
     is_ending: bool = False
     """Its pods are being deleted."""
 
     def words(self, clock: Clock) -> str:
-        """Name, chips, and since and until when."""
+        """Name, chips, start and expected end."""
         words = f"{self.job} ({pluralize(self.chips, 'chip')}"
         words += f" on {pluralize(self.nodes, 'node')}" if self.nodes > 1 else ""
         words += f", since {clock(self.since_ms)}" if self.since_ms else ""
@@ -103,16 +104,16 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def holders_words(holders: Sequence[Holder], clock: Clock) -> str:
-    """Who holds chips, as the end of a sentence; empty for nobody."""
+    """Holders of chips, as the end of a sentence; empty without holders."""
     if not holders:
         return ""
-    more = len(holders) - _JOBS_TOLD
-    jobs = ", ".join(holder.words(clock) for holder in holders[:_JOBS_TOLD])
+    more = len(holders) - _JOBS_SHOWN
+    jobs = ", ".join(holder.words(clock) for holder in holders[:_JOBS_SHOWN])
     return f"; chips there are held by {jobs}{f' and {more} more' if more > 0 else ''}"
 
 
 class NearNode(msgspec.Struct, frozen=True):
-    """A node that lacks little."""
+    """A node that almost takes a pod."""
 
     node: str
     free: int
@@ -121,26 +122,26 @@ class NearNode(msgspec.Struct, frozen=True):
     held_by: list[str] = []
     """Jobs that hold chips there, as ``namespace/name``."""
     holders: list[Holder] = []
-    """The same jobs, with what they hold there."""
+    """The same jobs with the chips that they hold."""
     wrong: list[str] = []
-    """What is the matter with it: cordoned, not ready, unhealthy, health unknown."""
+    """Its problems: cordoned, not ready, unhealthy, health unknown."""
 
 
 class NearDomain(msgspec.Struct, frozen=True):
-    """A leaf switch, a SuperPoD or another part of the cluster that comes close to having room for a job."""
+    """A leaf switch, a SuperPoD or another part of the cluster that almost has room for a job."""
 
     kind: Literal["leaf", "superpod", "domain"]
     name: str
     nodes: int
-    """Nodes that are known."""
+    """Known nodes."""
     usable: int
     """Nodes that can take a pod."""
     pods: int
-    """Pods of the task that they can take."""
+    """Pods of the task that these nodes can take."""
     lacks: int
-    """Pods of the job for which there is no room here, as far as the task's pods go."""
+    """Pods of the task for which there is no room here."""
     holders: list[Holder] = []
-    """Jobs with chips on its other nodes, those with most of them first."""
+    """Jobs with chips on its other nodes, most chips first."""
 
     def words(self, clock: Clock) -> str:
         """The domain in a sentence."""
@@ -151,7 +152,7 @@ class NearDomain(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that may happen and would help a job that waits."""
+    """A possible event that helps a waiting job."""
 
     kind: EventKind
     job: str = ""
@@ -159,33 +160,33 @@ class Event(msgspec.Struct, frozen=True):
     uid: str = ""
     attempt: int = 0
     nodes: int = 0
-    """Nodes that the job holds, or that come."""
+    """Nodes that the job holds, or that are added."""
     chips: int = 0
     """Chips that it holds."""
     since_ms: UnixMs = 0
     end_ms: UnixMs = 0
-    """When it ends by the run time that it declared; 0 when it declared none."""
+    """Expected end by its declared run time; 0 without one."""
     is_ending: bool = False
-    """Its pods are being deleted already."""
+    """Its pods are already being deleted."""
     node: str = ""
-    """Node that becomes well."""
+    """Node that becomes available."""
     wrong: list[str] = []
-    """What is the matter with it: cordoned, not ready, unhealthy, health unknown."""
+    """Its problems: cordoned, not ready, unhealthy, health unknown."""
     product: str = ""
-    """Product of the nodes that come."""
+    """Product of the added nodes."""
     shards: list[int] = []
 
     def words(self, clock: Clock) -> str:
-        """What is to happen, as the end of a sentence that begins with ``when``."""
-        comes = "comes" if self.nodes == 1 else "come"
+        """The event, as the end of a sentence that begins with ``when``."""
+        are = "is" if self.nodes == 1 else "are"
         like = f" like those of {self.product}" if self.product else ""
         scorers = "scorer {} answers" if len(self.shards) == 1 else "scorers {} answer"
         words: dict[EventKind, str] = {
-            "node-well": f"node {self.node} is well again (now {', '.join(self.wrong)})",
-            "nodes-come": f"{pluralize(self.nodes, 'more node')}{like} {comes}",
+            "node-well": f"node {self.node} is available again (now {', '.join(self.wrong)})",
+            "nodes-come": f"{pluralize(self.nodes, 'more node')}{like} {are} added",
             "scorer-answers": scorers.format(ranges(self.shards)),
-            "job-placed": f"{self.job}, which goes before it, is placed",
-            "job-over": f"{self.job}, which goes before it, has ended or is taken back",
+            "job-placed": f"{self.job}, which is ahead of it, is placed",
+            "job-over": f"{self.job}, which is ahead of it, has ended or is cancelled",
             "topology-known": "the leaf switches are known",
             "next-round": "the next round tries it again",
         }
@@ -200,54 +201,54 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Way(msgspec.Struct, frozen=True):
-    """Events after all of which there is room, in a total order. Without any one of them there is none, if it is minimal."""
+    """Events after which there is room, in a total order. When it is minimal, none of them can be left out."""
 
     events: list[Event]
     at_ms: UnixMs = 0
-    """When all of it has happened, by declared run times; 0 when that is not known."""
+    """When all events have happened, by declared run times; 0 when unknown."""
     is_minimal: bool = True
 
 
 class Unblocking(msgspec.Struct, frozen=True):
-    """What would give a job that waits its nodes, found by planning it on what the cluster would be then.
+    """Events after which a waiting job fits, found by planning it on the state after these events.
 
-    Other jobs that wait may be quicker: no way looks at them.
+    Other waiting jobs are ignored; they may take the room first.
     """
 
     ways: list[Way] = []
-    """The shortest first."""
+    """Shortest first."""
     ends_help: bool = True
-    """False: there is no room even after all jobs have ended that hold something it could use."""
+    """False: there is no room even after the end of all jobs that hold resources which it could use."""
     ends_over: int = 0
-    """The ends of so many running jobs, those nearest to helping, are not enough; 0 where less is."""
+    """The ends of this many running jobs, those most likely to help, are not enough; 0 when fewer are."""
     is_whole: bool = True
-    """False: the search was broken off, and there may be better ways or some where none is told."""
+    """False: the search stopped at its limit; there may be other or shorter ways."""
 
 
-def unblocking_lines(told: Unblocking, clock: Clock) -> list[str]:
-    """What would help, one sentence an entry."""
-    lines = [_way_words(way, clock) for way in told.ways]
-    if not told.ends_help:
+def unblocking_lines(unblocking: Unblocking, clock: Clock) -> list[str]:
+    """Events that would make room, one sentence for each way."""
+    lines = [_way_words(way, clock) for way in unblocking.ways]
+    if not unblocking.ends_help:
         lines.append("No set of running jobs ending makes room.")
-    if told.ends_over:
-        lines.append(f"The ends of the {told.ends_over} running jobs that are nearest to helping are not enough.")
-    if not told.is_whole:
-        lines.append("The search for what would help was broken off; there may be a shorter way.")
+    if unblocking.ends_over:
+        lines.append(f"The ends of the {unblocking.ends_over} running jobs most likely to help are not enough.")
+    if not unblocking.is_whole:
+        lines.append("The search stopped at its limit; there may be a shorter way.")
     return lines
 
 
-_EVENTS_TOLD: Final = 6
+_EVENTS_SHOWN: Final = 6
 
 
 def _way_words(way: Way, clock: Clock) -> str:
     if len(way.events) == 1:
         event = way.events[0]
         if event.kind == "next-round":
-            return "There is room now: the next round that looks at it places it."
+            return "There is room now: the next round that tries it places it."
         if event.kind == "topology-known":
             return "It can be planned when the leaf switches are known."
         return f"There is room when {event.words(clock)}."
-    parts = [event.words(clock) for event in way.events[:_EVENTS_TOLD]]
+    parts = [event.words(clock) for event in way.events[:_EVENTS_SHOWN]]
     more = len(way.events) - len(parts)
     rest = f"; and {pluralize(more, 'more event')} like these" if more else ""
     until = f" (about {clock(way.at_ms)})" if way.at_ms else ""

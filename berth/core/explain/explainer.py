@@ -1,7 +1,7 @@
-"""Why a gang got what it got: the round decided again on what it knew, with the runner-up beside each choice.
+"""Explains a decision: repeats the round on the same state and adds the runner-up of each choice.
 
-Pure: takes the state just before a record and the record itself, and returns data. Within a record the verdicts before
-the one to be explained count, as they did for the round.
+Pure: the input is the state just before a record and the record itself, the result is data. The verdicts that come
+earlier in the record are applied first, as they were in the round.
 """
 
 import re
@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from berth.core.explain.alternatives import candidates_of, rival_of
+from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.model import Basis, Choice, Explanation
 from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes
-from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import sentence
-from berth.core.explain.request import asked_of
+from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.placement.scoring import Reasons, RowState
@@ -33,7 +33,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
-"""How a refusal says that a setting asks for what it expects."""
+"""How a refusal names the setting that causes it."""
 _FITS: Final = int(NodeReason.FITS)
 
 
@@ -49,21 +49,21 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     Returns:
         None when the record has no verdict on the gang, or the state does not know its request.
     """
-    board = Board(state, state.fold.settings)
+    snapshot = NodeSnapshot(state, state.fold.settings)
     verdict: Verdict | None = None
     laid: list[Holding] = []
     for verdict in record.verdicts:
         if verdict.uid == uid:
             break
         if verdict.placement is not None:
-            board.take_all(verdict, verdict.placement)
+            snapshot.take_all(verdict, verdict.placement)
             laid.append(_held(verdict, verdict.placement, ledger_seq, record.at_ms))
     else:
         return None
-    gang = board.gang(verdict)
+    gang = snapshot.gang(verdict)
     if gang is None:
         return None
-    case = _Case(board, gang, verdict, laid, MissingShards(record.shards, record.missing, record.doubted))
+    case = _Case(snapshot, gang, verdict, laid, MissingShards(record.shards, record.missing, record.doubted))
     return _explained(case, _basis(state, record, ledger_seq))
 
 
@@ -74,27 +74,27 @@ def _held(verdict: Verdict, placement: Placement, ledger_seq: int, at_ms: int) -
 
 
 def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanation | None:
-    """As :func:`explain`, when only the state of now is left: what the gang would meet today.
+    """As :func:`explain`, on the current state, when the history is no longer stored.
 
     Args:
-        state: Facts and ledger as they are.
-        verdict: The last verdict that is known.
-        ledger_seq: Record that held it.
+        state: Current facts and ledger.
+        verdict: Last known verdict.
+        ledger_seq: Record with this verdict.
     """
-    board = Board(state, state.fold.settings)
-    gang = board.gang(verdict)
+    snapshot = NodeSnapshot(state, state.fold.settings)
+    gang = snapshot.gang(verdict)
     if gang is None:
         return None
     if verdict.placement is not None and (verdict.uid, verdict.attempt) in state.fold.holdings:
-        board.give_back_all(verdict, verdict.placement)
+        snapshot.give_back_all(verdict, verdict.placement)
     fold = state.fold
     basis = Basis(ledger_seq, state.facts_seq, fold.at_ms, fold.epoch, is_current=True)
     basis = _with_state(basis, state)
-    return _explained(_Case(board, gang, verdict), basis)
+    return _explained(_Case(snapshot, gang, verdict), basis)
 
 
 def explain_rejection(namespace: str, name: str, uid: str, refusal: Refusal, *, basis: Basis) -> Explanation:
-    """Explain why a request was turned away; nothing of the cluster plays a part."""
+    """Explain a rejection, which does not depend on the cluster."""
     form = FORMS.get(refusal.form)
     return Explanation(
         namespace=namespace,
@@ -121,7 +121,7 @@ def _basis(state: State, record: Round, ledger_seq: int) -> Basis:
 
 
 def _with_state(basis: Basis, state: State) -> Basis:
-    """A basis with the settings, and with what there was in numbers."""
+    """A basis with the settings and with totals of the state."""
     table = state.table
     rows = table.view()
     present = table.present[rows]
@@ -137,12 +137,12 @@ def _with_state(basis: Basis, state: State) -> Basis:
 
 
 def _switches(settings: Settings) -> dict[str, bool]:
-    """Settings that are on or off."""
+    """Boolean settings."""
     return {name: value for name, value in msgspec.structs.asdict(settings).items() if isinstance(value, bool)}
 
 
 def _values(settings: Settings) -> dict[str, int | str]:
-    """The other settings."""
+    """Settings that are not boolean."""
     return {name: value for name, value in msgspec.structs.asdict(settings).items() if not isinstance(value, bool)}
 
 
@@ -150,14 +150,14 @@ class _Case(NamedTuple):
     """A verdict to be explained.
 
     Attributes:
-        board: The nodes as it found them.
+        snapshot: The nodes as it found them.
         gang: What it is on.
         verdict: The verdict.
-        laid: What earlier verdicts of the record gave away.
+        laid: Holdings of earlier verdicts of the record.
         missing_shards: Shards that did not answer.
     """
 
-    board: Board
+    snapshot: NodeSnapshot
     gang: Gang
     verdict: Verdict
     laid: Sequence[Holding] = ()
@@ -165,15 +165,15 @@ class _Case(NamedTuple):
 
 
 def _explained(case: _Case, basis: Basis) -> Explanation:
-    board, gang, verdict, laid, _ = case
+    snapshot, gang, verdict, laid, _ = case
     placement, refusal = verdict.placement, verdict.refusal
-    asked = asked_of(board.state, gang, placed=[holding.uid for holding in laid])
+    asked = summary_of(snapshot.state, gang, placed=[holding.uid for holding in laid])
     if placement is None and refusal is not None and verdict.final:
-        told = explain_rejection(gang.namespace, gang.name, gang.uid, refusal, basis=basis)
-        told.asked = asked
-        return told
+        explanation = explain_rejection(gang.namespace, gang.name, gang.uid, refusal, basis=basis)
+        explanation.asked = asked
+        return explanation
     form = FORMS.get(gang.form)
-    told = Explanation(
+    explanation = Explanation(
         namespace=gang.namespace,
         name=gang.name,
         uid=gang.uid,
@@ -188,65 +188,69 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         asked=asked,
     )
     if placement is not None:
-        is_same = _planned(board, gang, placement, told)
-        told.choices, do_fit = _choices(board, gang, placement)
-        beaten = any(choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in told.choices)
+        is_same = _planned(snapshot, gang, placement, explanation)
+        explanation.choices, do_fit = _choices(snapshot, gang, placement)
+        beaten = any(
+            choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in explanation.choices
+        )
         is_best = (is_same and not beaten) or bool(basis.missing_shards)
-        told.is_confirmed = basis.is_current or (do_fit and is_best)
+        explanation.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
-        _tell_refusal(case, refusal, told)
-    return told
+        _add_refusal(case, refusal, explanation)
+    return explanation
 
 
-def _tell_refusal(case: _Case, refusal: Refusal, told: Explanation) -> None:
-    """Tell what a gang waits for."""
-    board, gang = case.board, case.gang
-    told.sentence, told.code = sentence(refusal), refusal.code
-    told.field, told.value, told.expected = refusal.field, refusal.value, refusal.expected
-    told.ahead, told.start_ms = refusal.ahead, refusal.start_ms
+def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> None:
+    """Add what a gang waits for."""
+    snapshot, gang = case.snapshot, case.gang
+    explanation.sentence, explanation.code = sentence(refusal), refusal.code
+    explanation.field, explanation.value, explanation.expected = refusal.field, refusal.value, refusal.expected
+    explanation.ahead, explanation.start_ms = refusal.ahead, refusal.start_ms
     if refusal.code == INTERNAL:
         return  # to plan it again would end with the same error
     index = gang.tasks.index(refusal.task) if refusal.task in gang.tasks else 0
     shape = gang.request_class[index][0]
-    told.task, told.chips = gang.tasks[index], shape.chips
+    explanation.task, explanation.chips = gang.tasks[index], shape.chips
     is_planned = shape.is_planned
     if refusal.code == "no-room":
-        holders = Holders(board, case.laid)
-        told.nearest = nearest_nodes(board, shape, holders)
-        told.domains = [] if is_planned else nearest_domains(board, gang, shape, holders)
+        holders = Holders(snapshot, case.laid)
+        explanation.nearest = nearest_nodes(snapshot, shape, holders)
+        explanation.domains = [] if is_planned else nearest_domains(snapshot, gang, shape, holders)
     if gang.tor_affinity:
         lack = refusal.switch if refusal.code != "larger-than-cluster" else None
-        told.switch = board.leaves.waiting(gang, lack, shape, _reasons(board, gang))
+        explanation.switch = snapshot.leaves.waiting(gang, lack, shape, _reasons(snapshot, gang))
     elif gang.blocks is not None:
         blocks = refusal.blocks if refusal.code != "larger-than-cluster" else None
-        told.blocks = board.blocks.waiting(gang, blocks, shape, _reasons(board, gang))
-    told.unblocking = unblocking(board.state, Waiting(gang, refusal, case.laid, case.missing_shards))
+        explanation.blocks = snapshot.blocks.waiting(gang, blocks, shape, _reasons(snapshot, gang))
+    explanation.unblocking = unblocking(snapshot.state, Waiting(gang, refusal, case.laid, case.missing_shards))
 
 
-def _planned(board: Board, gang: Gang, placement: Placement, told: Explanation) -> bool:
-    """Tell the plan of a whole gang, if there was one; false if planning again gives another one."""
+def _planned(snapshot: NodeSnapshot, gang: Gang, placement: Placement, explanation: Explanation) -> bool:
+    """Add the plan of a gang, if it has one; false when planning again gives another plan."""
     by_leaf, by_block, names = placement.switch, placement.block, placement.names()
-    is_current = told.basis.is_current
+    is_current = explanation.basis.is_current
     if by_leaf is not None and by_leaf.policy:
-        told.switch, is_same = board.leaves.placed(gang, by_leaf, names, _reasons(board, gang), is_current=is_current)
+        explanation.switch, is_same = snapshot.leaves.placed(
+            gang, by_leaf, names, _reasons(snapshot, gang), is_current=is_current
+        )
         return is_same
     if by_block is None or gang.blocks is None:
         return True
-    told.blocks = board.blocks.placed(gang, by_block)
-    return is_current or board.blocks.is_same(gang, by_block, names, _reasons(board, gang), board.rows)
+    explanation.blocks = snapshot.blocks.placed(gang, by_block)
+    return is_current or snapshot.blocks.is_same(gang, by_block, names, _reasons(snapshot, gang), snapshot.rows)
 
 
-def _reasons(board: Board, gang: Gang) -> dict[Shape, Reasons]:
-    """Reason of every node for each shape of a gang of whose pods one plan says where they go."""
-    return {shape: Standing(board, shape).reasons for shape, _ in gang.request_class if shape.is_planned}
+def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
+    """Reasons of all nodes for each planned shape of a gang."""
+    return {shape: ShapeEvaluation(snapshot, shape).reasons for shape, _ in gang.request_class if shape.is_planned}
 
 
-def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
-    """Each rank's choice, and whether all of them fit.
+def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
+    """The choice of each rank, and whether all of them fit.
 
-    They are made in the order of the round: first the ranks that a plan gave their nodes, then the others.
+    Choices are made in the order of the round: planned ranks first.
     """
-    standings = {shape: Standing(board, shape) for shape, _ in gang.request_class}
+    evaluations = {shape: ShapeEvaluation(snapshot, shape) for shape, _ in gang.request_class}
     before: dict[int, RowState] = {}
     ranks_on: dict[str, list[int]] = {}
     choices: list[Choice] = []
@@ -255,37 +259,39 @@ def _choices(board: Board, gang: Gang, placement: Placement) -> tuple[list[Choic
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
     for rank in sorted(range(len(tasks)), key=lambda rank: not (leaves[rank] or seats[rank])):
         pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
-        standing = standings[shape]
-        row = board.table.row(pod.node)
-        do_fit = do_fit and standing.reasons[row] == _FITS
+        evaluation = evaluations[shape]
+        row = snapshot.table.row(pod.node)
+        do_fit = do_fit and evaluation.reasons[row] == _FITS
         is_free = not (leaves[rank] or seat)
-        rivals = candidates_of(board, standing, row, ranks=ranks_on) if is_free else []
+        alternatives = alternatives_of(snapshot, evaluation, row, ranks=ranks_on) if is_free else []
         choices.append(
             Choice(
                 rank=rank,
                 task=gang.tasks[tasks[rank]],
                 node=pod.node,
                 chips=list(pod.chips),
-                score=int(standing.scores[row]),
-                free=board.usable(shape, row).bit_count(),
-                affinity=board.affinity(shape, row),
-                runner_up=next((rival_of(rival) for rival in rivals if rival.lost_by != "taken"), None),
+                score=int(evaluation.scores[row]),
+                free=snapshot.usable(shape, row).bit_count(),
+                affinity=snapshot.affinity(shape, row),
+                runner_up=next(
+                    (runner_up_of(alternative) for alternative in alternatives if alternative.lost_by != "taken"), None
+                ),
                 leaf=leaves[rank],
                 superpod=seat.superpod if seat is not None else "",
                 block=seat.block if seat is not None else -1,
-                candidates=rivals,
+                candidates=alternatives,
             )
         )
         ranks_on.setdefault(pod.node, []).append(rank)
-        before.setdefault(row, board.at(row))
-        board.take(pod, placement.share)
-        for other in standings.values():
+        before.setdefault(row, snapshot.at(row))
+        snapshot.take(pod, placement.share)
+        for other in evaluations.values():
             other.refresh(row, before[row])
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
 
 
 def _leaves_of(placement: Placement) -> list[str]:
-    """Leaf of each rank that a plan of leaves gave its node; empty for the others."""
+    """Leaf switch of each rank that was planned by leaf; empty for the others."""
     part = placement.switch
     if part is None or not part.policy:
         return [""] * placement.pods()

@@ -1,4 +1,4 @@
-"""Status of a job, as it follows from facts and ledger."""
+"""Status of a job, derived from facts and ledger."""
 
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import JobKey, State
@@ -14,7 +14,7 @@ _OVER: dict[str, Phase] = {
 
 
 def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
-    """Status of the job that has a name; None when nobody has it."""
+    """Status of the job with a name; None without such a job."""
     job = state.jobs.get(key)
     if job is None:
         return None
@@ -53,7 +53,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
-    """Phase, and words for it where no refusal gives them."""
+    """Phase, and a sentence where no refusal provides one."""
     if job.state == "rejected":
         return "rejected", ""
     gang = state.fold.gangs.get(job.uid)
@@ -71,10 +71,10 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
 
 
 def _anew(state: State, key: JobKey, uid: str) -> str:
-    """Why a job waits whose last attempt was undone."""
+    """Why a job waits again after its last attempt was undone."""
     outcome = state.outcomes.get(key)
     failure = outcome.failures[0].reason if outcome is not None and outcome.uid == uid and outcome.failures else ""
-    return f"its pods could not be bound{f' ({failure})' if failure else ''}; it is placed anew"
+    return f"its pods could not be bound{f' ({failure})' if failure else ''}; it is placed again"
 
 
 def _placed_phase(state: State, key: JobKey, uid: str, attempt: int) -> Phase:
@@ -88,6 +88,6 @@ def _placed_phase(state: State, key: JobKey, uid: str, attempt: int) -> Phase:
 
 
 def digest(status: JobStatus) -> tuple[object, ...]:
-    """What must differ for a status to be worth writing again."""
+    """Fields of a status that cause a new write when they differ."""
     rejected = status.rejection.intake_seq if status.rejection is not None else 0
     return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected)

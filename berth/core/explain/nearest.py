@@ -1,4 +1,4 @@
-"""Nearness: the nodes and the parts of the cluster that come closest to what a gang waits for, and who holds chips there."""
+"""Nodes and parts of the cluster that almost have room for a waiting gang, and the jobs that hold chips there."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -6,7 +6,7 @@ from typing import Final, Literal
 import numpy as np
 
 from berth.core.explain.evidence import Holder, NearDomain, NearNode
-from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words
 from berth.core.explain.unblocking import end_of, wrong_with
 from berth.core.placement.scoring import RowState
@@ -16,9 +16,9 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 NEAREST: Final = 3
-"""Nodes, and domains, that are named when a gang waits."""
+"""Nodes and domains that are reported for a waiting gang."""
 _HOLDERS_MAX: Final = 16
-"""Jobs that are named of a domain."""
+"""Upper bound of the jobs that are reported for a domain."""
 _FITS: Final = int(NodeReason.FITS)
 _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.SHORTAGE: 0,
@@ -40,24 +40,24 @@ _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.NO_SUPERPOD: 5,
     NodeReason.NO_LEVEL: 5,
 }
-"""How far a node is from taking a pod; reasons that are not here: never."""
+"""Distance of a node from taking a pod, by reason. A node with another reason never takes it."""
 _HELD: Final = 1
-"""Up to here it is others' work that keeps a pod away."""
+"""Up to this distance the resources are held by other jobs."""
 _NEVER: Final = 9
 
 
 class Holders:
-    """Who holds chips on each node.
+    """Jobs with chips on each node.
 
     Args:
-        board: The nodes, with what earlier verdicts of the record gave away.
-        laid: Holdings of those verdicts.
+        snapshot: The nodes after the earlier verdicts of the record.
+        laid: Holdings of these verdicts.
     """
 
-    def __init__(self, board: Board, laid: Iterable[Holding]) -> None:
-        self._state = board.state
+    def __init__(self, snapshot: NodeSnapshot, laid: Iterable[Holding]) -> None:
+        self._state = snapshot.state
         self._of_node: dict[str, list[tuple[Holding, int]]] = {}
-        state = board.state
+        state = snapshot.state
         for key, holding in state.fold.holdings.items():
             self._note(holding, ((pod.node, len(pod.chips)) for pod in state.owned(key)))
         for holding in laid:
@@ -65,7 +65,7 @@ class Holders:
             self._note(holding, zip(holding.placement.names(), map(len, chips), strict=True))
 
     def of(self, nodes: Iterable[str]) -> list[Holder]:
-        """Jobs with chips on some nodes, those with most of them first, then by name."""
+        """Jobs with chips on some nodes, most chips first, then by name."""
         chips: dict[tuple[str, int], int] = {}
         places: dict[tuple[str, int], dict[str, None]] = {}
         known: dict[tuple[str, int], Holding] = {}
@@ -93,51 +93,51 @@ class Holders:
                 self._of_node.setdefault(node, []).append((holding, chips))
 
 
-def nearest_nodes(board: Board, shape: Shape, holders: Holders) -> list[NearNode]:
-    """Nodes that lack least, the nearest first."""
-    standing = Standing(board, shape)
-    table = board.table
+def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> list[NearNode]:
+    """Nodes that lack least, nearest first."""
+    evaluation = ShapeEvaluation(snapshot, shape)
+    table = snapshot.table
     ranked: list[tuple[int, int, str, int]] = []
     for row in np.flatnonzero(table.present[table.view()]).tolist():
-        closeness = _CLOSENESS.get(NodeReason(int(standing.reasons[row])))
+        closeness = _CLOSENESS.get(NodeReason(int(evaluation.reasons[row])))
         if closeness is not None:
-            lack = max(0, shape.chips - board.usable(shape, row).bit_count())
+            lack = max(0, shape.chips - snapshot.usable(shape, row).bit_count())
             ranked.append((closeness, lack, table.names[row], row))
     found = []
     for _, _, name, row in sorted(ranked)[:NEAREST]:
-        reason = int(standing.reasons[row])
+        reason = int(evaluation.reasons[row])
         held = holders.of([name])
         found.append(
             NearNode(
                 node=name,
-                free=board.usable(shape, row).bit_count(),
+                free=snapshot.usable(shape, row).bit_count(),
                 reason=NodeReason(reason).name.lower(),
                 words=reason_words(reason, nodes=1, chips=shape.chips, form=shape.form),
                 held_by=sorted({holder.job for holder in held}),
                 holders=held,
-                wrong=wrong_with(board.state, row),
+                wrong=wrong_with(snapshot.state, row),
             )
         )
     return found
 
 
-def nearest_domains(board: Board, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:
-    """Leaf switches, SuperPoDs and other domains with room for most pods of a shape, the best first.
+def nearest_domains(snapshot: NodeSnapshot, gang: Gang, shape: Shape, holders: Holders) -> list[NearDomain]:
+    """Leaf switches, SuperPoDs and other domains with room for most pods of a shape, best first.
 
-    Only nodes count that could take a pod if nobody held anything. Nothing for pods that share chips, or have none.
+    Only nodes count that could take a pod if no job held anything. Empty for pods with soft share or without chips.
     """
-    if board.scorer.rule(shape) is None:
+    if snapshot.scorer.rule(shape) is None:
         return []
-    standing = Standing(board, shape)
+    evaluation = ShapeEvaluation(snapshot, shape)
     wanted = sum(pods for other, pods in gang.request_class if other == shape)
     ranked: list[tuple[int, int, str, NearDomain]] = []
-    for (kind, name), rows in _places(board).items():
-        near = [row for row in rows if _could(int(standing.reasons[row]))]
+    for (kind, name), rows in _places(snapshot).items():
+        near = [row for row in rows if _could(int(evaluation.reasons[row]))]
         if not near:
             continue
-        usable = [row for row in near if standing.reasons[row] == _FITS]
-        pods = min(wanted, sum(_pods_on(board, shape, row) for row in usable))
-        others = [board.table.names[row] for row in near if standing.reasons[row] != _FITS]
+        usable = [row for row in near if evaluation.reasons[row] == _FITS]
+        pods = min(wanted, sum(_pods_on(snapshot, shape, row) for row in usable))
+        others = [snapshot.table.names[row] for row in near if evaluation.reasons[row] != _FITS]
         found = NearDomain(
             kind=kind,
             name=name,
@@ -152,13 +152,13 @@ def nearest_domains(board: Board, gang: Gang, shape: Shape, holders: Holders) ->
 
 
 def _could(reason: int) -> bool:
-    """Whether a node takes a pod, or would if nobody held anything of it."""
+    """Whether a node takes a pod, or would if no job held anything there."""
     return reason == _FITS or _CLOSENESS.get(NodeReason(reason), _NEVER) <= _HELD
 
 
-def _places(board: Board) -> Mapping[tuple[Literal["leaf", "superpod", "domain"], str], Sequence[int]]:
-    """Rows of each SuperPoD, each leaf switch, and each domain of nodes that are in neither."""
-    table = board.table
+def _places(snapshot: NodeSnapshot) -> Mapping[tuple[Literal["leaf", "superpod", "domain"], str], Sequence[int]]:
+    """Rows of each SuperPoD, of each leaf switch, and of each domain for nodes in neither."""
+    table = snapshot.table
     found: dict[tuple[Literal["leaf", "superpod", "domain"], str], list[int]] = {}
     for row in np.flatnonzero(table.present[table.view()]).tolist():
         if table.superpod[row] >= 0:
@@ -170,14 +170,14 @@ def _places(board: Board) -> Mapping[tuple[Literal["leaf", "superpod", "domain"]
     return found
 
 
-def _pods_on(board: Board, shape: Shape, row: int) -> int:
-    """Pods of a shape for which a node that fits has room, one after another."""
-    rule = board.scorer.rule(shape)
-    state, count = board.at(row), 0
-    while rule is not None and not board.scorer.evaluate_one(shape, row, state)[0]:
+def _pods_on(snapshot: NodeSnapshot, shape: Shape, row: int) -> int:
+    """How many pods of a shape fit on a node, one after the other."""
+    rule = snapshot.scorer.rule(shape)
+    state, count = snapshot.at(row), 0
+    while rule is not None and not snapshot.scorer.evaluate_one(shape, row, state)[0]:
         count += 1
         free = state.free
-        for chip in rule.pick(free, int(board.table.network[row])):
+        for chip in rule.pick(free, int(snapshot.table.network[row])):
             free &= ~(1 << chip)
         taken = (state.free & ~free).bit_count()
         cpu_free, memory_free = state.cpu_free - shape.cpu_milli, state.memory_free - shape.memory_mib

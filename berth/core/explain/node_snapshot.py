@@ -1,4 +1,4 @@
-"""Nodes as they stood when a pod was about to be placed: what an explanation decides on again."""
+"""Snapshot of the nodes just before a pod was placed: the state on which an explanation repeats the decision."""
 
 from typing import Final
 
@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.affinity import class_of
-from berth.core.explain.superpod_explanation import BlockStanding
-from berth.core.explain.switch_explanation import LeafGround
+from berth.core.explain.superpod_explanation import SuperpodSnapshot
+from berth.core.explain.switch_explanation import SwitchSnapshot
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
@@ -20,12 +20,17 @@ from berth.schemas.refusal import NodeReason
 Keys = npt.NDArray[np.int64]
 _FITS: Final = int(NodeReason.FITS)
 _RANK_BITS: Final = 32
-_NOWHERE: Final = np.iinfo(np.int64).max
-"""Behind every node that fits."""
+_LAST: Final = np.iinfo(np.int64).max
+"""Sort key after every node that fits."""
 
 
-class Board:
-    """Nodes as they stood when a pod was about to be placed."""
+class NodeSnapshot:
+    """Nodes just before a pod was placed.
+
+    Args:
+        state: The cell just before the record; not changed.
+        settings: Settings of the epoch.
+    """
 
     def __init__(self, state: State, settings: Settings) -> None:
         self.state = state
@@ -33,24 +38,24 @@ class Board:
         self.scorer = Scorer(state.table, state.shares, settings)
         self.rows: dict[int, RowState] = {}
         self.takers: dict[str, dict[str, None]] = {}
-        """Jobs that earlier verdicts of the record put on a node."""
-        self.leaves = LeafGround(state, self.scorer)
-        self.blocks = BlockStanding(state, self.scorer)
+        """Jobs that earlier verdicts of the record placed, by node."""
+        self.leaves = SwitchSnapshot(state, self.scorer)
+        self.blocks = SuperpodSnapshot(state, self.scorer)
 
     def gang(self, verdict: Verdict) -> Gang | None:
-        """What a verdict is on; None when the state does not know its request."""
+        """Gang of a verdict; None when the state does not know its request."""
         job = self.state.jobs.get((verdict.namespace, verdict.name))
         if job is None or job.uid != verdict.uid or job.request is None:
             return None
         return gang_of(job, job.request, attempt=verdict.attempt, settings=self.state.fold.settings)
 
     def at(self, row: int) -> RowState:
-        """A node with all that was taken from it so far."""
+        """State of a node after everything that was taken from it so far."""
         known = self.rows.get(row)
         return known if known is not None else self.scorer.row_state(row)
 
     def take_all(self, verdict: Verdict, placement: Placement) -> None:
-        """Give the pods of an earlier verdict what they own."""
+        """Apply the placement of an earlier verdict."""
         job = f"{verdict.namespace}/{verdict.name}"
         self.leaves.take(verdict, placement)
         self.blocks.take(verdict, self.gang(verdict), placement)
@@ -60,7 +65,7 @@ class Board:
                 self.takers.setdefault(pod.node, {})[job] = None
 
     def take(self, pod: PodShare, share: Share | None) -> int:
-        """Give a pod what it owns; returns the row."""
+        """Take the resources of a pod from its node; returns the row."""
         row = self.table.row(pod.node)
         old = self.at(row)
         shared = old.share.copy() if old.share is not None else None
@@ -73,7 +78,7 @@ class Board:
         return row
 
     def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
-        """Put back what a placement of whole chips holds."""
+        """Release a placement of whole chips."""
         self.leaves.give_back(verdict)
         if placement.share is not None:
             return
@@ -90,7 +95,7 @@ class Board:
             )
 
     def holders(self, node: str) -> list[str]:
-        """Jobs with chips on a node as ``namespace/name``, by name; those of earlier verdicts included."""
+        """Jobs with chips on a node as ``namespace/name``, by name, jobs of earlier verdicts included."""
         held = {
             f"{holding.namespace}/{holding.name}"
             for key, holding in self.state.fold.holdings.items()
@@ -99,7 +104,7 @@ class Board:
         return sorted(held.union(self.takers.get(node, ())))
 
     def usable(self, shape: Shape, row: int) -> int:
-        """Mask of the chips of a node that a pod of the shape could use."""
+        """Chips of a node that a pod of the shape could use, one bit each."""
         rule = self.scorer.rule(shape)
         if rule is not None:
             return rule.usable(self.at(row).free, int(self.table.network[row]))
@@ -113,38 +118,38 @@ class Board:
         return class_of(rule.form, self.usable(shape, row), chips=shape.chips, distributed=rule.distributed)
 
 
-class Standing:
-    """Reason and score of every node for one shape."""
+class ShapeEvaluation:
+    """Reasons and scores of all nodes for one shape, shape (rows,)."""
 
-    def __init__(self, board: Board, shape: Shape) -> None:
-        self._board = board
+    def __init__(self, snapshot: NodeSnapshot, shape: Shape) -> None:
+        self._snapshot = snapshot
         self.shape = shape
-        reasons, scores = board.scorer.evaluate(shape)
+        reasons, scores = snapshot.scorer.evaluate(shape)
         self.reasons = reasons.copy()
         self.scores = scores.astype(np.int64)
         self._before = self.keys()
-        for row in board.rows:
+        for row in snapshot.rows:
             self.refresh(row, None)
 
     def refresh(self, row: int, base: RowState | None) -> None:
-        """Take in what was taken from a node; ``base`` is its state before the gang itself took anything."""
-        self.reasons[row], self.scores[row] = self._board.scorer.evaluate_one(
-            self.shape, row, self._board.at(row), base
+        """Evaluate a changed node again; ``base`` is its state before the current gang took anything."""
+        self.reasons[row], self.scores[row] = self._snapshot.scorer.evaluate_one(
+            self.shape, row, self._snapshot.at(row), base
         )
 
     def key(self, row: int) -> tuple[int, int]:
-        """Place of a node in the total order, the best lowest."""
-        return -int(self.scores[row]), int(self._board.table.ranks()[row])
+        """Sort key of a node in the total order; the best node has the lowest."""
+        return -int(self.scores[row]), int(self._snapshot.table.ranks()[row])
 
     def best_besides(self, row: int, count: int) -> list[int]:
-        """The best nodes that fit, the best first, ``row`` apart."""
+        """The best nodes that fit, best first, without ``row``."""
         keys = self.keys()
-        keys[row] = _NOWHERE
+        keys[row] = _LAST
         best = np.argpartition(keys, count)[:count] if count < len(keys) else np.arange(len(keys))
-        return [other for other in best[np.argsort(keys[best])].tolist() if keys[other] < _NOWHERE]
+        return [other for other in best[np.argsort(keys[best])].tolist() if keys[other] < _LAST]
 
     def taken_from(self, row: int, count: int) -> list[int]:
-        """Nodes that were better than ``row`` is before this round, and are not any more; the best of then first."""
+        """Nodes that were better than ``row`` before this round and no longer are, best first."""
         now, before = self.keys(), self._before
         lost = np.flatnonzero((before < now[row]) & (now > now[row]))
         return [other for other in lost[np.argsort(before[lost])][:count].tolist() if other != row]
@@ -154,8 +159,8 @@ class Standing:
         return -(int(self._before[row]) >> _RANK_BITS)
 
     def keys(self) -> Keys:
-        """Place of each row in the total order, the best lowest; those that do not fit last."""
-        table = self._board.table
+        """Sort key of each row in the total order, shape (rows,); rows that do not fit come last."""
+        table = self._snapshot.table
         fits = (self.reasons == _FITS) & table.present[table.view()]
         places = (-self.scores << _RANK_BITS) | table.ranks().astype(np.int64)
-        return np.where(fits, places, _NOWHERE)
+        return np.where(fits, places, _LAST)

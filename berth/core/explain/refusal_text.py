@@ -1,4 +1,4 @@
-"""Sentences of refusals: why a job waits, in one sentence with numbers."""
+"""Refusals in words: why a job waits, in one sentence with numbers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,7 +30,7 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.QUOTA: "have no chip with room for the quota",
     NodeReason.SHARD_MISSING: "belong to a scorer that did not answer",
     NodeReason.UNKNOWN_PRODUCT: "are of an unknown product",
-    NodeReason.HEALTH_UNKNOWN: "have nobody who says how healthy they are",
+    NodeReason.HEALTH_UNKNOWN: "have no health report",
     NodeReason.NO_SUPERPOD: "are in no SuperPoD or rack that is known",
     NodeReason.NO_LEVEL: "lack labels of the levels that the job needs",
 }
@@ -51,18 +51,18 @@ def sentence(refusal: Refusal) -> str:
         return f"waits behind {refusal.ahead}, which was first in the queue (queue_policy fifo)"
     if refusal.code == "reserved":
         moment = _moment(refusal.start_ms)
-        return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would be in its way"
+        return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would delay it"
     words = _words(refusal)
     return f"{words}; room is reserved for it from {_moment(refusal.start_ms)} on" if refusal.start_ms else words
 
 
 def _moment(at_ms: int) -> str:
-    """A moment as people write it, in UTC."""
+    """A moment in UTC, ISO 8601."""
     return f"{np.datetime64(at_ms, 'ms').astype('datetime64[s]')}Z"
 
 
 def _words(refusal: Refusal) -> str:
-    """What is wrong with the request, or what it lacks."""
+    """What is wrong with the request, or missing for it."""
     if refusal.code == "no-room":
         return _no_room(refusal)
     planned = _no_plan(refusal)
@@ -79,7 +79,7 @@ def _words(refusal: Refusal) -> str:
 
 
 def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
-    """What ``nodes`` nodes lack, as the end of a sentence that begins with their number."""
+    """Why ``nodes`` nodes do not fit, as the end of a sentence that begins with their number."""
     known = NodeReason(reason)
     together = FORMS[form].together if form in FORMS else ""
     if known in {NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED} and together:
@@ -97,7 +97,7 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
 
 
 def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
-    """Nodes that do not fit, by the name of the reason, as a list; empty without any."""
+    """Nodes that do not fit, by reason, as a list in words; empty without such nodes."""
     return ", ".join(
         f"{nodes} {reason_words(NodeReason[reason.upper()], nodes=nodes, chips=chips, form=form)}"
         for reason, nodes in unfit.items()
@@ -105,7 +105,7 @@ def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
 
 
 def _no_plan(refusal: Refusal) -> str:
-    """What is missing for the plan of a whole gang; empty for a gang without."""
+    """What is missing for the plan of a gang; empty for a gang without a plan."""
     if refusal.code == "no-topology":
         return switch_text.UNKNOWN
     if refusal.code in _BY_LEAF and refusal.switch is not None:
@@ -126,7 +126,7 @@ def _no_room(refusal: Refusal) -> str:
 
 
 def _unfit(refusal: Refusal) -> str:
-    """Why nodes do not fit, behind what is missing below leaf switches or in SuperPoDs; empty when all fit."""
+    """Why nodes do not fit, as a second clause of a refusal of a plan; empty when all fit."""
     if not refusal.nodes_total:
         return "; no node is known yet"
     return "" if refusal.nodes_fit == refusal.nodes_total else f"; {_fitting(refusal)}{_counts(refusal)}"

@@ -1,4 +1,4 @@
-"""What a job asked for, and who waited before it: data and words."""
+"""The request of a job and its place in the queue: data and words."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -12,7 +12,7 @@ from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
 from berth.schemas.units import UnixMs
 
-_LABELS_TOLD: Final = 6
+_LABELS_SHOWN: Final = 6
 _SECOND_MS: Final = 1000
 _POLICY: Final = (
     "huawei.com/",
@@ -28,42 +28,42 @@ _POLICY: Final = (
     "distributed",
     "framework",
 )
-"""What labels and annotations that decide something begin with."""
+"""Prefixes of labels and annotations that affect a decision."""
 
 
-class AskedTask(msgspec.Struct, frozen=True):
+class TaskSummary(msgspec.Struct, frozen=True):
     """Equal pods of a job."""
 
     name: str
     pods: int
     chips: int
-    """Chips a pod."""
+    """Chips of one pod."""
     cpu_milli: int = 0
     memory_mib: int = 0
     node_selector: dict[str, str] = {}
-    """Of this task alone, beside that of the job."""
+    """Of this task only; the selector of the job applies as well."""
 
 
 class QueuePlace(msgspec.Struct, frozen=True):
-    """Who waited before a job."""
+    """Place of a job in the queue."""
 
     gangs: int
-    """Jobs that waited before it: of higher priority, or asked for earlier."""
+    """Jobs ahead of it: of higher priority, or older."""
     chips: int
-    """Chips that those asked for."""
+    """Chips that they request."""
     first: str = ""
     """The first of them, as ``namespace/name``."""
     waiting: int = 0
-    """All that waited, the job itself included."""
+    """All waiting jobs, this one included."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What a job asked for."""
+class RequestSummary(msgspec.Struct, frozen=True):
+    """Request of a job."""
 
-    tasks: list[AskedTask]
+    tasks: list[TaskSummary]
     pods: int
     chips: int
-    """Chips in all."""
+    """All chips of the job."""
     resource: str
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -74,37 +74,37 @@ class Asked(msgspec.Struct, frozen=True):
     run_ms: int = 0
     """Declared run time; 0 for none."""
     since_ms: UnixMs = 0
-    """When it was asked for."""
+    """When it was submitted."""
     place: QueuePlace | None = None
-    """Its place in the queue when it was decided; None where it is not known."""
+    """Its place in the queue at the decision; None when unknown."""
 
 
-def asked_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> Asked | None:
-    """What a gang asked for, and its place in the queue; None when the state does not know its request.
+def summary_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> RequestSummary | None:
+    """Request of a gang and its place in the queue; None when the state does not know the request.
 
     Args:
         state: The cell just before the decision.
         gang: The gang.
-        placed: Gangs (uid) that earlier verdicts of the same record placed: they wait no longer.
+        placed: Gangs (uid) that earlier verdicts of the same record placed: they no longer wait.
     """
     job = state.jobs.get((gang.namespace, gang.name))
     if job is None or job.uid != gang.uid or job.request is None:
         return None
-    asked = asked_for(job.request, since_ms=job.request.created_at_ms or job.at_ms)
+    asked = request_summary(job.request, since_ms=job.request.created_at_ms or job.at_ms)
     return msgspec.structs.replace(asked, place=_place(state, gang, dict.fromkeys(placed)))
 
 
-def asked_for(request: JobRequest, *, since_ms: UnixMs) -> Asked:
-    """What a request asks for.
+def request_summary(request: JobRequest, *, since_ms: UnixMs) -> RequestSummary:
+    """Summary of a request.
 
     Args:
         request: The request.
-        since_ms: When it was asked for.
+        since_ms: When it was submitted.
     """
     tasks = request.tasks
-    return Asked(
+    return RequestSummary(
         tasks=[
-            AskedTask(task.name, task.replicas, task.chips, task.cpu_milli, task.memory_mib, dict(task.node_selector))
+            TaskSummary(task.name, task.replicas, task.chips, task.cpu_milli, task.memory_mib, dict(task.node_selector))
             for task in tasks
         ],
         pods=sum(task.replicas for task in tasks),
@@ -146,8 +146,8 @@ def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
     )
 
 
-def asked_lines(asked: Asked, clock: Clock) -> list[str]:
-    """What was asked, one sentence an entry."""
+def request_lines(asked: RequestSummary, clock: Clock) -> list[str]:
+    """The request, one sentence for each entry."""
     tasks = [_task_words(task, asked) for task in asked.tasks]
     words = f"It asked for {' and '.join(tasks)}"
     words += f" of {asked.resource}" if asked.resource and asked.chips else ""
@@ -160,16 +160,16 @@ def asked_lines(asked: Asked, clock: Clock) -> list[str]:
     selector = _pairs(asked.node_selector, lambda _: True)
     parts = [*([f"labels {policy}"] if policy else []), *([f"selector {selector}"] if selector else [])]
     if parts:
-        lines.append(f"It carries {' and '.join(parts)}.")
+        lines.append(f"It has {' and '.join(parts)}.")
     if asked.place is not None and asked.place.gangs:
         place = asked.place
         verb = "waits" if place.gangs == 1 else "wait"
         rest = f", the first is {place.first}"
-        lines.append(f"Before it {verb} {pluralize(place.gangs, 'job')} for {pluralize(place.chips, 'chip')}{rest}.")
+        lines.append(f"Ahead of it {verb} {pluralize(place.gangs, 'job')} for {pluralize(place.chips, 'chip')}{rest}.")
     return lines
 
 
-def _task_words(task: AskedTask, asked: Asked) -> str:
+def _task_words(task: TaskSummary, asked: RequestSummary) -> str:
     name = f" ({task.name})" if len(asked.tasks) > 1 else ""
     chips = (
         f" with {pluralize(task.chips, 'chip')}{'' if task.pods == 1 else ' each'}" if task.chips else " without chips"
@@ -179,12 +179,12 @@ def _task_words(task: AskedTask, asked: Asked) -> str:
 
 def _pairs(named: dict[str, str], counts: Callable[[str], bool]) -> str:
     kept = [f"{name}={value}" for name, value in sorted(named.items()) if counts(name)]
-    more = len(kept) - _LABELS_TOLD
-    return f"{', '.join(kept[:_LABELS_TOLD])}{f' and {more} more' if more > 0 else ''}"
+    more = len(kept) - _LABELS_SHOWN
+    return f"{', '.join(kept[:_LABELS_SHOWN])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _span(run_ms: int) -> str:
-    """A time in its largest whole unit."""
+    """A duration in its largest unit."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if run_ms >= 2 * size * _SECOND_MS:
             return f"{round(run_ms / size / _SECOND_MS)} {unit}"

@@ -1,4 +1,4 @@
-"""Why the blocks of a gang are where they are in SuperPoDs, or which SuperPoDs come nearest to what it waits for."""
+"""Explains gangs with SuperPoD affinity: the blocks of a placed gang, or the nearest SuperPoDs of a waiting one."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,32 +22,32 @@ from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NodeReason
 
 NEAREST: Final = 3
-"""SuperPoDs that are named when a gang waits."""
+"""SuperPoDs that are reported for a waiting gang."""
 _FITS: Final = int(NodeReason.FITS)
-_NOWHERE: Final = -1
+_NO_PLACE: Final = -1
 _BY_BLOCK: Final = frozenset({"blocks", "service", "affinity"})
-"""Lacks for which the nodes are told that are missing for one more block."""
+"""Refusal rules for which the nodes missing for one more block are reported."""
 
 
 class Places(NamedTuple):
-    """SuperPoDs, or groups of level 1, and which of them each node is in.
+    """SuperPoDs, or groups of level 1, and their nodes.
 
     Attributes:
-        names: Of each.
-        of_row: Of each row of the table, as an index in ``names``; -1 for none.
+        names: Name of each.
+        of_row: Index in ``names`` of each row, shape (rows,); -1 for none.
     """
 
     names: Sequence[str]
     of_row: Rows
 
 
-class Taken(NamedTuple):
-    """A job that has nodes.
+class JobNodes(NamedTuple):
+    """Nodes of a job.
 
     Attributes:
         job: ``namespace/name``.
-        pods: What each rank owns.
-        part: How it lies in SuperPoDs; None where they play no part.
+        pods: Resources of each rank.
+        part: Its blocks; None without SuperPoD affinity.
     """
 
     job: str
@@ -56,18 +56,18 @@ class Taken(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """Where a rank is: its block, and the SuperPoD or group of level 1, which only adopted pods may lack."""
+    """Position of a rank: its block, and its SuperPoD or group of level 1, which is empty only for adopted pods."""
 
     block: int
     superpod: str
 
 
 def seats_of(part: BlockPart | None, ranks: int) -> list[Seat | None]:
-    """Where each rank is; None for those that are in no block.
+    """Position of each rank; None for a rank without a block.
 
     Args:
-        part: What the placement says of blocks.
-        ranks: How many ranks it has.
+        part: Blocks of the placement.
+        ranks: Count of ranks of the placement.
     """
     if part is None:
         return [None] * ranks
@@ -78,9 +78,9 @@ def seats_of(part: BlockPart | None, ranks: int) -> list[Seat | None]:
 
 
 def superpods_of(state: State) -> Places:
-    """All SuperPoDs in their order."""
+    """All SuperPoDs in order of the table."""
     ground = state.blocks.superpods
-    of_row = np.full(len(state.table), _NOWHERE, np.int64)
+    of_row = np.full(len(state.table), _NO_PLACE, np.int64)
     pool = ground.pool(np.ones(len(state.table), np.bool_))
     of_row[pool.rows] = np.repeat(np.arange(len(pool.ids)), pool.counts)
     return Places(pool.ids, of_row)
@@ -88,7 +88,7 @@ def superpods_of(state: State) -> Places:
 
 def groups_of(state: State) -> Places:
     """All groups of level 1, tree after tree."""
-    of_row = np.full(len(state.table), _NOWHERE, np.int64)
+    of_row = np.full(len(state.table), _NO_PLACE, np.int64)
     names: list[str] = []
     everyone = np.ones(len(state.table), np.bool_)
     for tree in state.blocks.levels.trees(everyone, state.fold.settings.resource_levels):
@@ -97,23 +97,23 @@ def groups_of(state: State) -> Places:
     return Places(names, of_row)
 
 
-def takers_of(state: State, more: Iterable[tuple[str, Placement]] = ()) -> list[Taken]:
-    """Jobs that have nodes, by name.
+def jobs_with_nodes(state: State, more: Iterable[tuple[str, Placement]] = ()) -> list[JobNodes]:
+    """Nodes of all jobs, by job name.
 
     Args:
         state: The cell.
-        more: Names and placements of jobs that the state does not know yet.
+        more: Names and placements of jobs that are not yet in the state.
     """
     found = [
-        Taken(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
+        JobNodes(f"{one.namespace}/{one.name}", state.owned(key), one.placement.block)
         for key, one in state.fold.holdings.items()
     ]
-    found += [Taken(job, pods_of(placement), placement.block) for job, placement in more]
+    found += [JobNodes(job, pods_of(placement), placement.block) for job, placement in more]
     return sorted(found, key=lambda taken: taken.job)
 
 
-def users(state: State, places: Places, jobs: Iterable[Taken]) -> dict[int, list[SuperpodUser]]:
-    """Jobs with chips in each SuperPoD, by its index; the jobs of each by name."""
+def users(state: State, places: Places, jobs: Iterable[JobNodes]) -> dict[int, list[SuperpodUser]]:
+    """Jobs with chips in each SuperPoD, by its index; the jobs of each SuperPoD by name."""
     row_of, of_row = state.table.row_of, places.of_row.tolist()
     found: dict[int, list[SuperpodUser]] = {}
     for taken in jobs:
@@ -123,8 +123,8 @@ def users(state: State, places: Places, jobs: Iterable[Taken]) -> dict[int, list
             if not pod.mask:
                 continue
             count += 1
-            row = row_of.get(pod.node, _NOWHERE)
-            place = of_row[row] if 0 <= row < len(of_row) else _NOWHERE
+            row = row_of.get(pod.node, _NO_PLACE)
+            place = of_row[row] if 0 <= row < len(of_row) else _NO_PLACE
             if place >= 0:
                 here.setdefault(place, []).append(seat)
         for place, seats in here.items():
@@ -133,8 +133,8 @@ def users(state: State, places: Places, jobs: Iterable[Taken]) -> dict[int, list
     return found
 
 
-class BlockStanding:
-    """SuperPoDs and the jobs in them as they stood when a gang was about to be placed."""
+class SuperpodSnapshot:
+    """SuperPoDs and their jobs just before a gang was placed."""
 
     def __init__(self, state: State, scorer: Scorer) -> None:
         self._state = state
@@ -143,23 +143,23 @@ class BlockStanding:
         self._more: list[tuple[str, Placement]] = []
 
     def take(self, verdict: Verdict, gang: Gang | None, placement: Placement) -> None:
-        """Let an earlier verdict of the record count; ``gang`` is what it was on, if that is known."""
+        """Apply an earlier verdict of the record; ``gang`` is its gang, if known."""
         if gang is not None:
             self._round.note(gang, placement)
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
 
     def placed(self, gang: Gang, part: BlockPart) -> BlockLayout:
-        """How a placement lies in SuperPoDs.
+        """Blocks of a placement.
 
         Args:
             gang: The gang.
-            part: What its placement says of blocks.
+            part: Blocks in its placement.
         """
-        told = self._layout(gang)
-        told.annotated = part.annotated
-        told.seats = _block_seats(part)
-        told.words = {phase: words_of_phase(phase, blocks_of(gang)) for phase in part.phases}
-        return told
+        layout = self._layout(gang)
+        layout.annotated = part.annotated
+        layout.seats = _block_seats(part)
+        layout.words = {phase: words_of_phase(phase, blocks_of(gang)) for phase in part.phases}
+        return layout
 
     def is_same(
         self,
@@ -173,10 +173,10 @@ class BlockStanding:
 
         Args:
             gang: The gang.
-            part: What its placement says of blocks.
+            part: Blocks in its placement.
             names: Node of each rank.
-            reasons: Of every node, by shape, before the gang took anything.
-            rows: Rows that earlier verdicts of the record touched, as they left them.
+            reasons: Reasons of all nodes by shape, before the gang took anything.
+            rows: State of the rows that earlier verdicts of the record touched.
         """
         again = self._round.plan(gang, _usable(gang, reasons), rows)
         if not isinstance(again, BlockAnswer) or again.part != part:
@@ -187,30 +187,30 @@ class BlockStanding:
     def waiting(
         self, gang: Gang, lack: BlockLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]
     ) -> BlockLayout:
-        """The SuperPoDs that have most to give to a gang that waits.
+        """The SuperPoDs with most usable nodes for a waiting gang.
 
         Args:
             gang: The gang.
-            lack: What it lacks, if that is known.
-            shape: What its pods ask.
-            reasons: Of every node, by shape.
+            lack: What is missing, if known.
+            shape: Shape of its pods.
+            reasons: Reasons of all nodes, by shape.
         """
-        told = self._layout(gang)
+        layout = self._layout(gang)
         if lack is None:
-            return told
-        told.rule, told.missing, told.missing_size = lack.rule, missing_blocks(lack), lack.size
+            return layout
+        layout.rule, layout.missing, layout.missing_size = lack.rule, missing_blocks(lack), lack.size
         blocks = blocks_of(gang)
         places = groups_of(self._state) if blocks.levels else superpods_of(self._state)
         usable = _usable(gang, reasons)
-        if blocks.levels:  # only nodes that a pod fills serve
+        if blocks.levels:  # only nodes that one pod fills are candidates
             usable &= self._state.table.capacity[self._state.table.view()] == shape.chips
         nodes = _count(places, self._state.table.present[self._state.table.view()])
         counts = _count(places, usable)
-        jobs = users(self._state, places, takers_of(self._state, self._more))
+        jobs = users(self._state, places, jobs_with_nodes(self._state, self._more))
         for place in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
             count = int(counts[place])
             is_short = lack.rule in _BY_BLOCK and not blocks.rack_size
-            told.nearest.append(
+            layout.nearest.append(
                 NearSuperpod(
                     superpod=places.names[place],
                     usable=count,
@@ -221,7 +221,7 @@ class BlockStanding:
                     jobs=jobs.get(place, []),
                 )
             )
-        return told
+        return layout
 
     def _layout(self, gang: Gang) -> BlockLayout:
         blocks = blocks_of(gang)
@@ -240,7 +240,7 @@ class BlockStanding:
         )
 
     def _whole(self, blocks: Blocks, rows: Rows) -> int:
-        """Whole blocks that some nodes of a SuperPoD make; with racks out of parts that stay in one."""
+        """Whole blocks that fit on some nodes of a SuperPoD; with racks, of parts that stay in one rack."""
         if not blocks.rack_size:
             return len(rows) // blocks.size
         racks = Counter(self._state.table.rack[rows].tolist())
@@ -249,7 +249,7 @@ class BlockStanding:
 
 
 def _usable(gang: Gang, reasons: Mapping[Shape, Reasons]) -> Fits:
-    """Nodes that can take a pod of every shape of the gang that is placed by block."""
+    """Nodes that can take any planned pod of the gang, shape (rows,)."""
     found: Fits = np.logical_and.reduce(
         [reasons[shape] == _FITS for shape, _ in gang.request_class if shape.blocks is not None]
     )

@@ -1,4 +1,4 @@
-"""SuperPoDs in words: what a gang lacks in them, what gave a block its nodes, and where blocks are.
+"""SuperPoDs in words: what is missing for a gang, how the nodes of a block were chosen, and where blocks are.
 
 Source: docs/reference/superpods.md, "Selection of blocks", "Soft and hard", "After a fault of blocks",
 "Inference on SuperPoDs", "Racks" and "Failure texts of SuperPoDs"; docs/reference/levels.md, "Configuration of levels".
@@ -12,15 +12,15 @@ from berth.core.superpods.racks import RACK_NODES
 from berth.schemas.refusal import BlockLack
 
 LEVELS: Final = "levels"
-"""Variant whose blocks are in groups of a tree, not in SuperPoDs."""
+"""Variant with blocks in groups of a tree instead of SuperPoDs."""
 
 
 class PhaseWords(NamedTuple):
-    """What gave a block its nodes.
+    """Phase of the selection that chose the nodes of a block.
 
     Attributes:
-        name: In few words.
-        why: What it means.
+        name: Short name.
+        why: Description.
     """
 
     name: str
@@ -34,11 +34,9 @@ _PHASES: Final[Mapping[str, PhaseWords]] = {
     "larger": PhaseWords(
         "queue 1, larger", "SuperPoDs with room for more blocks than are open, which keep their reserve"
     ),
-    "reserve": PhaseWords(
-        "queue 2", "SuperPoDs that give up nodes of their reserve, as none can give a block and keep it"
-    ),
-    "pieces": PhaseWords("queue 3", "what SuperPoDs have left, in pieces, as blocks may be split"),
-    "kept": PhaseWords("what it had", "the nodes that the block had before"),
+    "reserve": PhaseWords("queue 2", "SuperPoDs that use nodes of their reserve, as no other one has room for a block"),
+    "pieces": PhaseWords("queue 3", "the remaining nodes of SuperPoDs, in pieces, as blocks may be split"),
+    "kept": PhaseWords("kept", "the nodes that the block had before"),
     "rebuilt": PhaseWords("rebuilding", "other nodes of the SuperPoD in which the block was before"),
     "replaced": PhaseWords("replacement", "other nodes of the same SuperPoD for lost pods alone"),
     "service": PhaseWords(
@@ -58,23 +56,25 @@ _PHASES: Final[Mapping[str, PhaseWords]] = {
         "one SuperPoD", "the one with the fewest usable nodes that holds all of it, small racks first"
     ),
     "multi-superpod": PhaseWords("several SuperPoDs", "those with the most usable nodes go first, small racks first"),
-    "multi-superpod-pieces": PhaseWords("pieces", "what racks have left, a piece a rack, as blocks may be split"),
-    "level": PhaseWords("levels", "groups of one tree, those first that are used up with the least left over"),
+    "multi-superpod-pieces": PhaseWords(
+        "pieces", "the remaining nodes of racks, one piece in each rack, as blocks may be split"
+    ),
+    "level": PhaseWords("levels", "groups of one tree; groups with the least left over go first"),
 }
-_NEAR: Final = "those with more nodes of the pods beside which it wants to be, then "
+_NEAR: Final = "those with more nodes of the pods that it prefers to be near, then "
 _RACK_SERVICE: Final = PhaseWords(
     "inference service", "racks with jobs of its service go first, then other racks of their SuperPoDs, then any"
 )
 
 
 def phase_words(phase: str, variant: str, *, idlest: bool = False, has_near: bool = False) -> PhaseWords:
-    """What gave a block its nodes, by the name of the phase; the name itself where it is unknown.
+    """Words for a phase; its name for an unknown phase.
 
     Args:
-        phase: As the placement has it.
-        variant: Of the gang.
-        idlest: By preferred affinity: the SuperPoDs with more usable nodes go first.
-        has_near: By preferred affinity: it names pods beside which it wants to be.
+        phase: Phase in the placement.
+        variant: Variant of the gang.
+        idlest: For preferred affinity: SuperPoDs with more usable nodes go first.
+        has_near: For preferred affinity: the gang names pods that it prefers to be near.
     """
     if (phase, variant) == ("service", "rack"):
         return _RACK_SERVICE
@@ -85,7 +85,7 @@ def phase_words(phase: str, variant: str, *, idlest: bool = False, has_near: boo
 
 
 def group_words(variant: str) -> str:
-    """What the blocks of a variant are in: a SuperPoD, or a group of a tree."""
+    """Container of the blocks of a variant: a SuperPoD, or a group of a tree."""
     return "group" if variant == LEVELS else "SuperPoD"
 
 
@@ -96,12 +96,12 @@ def blocks_words(blocks: Iterable[int]) -> str:
 
 
 def lack_words(lack: BlockLack) -> str:
-    """What a gang lacks in SuperPoDs and where, as a sentence without a full stop."""
+    """What is missing for a gang in SuperPoDs, as a sentence without a full stop."""
     return _LACKS.get(lack.rule, _blocks)(lack)
 
 
 def missing_blocks(lack: BlockLack) -> int:
-    """Blocks that are missing; 0 where it is something else that is."""
+    """Missing blocks; 0 when something else is missing."""
     return max(lack.need - lack.have, 0) if lack.rule in _BY_BLOCK else 0
 
 
@@ -164,19 +164,19 @@ def _level(lack: BlockLack) -> str:
 
 
 def _near(lack: BlockLack) -> str:
-    """The SuperPoDs that come closest: all that can give blocks, or those with the most nodes.
+    """The nearest SuperPoDs: all with room for blocks, or those with the most nodes.
 
-    What stands in racks makes fewer blocks than the nodes of a SuperPoD would; then none are told.
+    Racks reduce the blocks that fit on the nodes of a SuperPoD; then the count of blocks is left out.
     """
     if not lack.near:
         return ""
     blocks = sum(near.blocks for near in lack.near)
-    told: list[str] = []
+    parts: list[str] = []
     for near in lack.near:
-        nodes = pluralize(near.nodes, "usable node") if not told else str(near.nodes)
+        nodes = pluralize(near.nodes, "usable node") if not parts else str(near.nodes)
         made = f" ({pluralize(near.blocks, 'block')})" if near.blocks and blocks <= lack.have else ""
-        told.append(f"SuperPoD {near.name} has {nodes}{made}")
-    return f"{', among others' if blocks < lack.have else ''}: {', '.join(told)}"
+        parts.append(f"SuperPoD {near.name} has {nodes}{made}")
+    return f"{', among others' if blocks < lack.have else ''}: {', '.join(parts)}"
 
 
 _BY_BLOCK: Final = frozenset({"blocks", "service", "affinity", "level"})

@@ -1,4 +1,4 @@
-"""Why a gang with switch affinity is below the leaves where it is, or which leaves come nearest to what it waits for."""
+"""Explains gangs with switch affinity: the leaf switches of a placed gang, or the nearest leaves of a waiting one."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +23,16 @@ from berth.schemas.placement import Placement, SwitchPart
 from berth.schemas.refusal import NodeReason, SwitchLack
 
 NEAREST: Final = 3
-"""Leaves that are named when a gang waits."""
+"""Leaves that are reported for a waiting gang."""
 _FITS: Final = int(NodeReason.FITS)
 
 
 def leaf_users(state: State, more: Iterable[tuple[str, Placement]] = ()) -> dict[int, list[LeafUser]]:
-    """Jobs with chips below each leaf, by index of the leaf; the jobs of a leaf by name.
+    """Jobs with chips below each leaf, by leaf index; the jobs of a leaf by name.
 
     Args:
         state: The cell.
-        more: Names and placements of jobs that the state does not know yet.
+        more: Names and placements of jobs that are not yet in the state.
     """
     held = [(f"{one.namespace}/{one.name}", state.owned(key)) for key, one in state.fold.holdings.items()]
     found: dict[int, list[LeafUser]] = {}
@@ -49,8 +49,8 @@ def _with_chips(pods: Iterable[PodShare]) -> list[str]:
     return [pod.node for pod in pods if pod.mask]
 
 
-class LeafGround:
-    """Leaves and the jobs below them as they stood when a gang was about to be placed."""
+class SwitchSnapshot:
+    """Leaf switches and their jobs just before a gang was placed."""
 
     def __init__(self, state: State, scorer: Scorer) -> None:
         self._state = state
@@ -59,32 +59,32 @@ class LeafGround:
         self._more: list[tuple[str, Placement]] = []
 
     def take(self, verdict: Verdict, placement: Placement) -> None:
-        """Let an earlier verdict of the record count."""
+        """Apply an earlier verdict of the record."""
         self._book.put((verdict.uid, verdict.attempt), placed_job(placement))
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
 
     def give_back(self, verdict: Verdict) -> None:
-        """Let a gang's own placement not count."""
+        """Remove the placement of the gang itself."""
         self._book.drop((verdict.uid, verdict.attempt))
 
     def placed(
         self, gang: Gang, part: SwitchPart, names: Sequence[str], reasons: Mapping[Shape, Reasons], *, is_current: bool
     ) -> tuple[LeafLayout, bool]:
-        """How a placement lies below leaves, and whether planning again gives the same nodes.
+        """Leaf switches of a placement, and whether planning again gives the same nodes.
 
         Args:
             gang: The gang.
-            part: What its placement says of leaves, by the plan of a policy.
+            part: Record of the switch plan in the placement.
             names: Node of each rank.
-            reasons: Of every node, by shape, before the gang took anything.
-            is_current: The state is that of now, not of the decision.
+            reasons: Reasons of all nodes by shape, before the gang took anything.
+            is_current: The state is the current one, not that of the decision.
         """
         again = self._round().plan(gang, self._usable(gang, reasons))
         nodes = [self._state.leaves.node_names[cell] for cell in again.cells] if isinstance(again, Plan) else []
         above = unpack(part.leaf_index, 2)
         is_same = nodes == [name for name, leaf in zip(names, above, strict=True) if leaf]
         missed = again.missed if isinstance(again, Plan) and is_same and not is_current else None
-        told = LeafLayout(
+        layout = LeafLayout(
             tor_affinity=part.tor_affinity,
             kind=demand_of(gang).kind,
             pods=part.pods,
@@ -96,21 +96,21 @@ class LeafGround:
             annotated=part.annotated,
             warning=part.warning,
         )
-        return told, is_same
+        return layout, is_same
 
     def waiting(
         self, gang: Gang, lack: SwitchLack | None, shape: Shape, reasons: Mapping[Shape, Reasons]
     ) -> LeafLayout:
-        """The leaves that have most to give to a gang that waits.
+        """The leaves with most usable nodes for a waiting gang.
 
         Args:
             gang: The gang.
-            lack: What it lacks, if that is known.
-            shape: What its pods ask.
-            reasons: Of every node, by shape.
+            lack: What is missing, if known.
+            shape: Shape of its pods.
+            reasons: Reasons of all nodes, by shape.
         """
         turn = self._round()
-        told = LeafLayout(
+        layout = LeafLayout(
             tor_affinity=gang.tor_affinity,
             kind=demand_of(gang).kind,
             pods=demand_of(gang).pods,
@@ -120,30 +120,30 @@ class LeafGround:
         )
         leaves = self._state.leaves
         if not len(leaves) or lack is None:
-            return told
+            return layout
         usable = self._usable(gang, reasons)
         counts = np.count_nonzero(usable, axis=1)
         bits = self._book.bits()
         users = leaf_users(self._state, self._more)
         for leaf in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
-            told.nearest.append(
+            layout.nearest.append(
                 NearLeaf(
                     leaf=leaves.names[leaf],
                     usable=int(counts[leaf]),
                     places=leaves.places,
                     lacks=max(lack.need - int(counts[leaf]), 0) if lack.rule == "one-leaf" else 0,
-                    state=bits_words(int(bits[leaf]), told.policy),
+                    state=bits_words(int(bits[leaf]), layout.policy),
                     unfit=self._unfit(leaf, reasons[shape]),
                     jobs=users.get(leaf, []),
                 )
             )
-        return told
+        return layout
 
     def _round(self) -> LeafRound:
         return LeafRound(self._scorer, self._state.leaves, self._book)
 
     def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
-        """Places that can take a pod of every shape of the gang that is placed by leaf."""
+        """Places that can take any planned pod of the gang, shape (leaves, places)."""
         leaves, table = self._state.leaves, self._state.table
         grids = [leaves.usable(table, reasons[shape] == _FITS) for shape, _ in gang.request_class if shape.tor_affinity]
         found: Grid = np.logical_and.reduce(grids)

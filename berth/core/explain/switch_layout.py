@@ -1,4 +1,4 @@
-"""How a gang with switch affinity lies below leaf switches, or which leaves come closest to it: as data and in words."""
+"""Leaf switches of a gang with switch affinity, or the leaves that almost have room: as data and in words."""
 
 from typing import Final
 
@@ -12,17 +12,17 @@ _JOBS_SHOWN: Final = 4
 
 
 class LeafUser(msgspec.Struct, frozen=True):
-    """A job with pods below a leaf switch; pods without chips do not count."""
+    """A job with pods below a leaf switch. Pods without chips do not count."""
 
     job: str
     """``namespace/name``."""
     pods: int
-    """Its pods below this leaf, of ..."""
+    """Its pods below this leaf."""
     of: int
-    """... so many in all; more of them: it is a cross job."""
+    """All its pods with chips; a job with more than ``pods`` is a cross job."""
 
     def words(self) -> str:
-        """Name, and how many of its pods are meant."""
+        """Name and pods."""
         return f"{self.job} ({pluralize(self.of, 'pod') if self.pods == self.of else f'{self.pods} of {self.of} pods'})"
 
 
@@ -33,18 +33,18 @@ class LeafPart(msgspec.Struct, frozen=True):
     pods: int
     ranks: list[int]
     state: str
-    """What the plan makes of the leaf; empty but under 2.0 for plans over several leaves."""
+    """State of the leaf under the plan; only for policy 2.0 and plans with several leaves."""
 
 
 class NearLeaf(msgspec.Struct, frozen=True):
-    """A leaf that has much to give to a gang that waits."""
+    """A leaf switch with many usable nodes for a waiting gang."""
 
     leaf: str
     usable: int
     """Nodes that can take a pod."""
     places: int
     lacks: int
-    """Nodes that are missing for the whole gang below it; 0 where that is not what it waits for."""
+    """Nodes missing for the whole gang below this leaf; 0 when the gang waits for something else."""
     state: str
     unfit: dict[str, int] = {}
     """Nodes that cannot take a pod, by reason."""
@@ -52,7 +52,7 @@ class NearLeaf(msgspec.Struct, frozen=True):
 
 
 class LeafLayout(msgspec.Struct):
-    """How a gang with switch affinity lies below leaves, or what it meets there."""
+    """Leaf switches of a placed gang, or the demand of a waiting gang and the nearest leaves."""
 
     tor_affinity: str
     kind: str
@@ -61,20 +61,20 @@ class LeafLayout(msgspec.Struct):
     policy: str
     """``1.0``, ``2.0`` or ``single-layer``."""
     rule: str
-    """Rule that chose the leaves; while the gang waits, the one that could not be met."""
+    """Rule that chose the leaves; for a waiting gang, the rule that failed."""
     words: str = ""
     """The rule in words."""
     missed: str = ""
-    """What a common job lacked for any rule but the fallback."""
+    """What was missing for the other rules when a common job is placed by the fallback."""
     leaves: list[LeafPart] = []
     nearest: list[NearLeaf] = []
     annotated: bool = False
-    """The states are written to the pods."""
+    """The pods are annotated with the states."""
     warning: str = ""
 
 
 def placed_lines(layout: LeafLayout) -> list[str]:
-    """Rule, leaves and warning of a placed gang, one sentence an entry."""
+    """Rule, leaves and warning of a placed gang, one sentence for each entry."""
     policy = "of a single layer" if layout.policy == "single-layer" else layout.policy
     job = f"{layout.kind} job of {pluralize(layout.pods, 'pod')}"
     lines = [f"Switch affinity {policy} chose the leaves for a {job} by {layout.words}."]
@@ -94,10 +94,10 @@ def placed_lines(layout: LeafLayout) -> list[str]:
 
 
 def waiting_lines(layout: LeafLayout, *, chips: int, form: str) -> list[str]:
-    """The leaves that come closest, one sentence an entry.
+    """The nearest leaves, one sentence for each entry.
 
     Args:
-        layout: What is known.
+        layout: The demand and the nearest leaves.
         chips: Chips of a pod.
         form: Product form of the job.
     """

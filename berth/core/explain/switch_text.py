@@ -1,4 +1,4 @@
-"""Leaf switches in words: what a gang lacks below them, how its leaves were chosen, and what state a leaf is in.
+"""Leaf switches in words: what is missing for a gang, how its leaves were chosen, and the state of a leaf.
 
 Source: docs/reference/switches.md, "Shared leaf states", "Partitions of idle nodes", "Policy 1.0", "Policy 2.0" and
 "Single layer".
@@ -24,8 +24,8 @@ _RULES: Final[Mapping[str, str]] = {
     "drained-and-shared": "drained and shared: free leaves, of which it takes all usable nodes, and shared ones for the rest",
     "drained-and-opened": "drained and opened: free leaves, of which it takes all usable nodes, and for the rest a free one"
     " that becomes shared",
-    "fallback": "fallback: what the leaves have, as the job is a common one and no other rule can hold it",
-    "replacement": "replacement: nodes that go with those where its other pods stay",
+    "fallback": "fallback: any usable nodes, as the job is a common one and no other rule fits",
+    "replacement": "replacement: nodes that match those of its other pods",
 }
 _BEST_OF_CLASSES: Final = (
     "best fit: of the leaves that can hold all of its pods, exclusive ones go first, then unhealthy shared, shared and free"
@@ -34,27 +34,27 @@ _BEST_OF_CLASSES: Final = (
 
 
 def rule_words(rule: str, policy: str) -> str:
-    """How leaves were chosen, by the name of the rule; the name itself where it is unknown."""
+    """How leaves were chosen, by the name of the rule; the name itself for an unknown rule."""
     return _BEST_OF_CLASSES if (rule, policy) == ("best-fit", "2.0") else _RULES.get(rule, rule)
 
 
 def lack_words(lack: SwitchLack) -> str:
-    """What a gang lacks and where, as a sentence without a full stop."""
+    """What is missing for a gang, as a sentence without a full stop."""
     return _LACKS.get(lack.rule, _open_places)(lack)
 
 
 def state_words(state: int) -> str:
-    """State byte of a leaf in words: free, shared or exclusive, and if it is not healthy."""
+    """State byte of a leaf in words: free, shared or exclusive, with ``unhealthy`` before it where that applies."""
     words = STATES.get(state & STATE, STATES[SHARED])
     return f"unhealthy {words}" if state & UNHEALTHY else words
 
 
 def bits_words(bits: int, policy: str) -> str:
-    """What a policy sees of a leaf, in words; empty where it has nothing to say of it.
+    """State of a leaf under a policy, in words; empty for a policy without states.
 
     Args:
         bits: As :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` gives them.
-        policy: Policy in force. Only 2.0 keeps states.
+        policy: Current policy. Only 2.0 has states.
     """
     parts = [state_words(bits)] if policy == "2.0" else []
     if bits & CROSS:
@@ -75,7 +75,7 @@ def _leaf_size(lack: SwitchLack) -> str:
 
 
 def _logical_switches(lack: SwitchLack) -> str:
-    usable = f"{pluralize(lack.have, 'usable node')} on {pluralize(lack.leaves, 'leaf')}{_barred(lack)}"
+    usable = f"{pluralize(lack.have, 'usable node')} on {pluralize(lack.leaves, 'leaf')}{_excluded(lack)}"
     if not lack.rows:
         need = pluralize(lack.need, "node")
         head = f"needs {need} under one leaf, or at as many positions; {_best_leaf(lack)}"
@@ -105,7 +105,7 @@ def _idle_and_shared(lack: SwitchLack) -> str:
 def _any_leaf(lack: SwitchLack) -> str:
     head = f"needs {pluralize(lack.need, 'node')} on any leaves"
     if lack.policy == "1.0":
-        return f"{head}; it can use {lack.have} on {pluralize(lack.leaves, 'leaf')}{_barred(lack)}"
+        return f"{head}; it can use {lack.have} on {pluralize(lack.leaves, 'leaf')}{_excluded(lack)}"
     return f"{head}; the leaves that are open to it have {lack.have}"
 
 
@@ -117,10 +117,14 @@ def _best_leaf(lack: SwitchLack) -> str:
     return f"the best leaf, {lack.leaf}, has {lack.leaf_have}" if lack.leaf_have else "no leaf has a usable one"
 
 
-def _barred(lack: SwitchLack) -> str:
+def _excluded(lack: SwitchLack) -> str:
     if not lack.barred:
         return ""
-    return f", {lack.barred} of them barred by cross jobs" if lack.leaves > 1 else ", which cross jobs bar"
+    return (
+        f", {lack.barred} of them excluded because of cross jobs"
+        if lack.leaves > 1
+        else ", excluded because of cross jobs"
+    )
 
 
 def _too_large(lack: SwitchLack) -> str:

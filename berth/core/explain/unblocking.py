@@ -1,7 +1,7 @@
-"""What would give a job that waits its nodes: the fewest events after which planning it again places it.
+"""Events that would make room for a waiting job: the smallest sets after which planning it again succeeds.
 
-The events are looked for by trying: one at a time first, then many in the order of declared ends and in that of nearness, of which
-those are left out again that are not needed. What is told was planned, by the same code that decides, on the state as it would be.
+The search tries events alone first, then many in the order of declared ends and in the order of nearness, and removes
+the events that are not needed. Every reported set was planned by the code that decides, on the state after the events.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,23 +21,23 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, Refusal
 
 WAYS_MAX: Final = 3
-"""Ways that are told."""
+"""Upper bound of the reported ways."""
 _SINGLES_MAX: Final = 64
-"""Jobs, and nodes, that are tried alone."""
+"""Upper bound of the jobs, and of the nodes, that are tried alone."""
 _ENDS_MAX: Final = 64
-"""Most events of one way."""
+"""Upper bound of the events of one way."""
 _PLANS_MAX: Final = 500
-"""Plans of one search."""
+"""Upper bound of the plans of one search."""
 _NEVER: Final = 1 << 62
 """Later than any declared end."""
 _BY_PLACE: Final = frozenset({"no-leaf", "no-rows", "no-leaves", "no-blocks"})
-"""Codes of jobs for which it matters where nodes stand: new ones stand nowhere that is known."""
+"""Refusals of jobs that need nodes at known places; added nodes have none."""
 
 T = TypeVar("T")
 Key = tuple[str, int]
 """Identity of a holding: uid and attempt."""
 Near = tuple[int, int, str]
-"""Place of a node that may take a pod: by its domain where that matters, then by the chips that it lacks, then by name."""
+"""Sort key of a node that may take a pod: its domain for planned jobs, its missing chips, its name."""
 
 
 class Waiting(NamedTuple):
@@ -45,8 +45,8 @@ class Waiting(NamedTuple):
 
     Attributes:
         gang: The gang.
-        refusal: What it was told.
-        laid: What earlier verdicts of the same record gave away; the state does not know it.
+        refusal: Its refusal.
+        laid: Holdings of earlier verdicts of the same record, which are not in the state.
         missing_shards: Shards that did not answer.
     """
 
@@ -60,7 +60,7 @@ class Ending(NamedTuple):
     """A holding that may end.
 
     Attributes:
-        near: Place of the nearest of its nodes.
+        near: Sort key of the nearest of its nodes.
         event: Its end.
     """
 
@@ -69,19 +69,19 @@ class Ending(NamedTuple):
 
 
 def end_of(state: State, holding: Holding) -> int:
-    """When a job ends by the run time that it declared, counted from its placement; 0 when it declared none."""
+    """Expected end of a job: its placement plus its declared run time; 0 without one."""
     job = state.jobs.get((holding.namespace, holding.name))
     request = job.request if job is not None and job.uid == holding.uid else None
     return holding.at_ms + request.run_ms if request is not None and request.run_ms else 0
 
 
 def unblocking(state: State, waits: Waiting, *, plans_max: int = _PLANS_MAX) -> Unblocking:
-    """What would help a gang that was refused.
+    """Events that would make room for a refused gang.
 
     Args:
-        state: The cell as the refusal knew it; changed while this goes on, and as it was afterwards.
+        state: The cell before the refusal. It is changed during the search and restored afterwards.
         waits: The gang and its refusal.
-        plans_max: Plans after which the search is broken off.
+        plans_max: Plans after which the search stops.
     """
     gang, refusal = waits.gang, waits.refusal
     if refusal.code == "no-topology":
@@ -104,13 +104,13 @@ def unblocking(state: State, waits: Waiting, *, plans_max: int = _PLANS_MAX) -> 
 def _searched(
     state: State, waits: Waiting, gangs: Sequence[Gang], first: Sequence[Event], plans_max: int
 ) -> Unblocking:
-    """Ways after which all of some gangs have room; each begins with the first events."""
+    """Ways after which all of the gangs fit; each begins with the events ``first``."""
     with Trial(state, gangs, laid=waits.laid, missing_shards=waits.missing_shards, plans_max=plans_max) as trial:
         return _Search(trial, gangs, first, waits.refusal).run()
 
 
 def _ahead(state: State, refusal: Refusal) -> Gang | None:
-    """The gang that is to be placed before this one, while it waits."""
+    """The waiting gang ahead of this one."""
     namespace, _, name = refusal.ahead.partition("/")
     job = state.jobs.get((namespace, name))
     if job is None or job.request is None or job.state != "accepted":
@@ -124,7 +124,7 @@ def _ahead(state: State, refusal: Refusal) -> Gang | None:
 
 
 class _Search:
-    """A search for ways; what it finds is irreducible unless it was broken off."""
+    """A search for ways. Every way is minimal unless the search stopped at its limit."""
 
     def __init__(self, trial: Trial, gangs: Sequence[Gang], first: Sequence[Event], refusal: Refusal) -> None:
         self._trial = trial
@@ -135,11 +135,11 @@ class _Search:
         self._shapes = list(dict.fromkeys(shape for gang in gangs for shape, _ in gang.request_class))
         self._near = self._nearness()
         self._endings = dict(self._all_endings())
-        self._ill = self._ill_rows()
+        self._unusable = self._unusable_rows()
         self._ways: dict[tuple[str, ...], Way] = {}
 
     def run(self) -> Unblocking:
-        """All that is found."""
+        """All ways that are found."""
         trial = self._trial
         if trial.fits(Changes()):
             return Unblocking([self._way([] if self._first else [Event("next-round")])])
@@ -154,7 +154,7 @@ class _Search:
                 for order in orders:
                     self._several([("end", key) for key in order])
             else:
-                self._several([*(("well", row) for row in self._ill), *(("end", key) for key in by_near)])
+                self._several([*(("well", row) for row in self._unusable), *(("end", key) for key in by_near)])
         self._more_nodes()
         ways = sorted(self._ways.values(), key=_way_key)[:WAYS_MAX]
         is_far = not is_hopeless and all(_needs_more(way) for way in ways)
@@ -166,7 +166,7 @@ class _Search:
         )
 
     def _shards(self) -> None:
-        """Silent shards: each alone, then all."""
+        """Try the shards that did not answer: each alone, then all."""
         missing_shards = self._trial.missing_shards
         for back in [*([shard] for shard in missing_shards.missing), list(missing_shards.missing)]:
             rest = [shard for shard in missing_shards.missing if shard not in back]
@@ -179,12 +179,12 @@ class _Search:
         for key in by_near[:_SINGLES_MAX]:
             if self._trial.fits(Changes(ended=frozenset({key}))):
                 self._keep([self._endings[key].event])
-        for row in list(self._ill)[:_SINGLES_MAX]:
+        for row in list(self._unusable)[:_SINGLES_MAX]:
             if self._trial.fits(Changes(well=frozenset({row}))):
-                self._keep([self._well_event(row)])
+                self._keep([self._repair_event(row)])
 
     def _several(self, order: Sequence[tuple[str, Key | int]]) -> None:
-        """The first of some changes after which there is room, without those that are not needed."""
+        """Try the first of some changes after which there is room, without those that are not needed."""
 
         def fits(chosen: Sequence[tuple[str, Key | int]]) -> bool:
             return self._trial.fits(_changes(chosen))
@@ -194,7 +194,7 @@ class _Search:
             self._keep([self._event(change) for change in found])
 
     def _more_nodes(self) -> None:
-        """How many nodes more would do, where it does not matter where they stand."""
+        """Find how many added nodes make room, for jobs that do not need nodes at known places."""
         model = self._trial.model()
         is_easy = any(len(way.events) == len(self._first) + 1 for way in self._ways.values())
         if self._code in _BY_PLACE or model is None or is_easy:
@@ -222,10 +222,10 @@ class _Search:
 
     def _event(self, change: tuple[str, Key | int]) -> Event:
         _, what = change
-        return self._endings[what].event if isinstance(what, tuple) else self._well_event(what)
+        return self._endings[what].event if isinstance(what, tuple) else self._repair_event(what)
 
     def _all_endings(self) -> Iterable[tuple[Key, Ending]]:
-        """Holdings of which the gang could use something."""
+        """Holdings with resources that the gangs could use."""
         state = self._state
         for key, holding in sorted(self._trial.holdings.items()):
             pods = [pod for pod in state.owned(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
@@ -247,7 +247,7 @@ class _Search:
             yield key, Ending(near, event)
 
     def _nearness(self) -> dict[str, Near]:
-        """Place of each node that may take a pod."""
+        """Sort key of each node that may take a pod."""
         table = self._state.table
         scorer = Scorer(table, self._state.shares, self._state.fold.settings)
         near: dict[str, Near] = {}
@@ -259,12 +259,14 @@ class _Search:
                 name = table.names[row]
                 lack = max(0, shape.chips - int(table.free[row]).bit_count())
                 place = (order[table.domain[row]], lack, name)
-                if may[table.node_class[row]] or shape.tor_affinity:  # jobs beside it decide how it may use a leaf
+                if (
+                    may[table.node_class[row]] or shape.tor_affinity
+                ):  # the jobs on a leaf decide how the gang may use it
                     near[name] = min(near.get(name, place), place)
         return near
 
     def _domain_order(self, shape: Shape, fits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Mapping[int, int]:
-        """Place of each domain: for jobs that are planned whole those with most usable nodes first, else all alike."""
+        """Sort key of each domain: most usable nodes first for planned jobs, equal for others."""
         table = self._state.table
         domains = table.domain[table.view()]
         if not shape.is_planned:
@@ -274,22 +276,22 @@ class _Search:
         return {domain: place for place, domain in enumerate(ordered)}
 
     def _rank(self, key: Key) -> tuple[Near, str, Key]:
-        """Place of a holding in the order of nearness."""
+        """Sort key of a holding in the order of nearness."""
         near, event = self._endings[key]
         return near, event.job, key
 
-    def _ill_rows(self) -> dict[int, list[str]]:
-        """Nodes that may take a pod once they are well, ready and open, nearest first, and what is the matter with each."""
+    def _unusable_rows(self) -> dict[int, list[str]]:
+        """Nodes that may take a pod once they are healthy, ready and schedulable, nearest first, and their problems."""
         state = self._state
         rows = [state.table.row_of[name] for name, _ in sorted(self._near.items(), key=lambda item: item[1])]
         return {row: wrong for row in rows if (wrong := wrong_with(state, row))}
 
-    def _well_event(self, row: int) -> Event:
-        return Event("node-well", node=self._state.table.names[row], wrong=self._ill[row])
+    def _repair_event(self, row: int) -> Event:
+        return Event("node-well", node=self._state.table.names[row], wrong=self._unusable[row])
 
 
 def wrong_with(state: State, row: int) -> list[str]:
-    """What is the matter with a node; nothing for one that is well, ready and open to work."""
+    """Problems of a node; empty for one that is healthy, ready and schedulable."""
     table = state.table
     key = table.classes[table.node_class[row]]
     found = ["cordoned"] if key.cordoned else []
@@ -310,7 +312,7 @@ def _changes(chosen: Iterable[tuple[str, Key | int]]) -> Changes:
 
 
 def _shortest(order: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A shortest beginning that fits, or nothing; by doubling and halving, as if more always fitted better."""
+    """Shortest prefix that fits, found by doubling and bisection; empty without one. Assumes that fitting is monotonic."""
     few, many = 0, 1
     while not fits(order[:many]):
         if many >= len(order):
@@ -323,7 +325,7 @@ def _shortest(order: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T
 
 
 def reduced(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Some of the items that still fit, none of which can be left out alone, the later ones left out first."""
+    """Remove items, the later ones first, until none can be left out alone; the rest still fits."""
     kept = list(items)
     size = len(kept) // 2
     while size:
@@ -347,5 +349,5 @@ def _needs_more(way: Way) -> bool:
 
 
 def _way_key(way: Way) -> tuple[bool, int, int, list[tuple[int, str]]]:
-    """Place of a way: what may happen by itself before what somebody must buy, then the fewest events, then the earliest."""
+    """Sort key of a way: ways without added nodes first, then the fewest events, then the earliest."""
     return _needs_more(way), len(way.events), way.at_ms or _NEVER, [_event_key(event) for event in way.events]

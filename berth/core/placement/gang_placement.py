@@ -81,8 +81,8 @@ class PlacementRound:
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
         """Verdicts on the gangs, in their order.
 
-        Once a class is refused, its further gangs get a verdict only if they have none yet. A gang whose decision ends with
-        an error is refused as ``internal`` together with its class; :attr:`setbacks` has the errors.
+        Once a class is refused, its further gangs get a verdict only if they have none yet. A gang whose decision ends
+        with an error is refused as ``internal`` together with its class; :attr:`setbacks` has the errors.
 
         Args:
             gangs: Gangs in queue order.

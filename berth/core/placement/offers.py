@@ -1,7 +1,8 @@
-"""Offers: what a shard can give for a shape, and what all shards together can.
+"""Offers: the candidates of one shard for a shape, and the merged candidates of all shards.
 
-Merging gives exactly what one scorer of all nodes would have found: candidates are merged in the same total order, and
-none is believed that stands behind the last candidate of a shard which has more to offer.
+The merged result equals the result of one scorer with all nodes. Candidates are merged in the same total order. A shard
+that has more candidates than it sent may hide a better one, so no candidate is used that comes after the last one of
+such a shard.
 """
 
 import heapq
@@ -24,12 +25,12 @@ Rows = npt.NDArray[np.int64]
 
 
 def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> ShapeOffer:
-    """What a shard says of its candidates.
+    """Offer message of a shard.
 
     Args:
-        table: The shard's nodes.
-        found: The candidates.
-        usable: Mask of places or nodes, for shapes with switch or SuperPoD affinity.
+        table: The nodes.
+        found: Candidates among the nodes of the shard.
+        usable: Bitmap of places or nodes, for shapes with switch or SuperPoD affinity.
     """
     runs: list[tuple[int, int]] = []
     for score in found.scores:
@@ -52,17 +53,17 @@ def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> Sha
 def candidates_of(
     table: NodeTable, offer: ShapeOffer, *, leaves: LeafTable | None = None, own: Rows | None = None
 ) -> Candidates:
-    """A shard's offer as rows of ``table``.
+    """Candidates of an offer message, as rows of ``table``.
 
     Args:
         table: The nodes.
-        offer: What the shard says.
+        offer: The message.
         leaves: The leaf switches, for a shape with switch affinity.
-        own: Rows of the shard, domain after domain and name after name, for a shape with SuperPoD affinity.
+        own: Rows of the shard by domain and name, shape (rows of the shard,), for a shape with SuperPoD affinity.
 
     Raises:
-        DecodeError: A node that the table does not know, runs that do not cover the names, or a mask that does not cover
-            the places.
+        DecodeError: The table does not know a node, the runs do not cover the names, or the bitmap does not cover the
+            places.
     """
     if offer.error:
         return unscored(ReportedError(offer.error))
@@ -92,10 +93,10 @@ def candidates_of(
 
 
 class OwnRows:
-    """Rows of a shard, by the names of domains and then of nodes: the order in which masks speak of them.
+    """Rows of a shard by domain name and node name. Bitmaps in offers use this order.
 
     Args:
-        owns: Which domains the shard has.
+        owns: Whether the shard owns a domain.
     """
 
     def __init__(self, owns: Callable[[str], bool]) -> None:
@@ -104,7 +105,7 @@ class OwnRows:
         self._rows: Rows = np.empty(0, np.int64)
 
     def rows(self, table: NodeTable) -> Rows:
-        """The rows as they are now; always of the same table."""
+        """Current rows, shape (rows of the shard,). Each call must pass the same table."""
         if self._revision != table.layout_revision:
             self._revision = table.layout_revision
             rows = [
@@ -115,12 +116,12 @@ class OwnRows:
 
 
 def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) -> Candidates:
-    """Candidates of all shards that answered, in total order.
+    """Merge the candidates of all shards that answered, in total order.
 
     Args:
-        table: The nodes; its order of names breaks ties.
-        parts: One answer a shard.
-        missing_nodes: Nodes of shards that did not answer.
+        table: The nodes; the order of their names breaks ties.
+        parts: One entry for each shard that answered.
+        missing_nodes: Count of the nodes of shards that did not answer.
     """
     error = next((part.error for part in parts if part.error is not None), None)
     if error is not None:
@@ -129,7 +130,7 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
     keyed = [
         [(-score, int(ranks[row]), row) for row, score in zip(part.rows, part.scores, strict=True)] for part in parts
     ]
-    # Beyond the last candidate of a shard that has more, a better one may be hidden in that shard.
+    # After the last candidate of a shard that has more, that shard may hide a better one.
     horizon = min(
         (
             keys[-1] if keys else (-(1 << 62), 0, 0)
@@ -159,7 +160,7 @@ def merge(table: NodeTable, parts: Sequence[Candidates], *, missing_nodes: int) 
 
 
 def _united(parts: Sequence[Fits]) -> Fits | None:
-    """What one shard or another can give: a leaf may have nodes of several."""
+    """Union of the marks of all shards: one leaf switch may have nodes of several shards."""
     if not parts:
         return None
     found: Fits = np.logical_or.reduce(parts)

@@ -72,7 +72,7 @@ class PlannedPods:
         self._blocks.note(gang, placement)
 
     def support_warning(self, gang: Gang) -> str:
-        """What the switch policy does not support of a gang; empty when it supports the gang, or there are no leaf switches."""
+        """What the switch policy does not support of a gang; empty for a supported gang or without leaf switches."""
         return self._leaves.warning(gang) if len(self._leaves.leaves) else ""
 
     def _plan_by_leaf(self, gang: Gang, missing: Sequence[int]) -> PlannedRows | Refusal:

@@ -1,7 +1,8 @@
-"""Columns of a cell at a moment to come: who has ended by then has given back what he held, who starts before holds it.
+"""State of a cell at a later moment.
 
-A prospect is a fork: it shares with the table what does not change, and leaves the table as it is. What a gang would get is
-planned by the choice of a round on it, so that every policy of affinity holds.
+Jobs that end before that moment have released their resources; jobs that start before it hold theirs. A projected state
+copies the columns that change and shares all others; the table itself is not changed. Gangs are planned on it by a
+placement round, so that every affinity policy applies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,25 +30,28 @@ _LEAST: Final = int(np.iinfo(np.int32).min)
 
 
 class ResourceFootprint(NamedTuple):
-    """What an attempt holds, or would hold."""
+    """Resources that an attempt holds, or would hold."""
 
     rows: Rows
-    """One a pod."""
+    """Row of each pod, shape (pods,); the other columns are parallel."""
     masks: Mask
+    """Chips of each pod, one bit each."""
     cpu: Rows
+    """In milli-CPU."""
     memory: Rows
+    """In MiB."""
     share: Share | None
     nodes: frozenset[int]
     leaf: LeafJob
-    """As leaf switches see it."""
+    """The attempt in the table of leaf switches."""
 
     def meets(self, other: "ResourceFootprint") -> bool:
-        """Whether both have something on one node: chips, or cpu and memory that the other may need."""
+        """Whether both hold something on the same node."""
         return not self.nodes.isdisjoint(other.nodes)
 
 
-def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> ResourceFootprint:
-    """What pods of a placement hold of a table."""
+def footprint_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> ResourceFootprint:
+    """Resources that the pods of a placement hold."""
     held = [pod for pod in pods if pod.mask or pod.cpu_milli or pod.memory_mib]
     rows = [table.row_of[pod.node] for pod in held]
     return ResourceFootprint(
@@ -61,16 +65,16 @@ def lot_of(table: NodeTable, pods: Iterable[PodShare], placement: Placement) -> 
     )
 
 
-def _joined(lots: Sequence[ResourceFootprint]) -> ResourceFootprint:
-    """All that some hold, but for soft shares."""
+def _joined(footprints: Sequence[ResourceFootprint]) -> ResourceFootprint:
+    """Sum of footprints without soft share."""
     rows, masks, cpu, memory = (
-        np.concatenate(part) for part in zip(*(footprint[:4] for footprint in lots), strict=True)
+        np.concatenate(part) for part in zip(*(footprint[:4] for footprint in footprints), strict=True)
     )
-    return ResourceFootprint(rows, masks, cpu, memory, None, frozenset(), lots[0].leaf)
+    return ResourceFootprint(rows, masks, cpu, memory, None, frozenset(), footprints[0].leaf)
 
 
-class _Fork(NodeTable):
-    """A table that goes its own way in what is free; nodes, classes and places are those of the other."""
+class _ForkedTable(NodeTable):
+    """A copy of a table with its own resource columns; nodes, classes and topology are shared."""
 
     def __init__(self, table: NodeTable) -> None:
         table.ranks()
@@ -90,7 +94,7 @@ class _Fork(NodeTable):
         self._cpu_used, self._memory_used = dict(self._cpu_used), dict(self._memory_used)
 
     def shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
-        """Let go of a lot, or take it; chips that are taken already stay so."""
+        """Release or take a footprint. A chip that is taken twice stays taken."""
         if gives_back:
             for column in (self.used, self.releasing):
                 np.bitwise_and.at(column, footprint.rows, ~footprint.masks)
@@ -107,7 +111,7 @@ class _Fork(NodeTable):
         self._derive_rows(footprint.rows)
 
     def _derive_rows(self, rows: Rows) -> None:
-        """What follows from who holds chips, as the table derives it for one row."""
+        """Derive the free columns of some rows, as the table does for one row."""
         healthy = self.chips[rows] & ~self.unhealthy[rows]
         held = (self.used[rows] | self.releasing[rows]) & healthy
         free = healthy & ~held & ~self.withheld[rows]
@@ -115,111 +119,111 @@ class _Fork(NodeTable):
         self.idle[rows] = self.allocatable[rows] - np.bitwise_count(held).astype(np.int16)
 
 
-class Silent(NamedTuple):
-    """Rows that nobody speaks for."""
+class MissingRows(NamedTuple):
+    """Rows of shards that did not answer, shape (rows,); None for no such row."""
 
     by_leaf: Fits | None = None
     """For shapes with switch affinity."""
     others: Fits | None = None
+    """For all other shapes."""
 
 
 class _Cell(NamedTuple):
-    """What changes."""
+    """The parts of a cell that a projected state changes."""
 
     table: NodeTable
     shares: ShareBook
     book: LeafBook
-    over: frozenset[tuple[str, int]] = frozenset()
-    """Who has ended."""
-    come: tuple[tuple[Mapping[str, str], Placement], ...] = ()
-    """Labels and placements of those who have started."""
-    unread: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
-    """Who has started, or ended (None), and the leaf switches do not know it yet."""
+    ended: frozenset[tuple[str, int]] = frozenset()
+    """Attempts that have ended."""
+    started: tuple[tuple[Mapping[str, str], Placement], ...] = ()
+    """Labels and placements of the gangs that have started."""
+    pending: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
+    """Attempts that have started, or ended (None), and are not yet in ``book``."""
 
 
 class ProjectedState:
-    """A cell at a moment to come.
+    """A cell at a later moment.
 
     Args:
-        state: The cell now.
-        scorer: Its scoring.
-        silent: Rows that count for nothing.
-        like: What it begins with; the cell as it is when None.
+        state: The cell now; not changed.
+        scorer: Scoring of the cell.
+        missing: Rows of shards that did not answer: no gang is planned on them.
+        origin: State to begin with; None for the cell as it is now.
     """
 
-    def __init__(self, state: State, scorer: Scorer, silent: Silent, *, like: _Cell | None = None) -> None:
-        cell = like or _Cell(state.table, state.shares, state.leaf_book)
+    def __init__(self, state: State, scorer: Scorer, missing: MissingRows, *, origin: _Cell | None = None) -> None:
+        cell = origin or _Cell(state.table, state.shares, state.leaf_book)
         self._state = state
-        self._silent = silent
+        self._missing = missing
         self._origin = scorer
-        self._table = _Fork(cell.table)
+        self._table = _ForkedTable(cell.table)
         self._shares = ShareBook(self._table)
         self._shares.nodes = {row: node.copy() for row, node in cell.shares.nodes.items()}
         self._scorer = scorer.on(self._table, self._shares)
         self._has_leaves = bool(len(state.leaves))
         self._book = cell.book.copy() if self._has_leaves else cell.book
-        self._over, self._come = set(cell.over), list(cell.come)
-        self._unread = list(cell.unread)
+        self._ended, self._started = set(cell.ended), list(cell.started)
+        self._pending = list(cell.pending)
 
     def copy(self) -> "ProjectedState":
-        """One that goes its own way."""
+        """An independent copy."""
         cell = _Cell(
-            self._table, self._shares, self._book, frozenset(self._over), tuple(self._come), tuple(self._unread)
+            self._table, self._shares, self._book, frozenset(self._ended), tuple(self._started), tuple(self._pending)
         )
-        return ProjectedState(self._state, self._origin, self._silent, like=cell)
+        return ProjectedState(self._state, self._origin, self._missing, origin=cell)
 
     def end(self, ended: Mapping[tuple[str, int], ResourceFootprint]) -> None:
-        """Some have ended by then."""
+        """Let attempts end: they release their resources."""
         for footprint in ended.values():
             if footprint.share is not None:
                 self._shift(footprint, gives_back=True)
         plain = [footprint for footprint in ended.values() if footprint.share is None]
         if plain:
             self._table.shift(_joined(plain), gives_back=True)
-        self._over.update(ended)
+        self._ended.update(ended)
         if self._has_leaves:
-            self._unread += [(key, None) for key in ended]
+            self._pending += [(key, None) for key in ended]
 
     def start(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
-        """Somebody runs then who does not now."""
+        """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
-        self._come.append((gang.labels, placement))
+        self._started.append((gang.labels, placement))
         if self._has_leaves:
-            self._unread.append(
-                ((gang.uid, gang.attempt), footprint.leaf)
-            )  # most moments are too full to look any further
+            # Applied on demand: at most moments the chips do not suffice, and the leaf switches are not evaluated.
+            self._pending.append(((gang.uid, gang.attempt), footprint.leaf))
 
     def plan(self, gang: Gang) -> Placement | None:
-        """Where a gang would be placed; None when it finds no room."""
+        """Placement that a gang would get; None when it does not fit."""
         if not self.may_fit(gang):
             return None
         if gang.tor_affinity:
-            self._read()
-        state, silent = self._state, self._silent
-        asks = candidate_counts([gang])
+            self._update_leaves()
+        state, missing = self._state, self._missing
+        counts = candidate_counts([gang])
         views = {
             shape: self._scorer.candidates(
-                shape, count, leaves=state.leaves, without=silent.by_leaf if shape.tor_affinity else silent.others
+                shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
             )
-            for shape, count in asks.items()
+            for shape, count in counts.items()
         }
         ground = BlockGround(
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
-        chooser = PlacementRound(self._scorer, views, asks, leaves=(state.leaves, self._book), blocks=ground)
-        return chooser.choose([gang])[0].placement
+        placement_round = PlacementRound(self._scorer, views, counts, leaves=(state.leaves, self._book), blocks=ground)
+        return placement_round.choose([gang])[0].placement
 
-    def _read(self) -> None:
-        """Let the leaf switches know who has started and ended."""
-        for key, job in self._unread:
+    def _update_leaves(self) -> None:
+        """Apply the pending starts and ends to the leaf switches."""
+        for key, job in self._pending:
             if job is None:
                 self._book.drop(key)
             else:
                 self._book.put(key, job)
-        self._unread.clear()
+        self._pending.clear()
 
     def may_fit(self, gang: Gang) -> bool:
-        """Whether there are chips enough on nodes that a gang can use; quick, and never false where :meth:`plan` finds a plan."""
+        """Whether enough chips are free for a gang: a fast check that is true whenever :meth:`plan` succeeds."""
         return all(self._scorer.may_fit(shape, pods) for shape, pods in gang.request_class)
 
     def _shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:
@@ -234,24 +238,24 @@ class ProjectedState:
         self._table.shift(bare, gives_back=gives_back)
 
     def _nodes_of_service(self, service: str) -> list[str]:
-        """Nodes of the jobs of an inference service."""
+        """Nodes of all jobs of an inference service."""
         holdings = self._state.fold.holdings.items()
         keys = [key for key, one in holdings if one.placement.block and one.placement.block.service == service]
-        come = [part for _, part in self._come if part.block is not None and part.block.service == service]
-        return self._nodes_of(keys, come)
+        started = [part for _, part in self._started if part.block is not None and part.block.service == service]
+        return self._nodes_of(keys, started)
 
     def _nodes_of_labels(self, labels: Mapping[str, str]) -> list[str]:
-        """Nodes of the jobs that carry all of some labels."""
+        """Nodes of all jobs that have the given labels."""
         jobs = self._state.jobs
         keys = []
         for key, holding in self._state.fold.holdings.items():
             job = jobs.get((holding.namespace, holding.name))
             if job is not None and job.request is not None and labels.items() <= job.request.labels.items():
                 keys.append(key)
-        return self._nodes_of(keys, [part for known, part in self._come if labels.items() <= known.items()])
+        return self._nodes_of(keys, [part for known, part in self._started if labels.items() <= known.items()])
 
-    def _nodes_of(self, keys: Iterable[tuple[str, int]], come: Iterable[Placement]) -> list[str]:
-        """Nodes on which some have chips."""
-        held = [pod for key in keys if key not in self._over for pod in self._state.owned(key)]
-        held += [pod for part in come for pod in pods_of(part)]
+    def _nodes_of(self, keys: Iterable[tuple[str, int]], started: Iterable[Placement]) -> list[str]:
+        """Nodes on which these attempts and placements have chips, by name."""
+        held = [pod for key in keys if key not in self._ended for pod in self._state.owned(key)]
+        held += [pod for part in started for pod in pods_of(part)]
         return sorted({pod.node for pod in held if pod.mask})

@@ -45,7 +45,8 @@ def candidate_counts(gangs: Sequence[Gang]) -> dict[Shape, int]:
 def gangs_of_one_offer(gangs: Sequence[Gang], *, nodes: int, bytes_max: int = MARKS_BYTES_MAX) -> Sequence[Gang]:
     """The first gangs, at least one, whose shapes fit into one offer.
 
-    For gangs that are planned together a shard answers one bit for each node and shape, and one shard may own all nodes.
+    For gangs that are planned together a shard answers one bit for each node and shape, and one shard may own all
+    nodes.
 
     Args:
         gangs: Gangs in queue order.

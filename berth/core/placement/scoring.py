@@ -1,8 +1,8 @@
 """Filter and score: which nodes can take a pod of a shape, and how good each is.
 
-Checks run in the order of :class:`NodeReason`; the first that fails is the node's reason. Equal scores are ordered by
-node name. Everything is vectorised over the rows of a table; a single row can be asked for with the state that earlier
-gangs of a round would leave it in.
+The checks run in the order of :class:`NodeReason`; the first check that fails is the reason of the node. Equal scores
+are ordered by node name. All rows of a table are evaluated at once, as arrays. A single row can be evaluated in the
+state in which the earlier gangs of a round leave it.
 
 Longer than 400 lines because all rows and single rows must agree check by check.
 """
@@ -37,15 +37,15 @@ Scores = npt.NDArray[np.int32]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
 _ERROR: Final = 255
-"""Stands for the reason of a class of nodes that could not be judged."""
+"""Reason of a node class whose evaluation failed with an error."""
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 _SHAPES_MAX: Final = 4096
-"""Shapes whose compiled form is kept; beyond it all are compiled anew."""
+"""Upper bound of the cached shapes; a full cache is cleared."""
 
 
 class RowState(msgspec.Struct, gc=False):
-    """What a round's earlier gangs leave of a node."""
+    """Resources of a node that the earlier gangs of a round have left."""
 
     free: int
     idle: int
@@ -55,7 +55,7 @@ class RowState(msgspec.Struct, gc=False):
 
 
 class Candidates(NamedTuple):
-    """Best rows of a shape in total order (score down, name up), and what became of the others."""
+    """Best rows of a shape in total order (score descending, name ascending), and the other nodes by reason."""
 
     rows: list[int]
     scores: list[int]
@@ -63,13 +63,13 @@ class Candidates(NamedTuple):
     total: int
     fit: int
     counts: dict[int, int]
-    """Nodes by reason, those that fit left out."""
+    """Nodes that do not fit, by reason."""
     usable: Grid | None = None
     """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
     fits: Fits | None = None
     """One mark a row: its node takes a pod; None for shapes without SuperPoD affinity."""
     error: Exception | None = None
-    """What ended the scoring of the shape; then the rest says nothing."""
+    """Error that ended the scoring of the shape; the other fields are empty then."""
 
 
 def unscored(error: Exception) -> Candidates:
@@ -94,14 +94,14 @@ class Scorer:
         self._compiled: dict[Shape, _Compiled] = {}
         self._class_reasons: dict[Shape, Reasons] = {}
         self._class_errors: dict[Shape, dict[int, Exception]] = {}
-        """Classes of nodes that cannot be judged for a shape: an error only where a node of such a class is looked at."""
+        """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}
-        """The same as plain lists, for single rows."""
+        """``_class_reasons`` as lists, which are faster for single rows."""
         self._has_number: Fits = np.empty(0, np.bool_)
 
     def on(self, table: NodeTable, shares: ShareBook) -> "Scorer":
-        """The same scoring on a fork of the table: nodes, classes and places are the same, only what is free differs."""
+        """Scoring of a copy of the table with the same nodes, classes and topology, and other free resources."""
         other = copy.copy(self)
         other.table, other.shares = table, shares
         return other
@@ -111,11 +111,15 @@ class Scorer:
         return self._compile(shape).rule
 
     def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
-        """Reason and raw score of every row; rows without a node fact get ``OTHER_RESOURCE``.
+        """Evaluate every row.
 
         Args:
-            shape: What is asked.
-            without: Marks of rows that are not looked at; what is said of them means nothing. None for no such row.
+            shape: Shape of the pod.
+            without: Rows to leave out, shape (rows,); their reasons and scores are undefined. None leaves out no row.
+
+        Returns:
+            Reasons (:class:`NodeReason`) and raw scores, both of shape (rows,). The score is 0 where the reason is not
+            ``FITS``. A row without a node fact gets ``OTHER_RESOURCE``.
         """
         table = self.table
         rows = table.view()
@@ -146,7 +150,7 @@ class Scorer:
         return chip_reasons, scores
 
     def best(self, shape: Shape) -> tuple[int, int] | None:
-        """Row and score of the best node, if any fits."""
+        """Row and score of the best node; None when no node fits."""
         reasons, scores = self.evaluate(shape)
         graded = np.where(reasons == _FITS, scores, _LEAST)
         if not len(graded):
@@ -161,15 +165,15 @@ class Scorer:
     def candidates(
         self, shape: Shape, count: int, *, leaves: LeafTable | None = None, without: Fits | None = None
     ) -> Candidates:
-        """The best ``count`` rows in total order, and for a shape with switch affinity the places that fit.
+        """The best ``count`` rows in total order; with affinity also marks of all places or rows that fit.
 
-        An error ends the scoring of this shape alone: it is in the answer.
+        An error is returned in the result, so that it ends the scoring of this shape only.
 
         Args:
-            shape: What is asked.
-            count: How many rows at most.
-            leaves: The leaf switches.
-            without: Marks of rows that nobody speaks for; None for no such row.
+            shape: Shape of the pod.
+            count: Upper bound of the rows.
+            leaves: The leaf switches, for a shape with switch affinity.
+            without: Rows of shards that did not answer, shape (rows,); None for no such row.
         """
         return guarded(lambda: self._candidates(shape, count, leaves, without), unscored)
 
@@ -198,7 +202,7 @@ class Scorer:
         )
 
     def may_fit(self, shape: Shape, pods: int) -> bool:
-        """Whether nodes that take a pod of a shape have free chips enough for ``pods``; quick, and false only where they find no room."""
+        """Whether enough chips are free for the pods of a shape: a fast check, true whenever ``pods`` fit."""
         if shape.share is not None or not shape.chips:
             return True
         table = self.table
@@ -207,7 +211,7 @@ class Scorer:
         return int(room.sum()) >= pods
 
     def chips_for(self, shape: Shape) -> tuple[int, int]:
-        """Nodes that a shape may use by resource, selector and affinity, and how many chips they have in all."""
+        """Count the nodes that a shape may use by resource, selector and affinity, and all their chips, free or not."""
         table = self.table
         if not table.classes:
             return 0, 0
@@ -217,7 +221,7 @@ class Scorer:
         return int(chosen.sum()), int(table.capacity[rows][chosen].sum())
 
     def _may_use(self, shape: Shape) -> Fits:
-        """Whether each class of nodes may be used by resource, selector and affinity."""
+        """Node classes that a shape may use by resource, selector and affinity, shape (classes,)."""
         classes = self.table.classes
         known = self._may.get(shape)
         if known is None or len(known) != len(classes):
@@ -226,14 +230,14 @@ class Scorer:
             bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
             never = frozenset({NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR})
             may = (
-                guarded(functools.partial(_may, bare, key, never), lambda _: False)  # who looks at such nodes is told
+                guarded(functools.partial(_may, bare, key, never), lambda _: False)  # evaluate() raises the error
                 for key in classes
             )
             known = self._may[shape] = np.fromiter(may, np.bool_, len(classes))
         return known
 
     def row_state(self, row: int) -> RowState:
-        """State of a row as the table has it."""
+        """State of a row in the table."""
         table = self.table
         share = self.shares.nodes.get(row)
         return RowState(
@@ -245,13 +249,17 @@ class Scorer:
         )
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
-        """Reason and raw score of one row in the state given.
+        """Evaluate one row in a given state.
 
         Args:
-            shape: What is asked.
+            shape: Shape of the pod.
             row: The node.
-            state: Its state now.
-            base: Its state before the gang that asks took anything; soft share counts its capacity without siblings.
+            state: Its current state.
+            base: Its state before the current gang took anything. Soft share computes capacity from it, without the
+                other pods of the gang.
+
+        Returns:
+            Reason (:class:`NodeReason`) and raw score.
         """
         table = self.table
         compiled = self._compile(shape)
@@ -273,7 +281,7 @@ class Scorer:
         return compiled.rule.evaluate_one(chips, labelled=labelled)
 
     def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
-        """What keeps a pod off a node besides its class and its chips."""
+        """Reason other than the class and the chips of a node."""
         level = int(self.table.level[row])
         if level >= NodeHealth.NO_NEW_WORK:
             return int(NodeReason.NODE_FAULT)
@@ -281,7 +289,9 @@ class Scorer:
             return int(NodeReason.SUB_HEALTH)
         if self.settings.needs_health and not self.table.spoken[row] and self.table.capacity[row]:
             return int(NodeReason.HEALTH_UNKNOWN)
-        if shape.cpu_milli and shape.cpu_milli > state.cpu_free:  # who asks for none gets it on a node that lacks some
+        if (
+            shape.cpu_milli and shape.cpu_milli > state.cpu_free
+        ):  # a pod that asks for none fits on a node that is over-committed
             return int(NodeReason.CPU)
         if shape.memory_mib and shape.memory_mib > state.memory_free:
             return int(NodeReason.MEMORY)
@@ -310,18 +320,18 @@ class Scorer:
         return compiled
 
     def _by_class(self, shape: Shape) -> Reasons:
-        """Reason of each class of nodes, with one entry at least."""
+        """Reason of each node class, shape (classes,), at least one entry."""
         known = self._class_reasons.get(shape)
         classes = self.table.classes
         if known is None or len(known) != len(classes):
             found = [self._judged(shape, index, key) for index, key in enumerate(classes)]
             known = np.array(found or [NodeReason.FITS], np.uint8)
-            if classes:  # what stands for none is no word on the first
+            if classes:  # the placeholder entry must not be cached for the first class
                 self._class_reasons[shape] = known
         return known
 
     def _judged(self, shape: Shape, index: int, key: ClassKey) -> int:
-        """Reason of a class of nodes; a mark that is none where an error came instead."""
+        """Reason of a node class; ``_ERROR`` when its evaluation fails with an error."""
 
         def failed(error: Exception) -> int:
             self._class_errors.setdefault(shape, {})[index] = error
@@ -333,7 +343,7 @@ class Scorer:
         """Reason of the class of each row.
 
         Raises:
-            Exception: That of a class of nodes that are looked at, if one cannot be judged; of several the first in words.
+            Exception: The error of a class whose nodes are evaluated; of several errors the first by text.
         """
         table = self.table
         rows = table.view()
@@ -349,7 +359,7 @@ class Scorer:
         return reasons
 
     def _reason_of(self, shape: Shape, key: ClassKey) -> NodeReason:
-        """Reason of a class of nodes."""
+        """Reason of a node class."""
         reason = class_reason(shape, key)
         if reason or shape.blocks is None or not shape.blocks.levels:
             return reason
@@ -366,7 +376,7 @@ class Scorer:
                 reasons[row] = NodeReason.SELECTOR
 
     def _by_place(self, shape: Shape, reasons: Reasons) -> None:
-        """Nodes that stand nowhere cannot take a pod of a job with SuperPoD affinity."""
+        """A node without SuperPoD, or rack where the shape needs one, cannot take a pod with SuperPoD affinity."""
         blocks = shape.blocks
         if blocks is None or blocks.levels:
             return
@@ -376,15 +386,15 @@ class Scorer:
             lost |= ~self._racked()[table.rack[rows]]  # -1 is the last
         np.copyto(reasons, int(NodeReason.NO_SUPERPOD), where=lost & (reasons == _FITS))
 
-    def _stands(self, shape: Shape, row: int) -> bool:
-        """The same of one node."""
+    def _has_place(self, shape: Shape, row: int) -> bool:
+        """Whether one node has the place that the shape needs; as :meth:`_by_place`."""
         blocks = shape.blocks
         if blocks is None or blocks.levels:
             return True
         return bool(self.table.superpod[row] >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]]))
 
     def _racked(self) -> Fits:
-        """Whether each rack has a number, and at the end false, for nodes in none."""
+        """Whether each rack has a number, shape (racks + 1,); the last entry, for nodes in no rack, is false."""
         names = self.table.racks
         if len(self._has_number) != len(names) + 1:
             self._has_number = np.array([*(rack_number(name) >= 0 for name in names), False], np.bool_)
@@ -400,7 +410,7 @@ class Scorer:
         reason = known[int(table.node_class[row])]
         if reason == _ERROR:
             raise self._class_errors[compiled.shape][int(table.node_class[row])]
-        if not reason and not self._stands(compiled.shape, row):
+        if not reason and not self._has_place(compiled.shape, row):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)

@@ -1,4 +1,4 @@
-"""Gangs with SuperPoD affinity in one round: which nodes are left for them, and who gets them."""
+"""Gangs with SuperPoD affinity in one round: free nodes of SuperPoDs, and the plans of the gangs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -28,18 +28,18 @@ _NONE: Final = -1
 
 
 class BlockAnswer(NamedTuple):
-    """Row of each pod with chips by rank, and what the placement says of the plan."""
+    """Row of each pod with chips, by rank, and the record of the plan in the placement."""
 
     rows: list[int]
     part: BlockPart
 
 
 class BlockRound:
-    """SuperPoDs while a round goes on.
+    """SuperPoDs and trees of levels during a round.
 
     Args:
-        scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
-        ground: SuperPoDs and trees, and the jobs that were placed before the round.
+        scorer: Scoring on the dispatcher's own columns, unchanged during the round.
+        ground: SuperPoDs, trees, and the jobs that were placed before the round.
     """
 
     def __init__(self, scorer: Scorer, ground: BlockGround) -> None:
@@ -50,39 +50,45 @@ class BlockRound:
         self._company = ground.company
         self._rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
-        self._usable = TouchedMarks(scorer, int)  # a row's mark is that of its number
+        self._usable = TouchedMarks(scorer, int)  # marks are by row
 
     def note(self, gang: Gang, placement: Placement) -> None:
-        """Note what the round has given a gang."""
+        """Add a placement of the round."""
         self._placed.append((gang, placement))
 
     def usable(
         self, shape: Shape, offered: Fits | None, log: Sequence[int], state_of: Callable[[int], RowState]
     ) -> Fits:
-        """Rows that can take a pod of a shape now.
+        """Rows that can take a pod of a shape.
 
         Args:
-            shape: What is asked.
-            offered: Rows that could before the round; None when nobody answered.
-            log: Rows that the round has touched so far, in its order.
-            state_of: State in which it left a row.
+            shape: Shape of the pod.
+            offered: Rows that could take it before the round, shape (rows,); None when no shard answered.
+            log: Rows that the round has touched so far, in order.
+            state_of: Current state of a touched row.
+
+        Returns:
+            Marks of shape (rows,).
         """
         if offered is None:
             return np.zeros(len(self._scorer.table), np.bool_)
         return self._usable.now(shape, offered, log, state_of)
 
     def plan(self, gang: Gang, fits: Fits, states: Mapping[int, RowState]) -> BlockAnswer | BlockLack:
-        """Where the pods with chips of a gang go, every one of them, when these rows are usable for each.
+        """Plan all pods with chips of a gang.
 
         Args:
             gang: The gang.
-            fits: One mark a row.
-            states: Rows that the round has touched, as it left them.
+            fits: Rows that can take any of its pods, shape (rows,).
+            states: Current state of the rows that the round has touched.
+
+        Returns:
+            The plan, or what is missing for one.
         """
         blocks = blocks_of(gang)
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
-        demand = want_of(gang, blocks)
+        demand = block_demand(gang, blocks)
         idle = self._idle(states) if demand.replicas == 1 else None
         pool = self._ground.pool(fits, idle=idle)
         if blocks.service or blocks.mindie:
@@ -109,7 +115,7 @@ class BlockRound:
         return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.block_ids.tolist(), names, phases))
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
-        """Plan of a gang in groups of several levels. Only nodes that it fills serve.
+        """Plan a gang with levels. Only empty nodes that one pod fills are candidates.
 
         See decision D-11.
         """
@@ -121,7 +127,7 @@ class BlockRound:
         trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
-            # Where no tree is high enough, levels are counted and no nodes.
+            # When no tree has enough levels, the numbers count levels instead of nodes.
             size = blocks.levels[found.level - 1] if found.level else int(found.gap != "levels")
             near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
             lack = "nodes" if found.gap == "nodes" else "level"
@@ -135,7 +141,7 @@ class BlockRound:
         )
 
     def _idle(self, states: Mapping[int, RowState]) -> Rows:
-        """Free chips of each row."""
+        """Free chips of each row, shape (rows,)."""
         table = self._scorer.table
         idle: Rows = np.bitwise_count(table.free[table.view()]).astype(np.int64)
         for row, state in states.items():
@@ -143,7 +149,7 @@ class BlockRound:
         return idle
 
     def _beside(self, blocks: Blocks, demand: BlockDemand, pool: CandidatePool) -> BlockPlan | NoBlocks:
-        """Plan of an inference job."""
+        """Plan an inference job."""
         hosts: list[tuple[str, int]] = []
         if blocks.service:
             nodes = [*self._company.of_service(blocks.service), *self._new(blocks.service)]
@@ -162,13 +168,13 @@ class BlockRound:
         return allocations if isinstance(allocations, NoBlocks) else draw_nodes(pool, allocations, demand.replicas)
 
     def _unlinked(self, pool: CandidatePool) -> Rows:
-        """Rows of a yard with chips that the network does not reach, or of which that is not known."""
+        """Rows of a pool with chips that have no network, or whose network state is unknown; ascending."""
         table, rows = self._scorer.table, pool.rows
         found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
         return found
 
     def _liked(self, blocks: Blocks, pool: CandidatePool) -> Rows:
-        """Nodes of each SuperPoD that carry pods which the gang wants beside it, candidates left out."""
+        """Count of nodes of each SuperPoD with pods that the gang prefers to be near, candidates excluded."""
         table = self._scorer.table
         near = dict(blocks.near)
         nodes = set(self._company.of_labels(near))
@@ -184,7 +190,7 @@ class BlockRound:
         return matching
 
     def _new(self, service: str) -> list[str]:
-        """Nodes that the round has given to jobs of a service."""
+        """Nodes of the jobs of an inference service that the round has placed."""
         return [
             pod.node
             for _, placement in self._placed
@@ -194,7 +200,7 @@ class BlockRound:
 
 
 def blocks_of(gang: Gang) -> Blocks:
-    """How the pods with chips of a gang with SuperPoD affinity are to lie.
+    """Requested blocks of a gang with SuperPoD affinity.
 
     Raises:
         ValueError: It has no SuperPoD affinity.
@@ -205,8 +211,8 @@ def blocks_of(gang: Gang) -> Blocks:
     return blocks
 
 
-def want_of(gang: Gang, blocks: Blocks) -> BlockDemand:
-    """What a gang with SuperPoD affinity asks of SuperPoDs."""
+def block_demand(gang: Gang, blocks: Blocks) -> BlockDemand:
+    """Demand of a gang with SuperPoD affinity for the planner."""
     return BlockDemand(
         VARIANTS[blocks.variant],
         blocks.size,
@@ -220,14 +226,14 @@ def want_of(gang: Gang, blocks: Blocks) -> BlockDemand:
 def _part(
     gang: Gang, blocks: Blocks, block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
 ) -> BlockPart:
-    """What a placement says of a plan.
+    """Record of a plan in the placement.
 
     Args:
         gang: The gang.
-        blocks: What it asked.
+        blocks: Its requested blocks.
         block_ids: Block of each pod with chips, by rank.
-        superpods: SuperPoD, or group of the lowest level, of each.
-        phases: What gave each block its nodes.
+        superpods: SuperPoD, or group of the lowest level, of each of these pods.
+        phases: Phase of the selection that chose the nodes of each block.
     """
     block_order = {block_id: index for index, block_id in enumerate(sorted(set(block_ids)), start=1)}
     superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
@@ -253,7 +259,7 @@ def _part(
 
 
 def _lack_of(found: NoBlocks) -> BlockLack:
-    """What a refusal says of a plan that was not found."""
+    """Part of the refusal for a plan that was not found."""
     return BlockLack(
         rule=found.lack,
         need=found.blocks_need,

@@ -1,4 +1,4 @@
-"""Gangs with switch affinity in one round: what the leaves offer them, and what the round's own decisions leave of it."""
+"""Gangs with switch affinity in one round: leaf switches and their jobs, the placements of the round included."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -28,12 +28,12 @@ _CODES: Final[Mapping[str, Code]] = {
 
 
 class LeafRound:
-    """Leaves while a round goes on.
+    """Leaf switches (ToR) during a round.
 
     Args:
-        scorer: Scoring on the dispatcher's own columns, unchanged while the round goes on.
+        scorer: Scoring on the dispatcher's own columns, unchanged during the round.
         leaves: The leaf switches.
-        book: Jobs on them before the round; stays as it is.
+        book: Jobs on them before the round; not changed.
     """
 
     def __init__(self, scorer: Scorer, leaves: LeafTable, book: LeafBook) -> None:
@@ -46,12 +46,12 @@ class LeafRound:
         self._usable = TouchedMarks(scorer, self._cell_of)
 
     def note(self, gang: Gang, placement: Placement) -> None:
-        """Note what the round has given a gang."""
+        """Add a placement of the round."""
         if len(self.leaves):
             self._placed.append(((gang.uid, gang.attempt), placement))
 
     def book(self) -> LeafBook:
-        """Jobs on the leaves, those that the round has placed included."""
+        """Jobs on the leaf switches, the placements of the round included."""
         if self._placed:
             if self._book is None:
                 self._book = self._before.copy()
@@ -63,13 +63,16 @@ class LeafRound:
     def usable(
         self, shape: Shape, offered: Grid | None, log: Sequence[int], state_of: Callable[[int], RowState]
     ) -> Grid:
-        """Places that can take a pod of a shape now.
+        """Places that can take a pod of a shape.
 
         Args:
-            shape: What is asked.
-            offered: Places that could before the round; None when nobody answered.
-            log: Rows that the round has touched so far, in its order.
-            state_of: State in which it left a row.
+            shape: Shape of the pod.
+            offered: Places that could take it before the round, shape (leaves, places); None when no shard answered.
+            log: Rows that the round has touched so far, in order.
+            state_of: Current state of a touched row.
+
+        Returns:
+            Marks of shape (leaves, places).
         """
         if offered is None:
             return np.zeros_like(self.leaves.listed)
@@ -79,26 +82,26 @@ class LeafRound:
         return self.leaves.cell_of.get(self._scorer.table.names[row], -1)
 
     def plan(self, gang: Gang, usable: Grid) -> Plan | NoPlan:
-        """Where the pods with chips of a gang go, when these places are usable for all of them."""
+        """Plan the pods with chips of a gang on the usable places, shape (leaves, places)."""
         return plan(self.pool(usable), demand_of(gang), self.rules)
 
     def pool(self, usable: Grid) -> LeafPool:
-        """The leaves as a gang finds them."""
+        """Input of the planner: the leaf switches with the jobs on them and the usable places."""
         leaves = self.leaves
         return LeafPool(leaves.names, usable, leaves.slices, self.book().bits(), leaves.places)
 
     def rows(self, found: Plan) -> list[int]:
-        """Row of each rank of a plan."""
+        """Row of each planned pod, by rank."""
         rows: list[int] = self.leaves.rows(self._scorer.table)[np.array(found.cells, np.int64)].tolist()
         return rows
 
     def warning(self, gang: Gang) -> str:
-        """Why a gang is outside what its policy supports; empty when it is inside."""
+        """What the switch policy does not support of a gang; empty when it supports the gang."""
         shares = any(shape.share is not None for shape, _ in gang.request_class)
         return unsupported(self.rules.policy, form=gang.form, framework=gang.framework, shares_chips=shares)
 
     def part(self, gang: Gang, found: Plan) -> SwitchPart:
-        """What a placement says of a plan."""
+        """Record of a plan in the placement."""
         width = self.leaves.width
         above = [cell // width for cell in found.cells]
         order = {leaf: index for index, leaf in enumerate(dict.fromkeys(above), start=1)}
@@ -124,12 +127,12 @@ class LeafRound:
 
 
 def demand_of(gang: Gang) -> Demand:
-    """What a gang with switch affinity asks of leaves."""
+    """Demand of a gang with switch affinity for the planner."""
     replicas = sum(pods for shape, pods in gang.request_class if shape.tor_affinity)
     pods = max((shape.gang_pods for shape, _ in gang.request_class), default=0)
     return Demand(replicas, max(replicas, pods), gang.tor_affinity)
 
 
 def code_of(lack: SwitchLack) -> Code:
-    """Code of the refusal for what is missing."""
+    """Refusal code of a plan that was not found."""
     return _CODES[lack.rule]

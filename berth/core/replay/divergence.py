@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
-from berth.core.explain.node_snapshot import Board, Standing
+from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
 from berth.core.explain.refusal_text import reason_words, sentence
 from berth.core.explain.text import pluralize, ranges
 from berth.core.scheduling.scheduler import Opening, Scheduler
@@ -222,12 +222,12 @@ class _Compared:
     def __init__(self, moment: Moment, mine: Sequence[Verdict], uid: str) -> None:
         self.nodes: list[NodeDetails] = []
         state = moment.scheduler.state
-        self._board = Board(state, state.fold.settings)
+        self._snapshot = NodeSnapshot(state, state.fold.settings)
         for verdict in mine:
             if verdict.uid == uid:
                 break
             if verdict.placement is not None:
-                self._board.take_all(verdict, verdict.placement)
+                self._snapshot.take_all(verdict, verdict.placement)
 
     def words(self, was: Verdict | None, now: Verdict | None) -> tuple[str, str]:
         """What each says; also notes the nodes on which they do not agree."""
@@ -249,7 +249,7 @@ class _Compared:
             words = _field_words(was, now)
             return f"the same nodes and chips, {words[0]}", f"the same nodes and chips, {words[1]}"
         for pod in ours[:first]:
-            self._board.take(pod, other.share)
+            self._snapshot.take(pod, other.share)
         self._note(now, first, [was, now])
         return self._verdict(was, first), self._verdict(now, first)
 
@@ -273,41 +273,41 @@ class _Compared:
         placed = [pods_of(each.placement) for each in verdicts if each is not None and each.placement is not None]
         for rank in range(first, first + _PODS_SHOWN):
             names.update(dict.fromkeys(pods[rank].node for pods in placed if rank < len(pods)))
-        gang = self._board.gang(of) if of is not None else None
-        standing: Standing | None = None
+        gang = self._snapshot.gang(of) if of is not None else None
+        evaluation: ShapeEvaluation | None = None
         if gang is not None and gang.request_class:
             tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
-            standing = self._standing(gang.request_class[tasks[min(first, len(tasks) - 1)]][0])
-        self.nodes = [self._node(name, standing) for name in list(names)[:_NODES_SHOWN]]
+            evaluation = self._evaluation(gang.request_class[tasks[min(first, len(tasks) - 1)]][0])
+        self.nodes = [self._node(name, evaluation) for name in list(names)[:_NODES_SHOWN]]
 
-    def _standing(self, shape: Shape) -> Standing | None:
+    def _evaluation(self, shape: Shape) -> ShapeEvaluation | None:
         """What nodes are to a shape; None for one that cannot be scored, whose gang was set aside."""
 
-        def standing() -> Standing | None:
-            return Standing(self._board, shape)
+        def evaluation() -> ShapeEvaluation | None:
+            return ShapeEvaluation(self._snapshot, shape)
 
-        return guarded(standing, lambda _: None)
+        return guarded(evaluation, lambda _: None)
 
-    def _node(self, name: str, standing: Standing | None) -> NodeDetails:
-        board = self._board
-        row = board.table.row(name)
-        free = board.at(row).free
+    def _node(self, name: str, evaluation: ShapeEvaluation | None) -> NodeDetails:
+        snapshot = self._snapshot
+        row = snapshot.table.row(name)
+        free = snapshot.at(row).free
         details = NodeDetails(
             node=name,
             free=[chip for chip in range(free.bit_length()) if free >> chip & 1],
             health=self._health(row),
-            held_by=board.holders(name),
+            held_by=snapshot.holders(name),
         )
-        if standing is None or row >= len(standing.reasons):
+        if evaluation is None or row >= len(evaluation.reasons):
             return details
-        reason = int(standing.reasons[row])
+        reason = int(evaluation.reasons[row])
         if reason == _FITS:
-            return msgspec.structs.replace(details, score=int(standing.scores[row]))
-        words = reason_words(reason, nodes=1, chips=standing.shape.chips, form=standing.shape.form)
+            return msgspec.structs.replace(details, score=int(evaluation.scores[row]))
+        words = reason_words(reason, nodes=1, chips=evaluation.shape.chips, form=evaluation.shape.form)
         return msgspec.structs.replace(details, unfit=words)
 
     def _health(self, row: int) -> str:
-        table = self._board.table
+        table = self._snapshot.table
         if not table.present[row]:
             return "no fact tells of it"
         level = NodeHealth(int(table.level[row]))

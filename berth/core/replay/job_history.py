@@ -230,9 +230,9 @@ class View:
             return False
         if entry.sequence in {life.verdict_seq, life.placed_seq}:
             record = body_of(open_envelope(entry.data), Round)
-            told = explain(state, record, life.uid, ledger_seq=entry.sequence)
-            if told is not None:
-                self._found[entry.sequence] = told
+            explanation = explain(state, record, life.uid, ledger_seq=entry.sequence)
+            if explanation is not None:
+                self._found[entry.sequence] = explanation
         state.apply_record(entry.sequence, entry.data)
         state.changed.clear()
         state.moved.clear()
@@ -245,13 +245,13 @@ class View:
         if status is not None and status.uid != life.uid:
             status = None
         is_waiting = status is not None and status.phase == "waiting"
-        told = found.get(life.verdict_seq if is_waiting or not life.placed_seq else life.placed_seq)
-        if told is None and status is not None and status.ledger_seq:
-            told = _told_now(self._state, status)
-        return Look(status, told)
+        explanation = found.get(life.verdict_seq if is_waiting or not life.placed_seq else life.placed_seq)
+        if explanation is None and status is not None and status.ledger_seq:
+            explanation = _explanation_now(self._state, status)
+        return Look(status, explanation)
 
 
-def _told_now(state: State, status: JobStatus) -> Explanation | None:
+def _explanation_now(state: State, status: JobStatus) -> Explanation | None:
     """What there is to tell of a job whose verdict came before the history begins."""
     if status.placement is None and status.refusal is None:
         return None

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import msgspec
-
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
@@ -15,23 +13,10 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.ledger import Epoch, Round
-from berth.schemas.message import Part
+from berth.schemas.ledger import record_head
 from berth.schemas.recording import Entry
 from berth.schemas.units import UnixMs
 
-
-class _Began(Part, frozen=True):
-    """The first fields of an epoch and of a round."""
-
-    epoch: int
-    base_seq: int
-    facts_seq: int
-    at_ms: UnixMs
-
-
-_BEGAN: Final = msgspec.msgpack.Decoder(_Began)
-_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _Fact = NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
 _FACTS: Final[dict[str, type[_Fact]]] = {
     kind.KIND: kind
@@ -40,15 +25,20 @@ _FACTS: Final[dict[str, type[_Fact]]] = {
 
 
 def moment_of(entry: Entry) -> UnixMs:
-    """The moment of which an entry speaks; 0 where it says none, or does not decode."""
+    """The moment of an entry; 0 if it has none or does not decode.
+
+    Raises:
+        NewerVersionError: Only a newer release reads the record.
+    """
     try:
         envelope = open_envelope(entry.data)
         if not entry.subject:
-            return _BEGAN.decode(envelope.body).at_ms if envelope.kind in _RECORDS else 0
+            head = record_head(envelope)
+            return head.at_ms if head is not None else 0
         kind = _FACTS.get(envelope.kind)
         return body_of(envelope, kind).at_ms if kind is not None else 0
-    except (DecodeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return 0
+    except DecodeError:
+        return 0  # whatever folds the entry reports it
 
 
 class LogClock:

@@ -15,10 +15,11 @@ from berth.core.errors import HistoryError, InvariantError
 from berth.core.replay.divergence import Difference, Moment, difference_of
 from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
 from berth.core.state.cell import State
-from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
+from berth.schemas.versions import encode_record
 
 _DIFFERENCES_MAX: Final = 20
 _BEFORE: Final = 8
@@ -128,6 +129,7 @@ class Replay:
 
         Raises:
             ReplayError: The recorded decision is impossible; nothing can be fed any more.
+            NewerVersionError: Only a newer release reads the record; nothing can be fed any more.
         """
         if entry.subject:
             self._facts += 1
@@ -232,9 +234,10 @@ class Replay:
         placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
         self._placed += placed
         self._refused += len(record.verdicts) - placed
-        mine = encode(own.record) if own.record is not None else b""
+        settings = self.state.fold.settings
+        mine = encode_record(own.record, settings) if own.record is not None else b""
         # Records of older releases lack the last fields; written again, they have them.
-        theirs = entry.data if mine == entry.data else encode(record)
+        theirs = entry.data if mine == entry.data else encode_record(record, settings)
         self._own.update(mine)
         self._recorded.update(theirs)
         if mine == theirs:
@@ -257,7 +260,7 @@ def _digested(epoch: Epoch) -> bytes:
     while len(said) > _SETTINGS_OF_0_4 and said[-1] == fields[len(said) - 1].default:
         said.pop()
     body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-1], said])
-    return msgspec.msgpack.encode((Epoch.KIND, Epoch.VERSION, msgspec.Raw(body)))
+    return msgspec.msgpack.encode((Epoch.KIND, 1, msgspec.Raw(body)))
 
 
 def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
-from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, Silent
+from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER
@@ -68,7 +68,7 @@ class Backfill:
     is_strict = False
 
     def __init__(
-        self, state: State, scorer: Scorer, at_ms: int, waiting: Iterator[Gang], silent: Silent, memory: Memory
+        self, state: State, scorer: Scorer, at_ms: int, waiting: Iterator[Gang], silent: MissingRows, memory: Memory
     ) -> None:
         settings = state.fold.settings
         is_deep = settings.queue_policy == "conservative"

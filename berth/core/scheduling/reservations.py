@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from berth.core.placement.projected_state import ProjectedState, ResourceFootprint, Silent, lot_of
+from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
@@ -80,7 +80,7 @@ class AvailabilityProfile:
     """
 
     def __init__(
-        self, state: State, scorer: Scorer, at_ms: int, silent: Silent, lots: dict[LotKey, ResourceFootprint]
+        self, state: State, scorer: Scorer, at_ms: int, silent: MissingRows, lots: dict[LotKey, ResourceFootprint]
     ) -> None:
         self._state = state
         self._at_ms = at_ms
@@ -100,12 +100,12 @@ class AvailabilityProfile:
         footprint = lots.get(known)
         if footprint is None:
             pods = self._state.owned(holding.key)
-            footprint = lots[known] = lot_of(self._state.table, pods, holding.placement)
+            footprint = lots[known] = footprint_of(self._state.table, pods, holding.placement)
         return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
 
     def footprint(self, placement: Placement) -> ResourceFootprint:
         """What a placement would hold."""
-        return lot_of(self._state.table, pods_of(placement), placement)
+        return footprint_of(self._state.table, pods_of(placement), placement)
 
     def run_ms(self, gang: Gang) -> int:
         """How long a gang is taken to run."""

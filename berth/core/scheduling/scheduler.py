@@ -19,7 +19,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import ReportedError, guarded
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
-from berth.core.placement.projected_state import Silent
+from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.queue_policy import RESERVED
 from berth.core.placement.round_demand import NeedMoreError, candidate_counts, gangs_of_one_offer
 from berth.core.placement.round_refusals import is_larger_than_cluster
@@ -238,11 +238,11 @@ class Scheduler:
         known = self.state.fold.gangs.get(uid)
         return None if known is None else known.refusal
 
-    def _silent(self, away: MissingShards) -> Silent:
+    def _silent(self, away: MissingShards) -> MissingRows:
         """Rows that silent shards own."""
         lost = self.rows_of_shards(away.missing, away.shards)
         believed = [shard for shard in away.missing if shard not in away.doubted]
-        return Silent(lost, self.rows_of_shards(believed, away.shards))
+        return MissingRows(lost, self.rows_of_shards(believed, away.shards))
 
     def decide(self, opening: Opening, missing_shards: MissingShards | None = None) -> Round:
         """The record of a round, with offers made here.
@@ -263,7 +263,7 @@ class Scheduler:
                 continue
             return self.record(opening, verdicts, away)
 
-    def _seen(self, shape: Shape, count: int, silent: Silent, away: MissingShards) -> Candidates:
+    def _seen(self, shape: Shape, count: int, silent: MissingRows, away: MissingShards) -> Candidates:
         """Candidates of a shape as offers would give them.
 
         Args:

@@ -24,7 +24,7 @@ from berth.core.state.superpod_index import BlockGround, ColocationIndex, Superp
 from berth.core.switches.occupancy.leaf_states import LeafBook
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.columns import unpack, unpack_names
-from berth.schemas.envelope import DecodeError, Envelope, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -40,6 +40,7 @@ from berth.schemas.ledger import Round, Settings
 from berth.schemas.placement import Share
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.subjects import token
+from berth.schemas.versions import encode_record
 
 _INDEX_BYTES: Final = 4
 _MASK_BYTES: Final = 8
@@ -162,6 +163,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
+            NewerVersionError: Only a newer release reads it.
             DecodeError: It does not decode.
             InvariantError: It breaks a rule of the ledger.
         """
@@ -311,14 +313,13 @@ class State:
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
         dump.waiting = waiting
         kept = self._kept or {}
-        return encode(
-            SnapshotBody(
-                ledger_seq=self.fold.head,
-                facts_seq=self.facts_seq,
-                facts=[KeptFact(subject, kept[subject][0], kept[subject][1]) for subject in sorted(kept)],
-                ledger=msgspec.msgpack.encode(dump),
-            )
+        body = SnapshotBody(
+            ledger_seq=self.fold.head,
+            facts_seq=self.facts_seq,
+            facts=[KeptFact(subject, kept[subject][0], kept[subject][1]) for subject in sorted(kept)],
+            ledger=msgspec.msgpack.encode(dump),
         )
+        return encode_record(body, self.fold.settings)
 
     def load(self, body: SnapshotBody) -> None:
         """Become what a snapshot holds; only for a state that has applied nothing yet.

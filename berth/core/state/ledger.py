@@ -14,7 +14,7 @@ import msgspec
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.schemas.envelope import DecodeError, Envelope, body_of
-from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
 from berth.schemas.placement import Placement, Run
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
@@ -182,9 +182,11 @@ class LedgerFold:
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
+            NewerVersionError: Only a newer release reads the record. Nothing was folded.
             DecodeError: The body does not decode.
             InvariantError: The record gives what is not there to give; never for records that Berth wrote.
         """
+        see_readable(envelope)
         if envelope.kind == Round.KIND:
             return self.apply_round(sequence, body_of(envelope, Round))
         folded = Folded()

@@ -126,5 +126,5 @@ def _told(key: GangKey, facts: OwnerFacts | None) -> Minimum:
     """Minimum of gangs whose object itself gives the number."""
     kind, name = _TOLD[key.kind]
     if facts is None:
-        return Minimum(wrong=f"{kind} {key.name} is not there, or cannot be read")
+        return Minimum(wrong=f"{kind} {key.name} does not exist or cannot be read")
     return Minimum(count=max(facts.min_count or 0, 1), size=_size(facts), name=name)

@@ -187,13 +187,15 @@ class _Walk:
         return Entry(entry.sequence, self.message(entry.data), subject)
 
     def message(self, data: bytes) -> bytes:
-        """A message with other names; of a kind that is not known, only the kind."""
+        """A message with other names; of a kind or version that this release does not know, only its envelope."""
         try:
             envelope = open_envelope(data)
             kind = MESSAGES.get(envelope.kind)
-            if kind is None:
-                return msgspec.msgpack.encode((envelope.kind, envelope.version, []))
-            return encode(self.struct(body_of(envelope, kind)))
+            if kind is None or (kind.MUST_READ and envelope.version > kind.VERSION):
+                release = (envelope.release,) if envelope.release else ()
+                return msgspec.msgpack.encode((envelope.kind, envelope.version, [], *release))
+            message = self.struct(body_of(envelope, kind))
+            return encode(message, version=envelope.version, release=envelope.release)
         except (DecodeError, ValueError):
             return _DEAD
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from berth.formats.recordings.frames import FramePacker, FrameSource, RecordingError
-from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, encode, open_envelope
 from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.status import SnapshotBody
@@ -81,6 +81,8 @@ class Order:
     def _early_or_late(self, record: Entry) -> str:
         try:
             known = facts_known(record.data)
+        except NewerVersionError:
+            return ""  # which facts it knew only a newer release can tell
         except DecodeError as error:
             return f"record {record.sequence} does not decode: {error}"
         if known > self.facts_seq:
@@ -191,6 +193,7 @@ def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[En
 
     Raises:
         DecodeError: A record does not decode.
+        NewerVersionError: Only a newer release reads a record.
     """
     coming = iter(facts)
     fact = next(coming, None)

@@ -1,1 +1,1 @@
-"""The bus: NATS behind a port. Only ``client`` imports nats."""
+"""The bus: a port and its adapter for NATS. Only ``client`` imports nats."""

@@ -1,4 +1,4 @@
-"""How the bus proves who we are, and whom it trusts: read from the files that the settings name."""
+"""Credentials and TLS of the connection to NATS, read from the files in the settings."""
 
 import ssl
 from pathlib import Path
@@ -10,10 +10,10 @@ _SECURE_SCHEMES = ("tls://", "wss://")
 
 
 class Access(NamedTuple):
-    """What is shown to the server, and what it has to show.
+    """Credentials of the client, and requirements for the server.
 
     ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
-    ``needs_tls`` refuses a server that does not encrypt.
+    ``needs_tls`` rejects a server without encryption.
     """
 
     user: str = ""
@@ -25,10 +25,10 @@ class Access(NamedTuple):
 
 
 def access_of(config: BusConfig) -> Access:
-    """Read the files that the settings name.
+    """Read the files in the settings.
 
     Raises:
-        ConfigError: Settings contradict each other, or a file cannot be read or is not what it should be; names the field.
+        ConfigError: Settings contradict each other, or a file cannot be read or is invalid; names the field.
     """
     _check(config)
     if config.creds_file is not None:
@@ -45,10 +45,10 @@ def access_of(config: BusConfig) -> Access:
 
 
 def _check(config: BusConfig) -> None:
-    """See that what belongs together is there, and one way only to say who we are.
+    """Check that settings which need each other are complete, and that there is only one kind of credentials.
 
     Raises:
-        ConfigError: It is not so.
+        ConfigError: They are not complete, or there are several kinds.
     """
     if config.user and config.password_file is None:
         raise ConfigError(field="bus.password_file", expected="needed, since bus.user is set")
@@ -61,11 +61,11 @@ def _check(config: BusConfig) -> None:
     ways = {"user": bool(config.user), "token_file": config.token_file, "creds_file": config.creds_file}
     named = [f"bus.{field}" for field, value in ways.items() if value]
     if len(named) > 1:
-        raise ConfigError(field=named[1], expected=f"not together with {named[0]}: one way to say who we are")
+        raise ConfigError(field=named[1], expected=f"not together with {named[0]}: give one kind of credentials")
 
 
 def _secret(field: str, path: Path | None) -> str:
-    """Content of a file without blanks around it; empty for no file.
+    """Content of a file without surrounding whitespace; empty without a file.
 
     Raises:
         ConfigError: It cannot be read or is empty.
@@ -98,10 +98,10 @@ def _check_creds(path: Path) -> None:
 
 
 def _tls(config: BusConfig) -> ssl.SSLContext | None:
-    """Context for TLS; None when no file is named.
+    """Context for TLS; None without files.
 
     Raises:
-        ConfigError: A file is not what it should be.
+        ConfigError: A file is invalid.
     """
     if config.tls_ca_file is None and config.tls_cert_file is None:
         return None
@@ -117,7 +117,7 @@ def _tls(config: BusConfig) -> ssl.SSLContext | None:
         ) from error
     if config.tls_cert_file is not None and config.tls_key_file is not None:
         try:
-            # A pass phrase would be asked for on the terminal.
+            # Without this function the library asks for a pass phrase on the terminal.
             context.load_cert_chain(config.tls_cert_file, config.tls_key_file, password="")
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(

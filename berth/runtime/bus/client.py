@@ -1,10 +1,10 @@
-"""The one door to NATS: no other module imports the client or sees its exceptions.
+"""Adapter of the bus for NATS. No other module imports the client library or handles its exceptions.
 
-The client's traps are met here and in the ``bus_*`` modules. Its own stored publishes never resolve on a refusal, its
-ordered consumer loses messages when its queue is full, its buffer sends at reconnect what the caller gave up long
-ago, and it closes for good when a message with headers is above the payload limit; so none of these are used.
+Some parts of the library are not used, for these reasons. Its publishes to streams never resolve after a rejection. Its
+ordered consumer loses messages if its queue is full. Its buffer sends messages at reconnect that the caller abandoned
+long before. It closes permanently if a message with headers is above the payload limit.
 
-Longer than 400 lines because everything that touches the client has to be here.
+Longer than 400 lines because all code that uses the library belongs here.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _READ_PROGRESS_S: Final = 10.0
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
 _NO_ACCESS: Final = Access()
-_NO_TLS: Final = "the server offers no TLS, and the settings ask for it"
+_NO_TLS: Final = "the server offers no TLS, but the settings require it"
 
 
 class _NatsListening:
@@ -57,8 +57,8 @@ class _NatsListening:
     async def retire(self) -> None:
         subscription = self._subscription
         try:
-            # The client's drain() asks with a ping that overtakes this command, and drops what comes in between.
-            await subscription._conn._send_unsubscribe(subscription._id)  # noqa: SLF001  # there is no public way
+            # The library's drain() sends a ping that overtakes this command, and drops messages that arrive in between.
+            await subscription._conn._send_unsubscribe(subscription._id)  # noqa: SLF001  # there is no public method
         except _CLIENT_ERRORS as error:
             self._log.debug("unsubscribe failed", error=repr(error))
 
@@ -122,7 +122,7 @@ class _NatsWire:
             max_reconnect_attempts=-1,
             reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # annotated int, used as seconds
             ping_interval=_PING_INTERVAL_S,
-            pending_size=-1,  # no buffer while away: what is not sent now is never sent
+            pending_size=-1,  # no buffer while disconnected: a message is sent now or never
             inbox_prefix=f"_INBOX_{token(name)}",
         )
         self._is_opening = False
@@ -132,14 +132,14 @@ class _NatsWire:
 
     @property
     def _is_safe(self) -> bool:
-        """Whether the connection is encrypted, if it has to be; the client itself goes on in clear text without a word."""
-        return not self._access.needs_tls or bool(self._client._server_info.get("tls_required"))  # noqa: SLF001  # there is no public way
+        """Whether the connection is encrypted, or need not be; the library itself raises no error without encryption."""
+        return not self._access.needs_tls or bool(self._client._server_info.get("tls_required"))  # noqa: SLF001  # there is no public method
 
     def _told_safely(self, secret: str) -> str:
-        """The secret, asked for by the client at each connection just before it is sent.
+        """Return a secret to the library, which calls this at each connection just before it sends it.
 
         Raises:
-            nats.errors.SecureConnWantedError: It would be sent in clear text.
+            nats.errors.SecureConnWantedError: The secret would be sent without encryption.
         """
         if not self._is_safe:
             raise nats.errors.SecureConnWantedError
@@ -148,7 +148,7 @@ class _NatsWire:
     async def write(self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None) -> None:
         size = size_bytes(data, headers)
         if size > self.payload_limit_bytes:
-            # The server closes the connection for good over a message that is too large with its headers.
+            # The server closes the connection if a message with its headers is too large.
             raise OversizeError(subject, size_bytes=size, limit_bytes=self.payload_limit_bytes)
         try:
             await self._client.publish(subject, data, reply, None if headers is None else dict(headers))
@@ -156,7 +156,7 @@ class _NatsWire:
             raise _shell_error(error) from error
 
     async def listen(self, subject: str, receive: Callable[[Received], None], *, queue: str = "") -> _NatsListening:
-        async def take(message: Msg) -> None:  # the client insists on a coroutine function
+        async def take(message: Msg) -> None:  # the library requires a coroutine function
             receive(message)
 
         try:
@@ -174,7 +174,7 @@ class _NatsWire:
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
-        except (*_CLIENT_ERRORS, TimeoutError, RuntimeError) as error:  # uvloop's, when the transport is closed already
+        except (*_CLIENT_ERRORS, TimeoutError, RuntimeError) as error:  # of uvloop, if the transport is already closed
             self._log.warning("close failed", error=repr(error))
 
     async def _on_error(self, error: Exception) -> None:
@@ -182,18 +182,18 @@ class _NatsWire:
         if (refusal := _refusal(error)) is not None:
             self.fail(refusal)
             if self._is_opening:
-                raise refusal  # the client would try for ever; what it calls back may end that
+                raise refusal  # the library retries without limit; its callbacks can end that
         elif isinstance(error, _CLIENT_ERRORS):
-            self._log.debug("client trouble", error=self.last_error)
-        else:  # raised by our own code in a callback
+            self._log.debug("client error", error=self.last_error)
+        else:  # raised by code of Berth in a callback
             self.fail(FatalError(f"callback failed: {error!r}"))
 
     async def _on_disconnect(self) -> None:
         if not self._is_closing:
             self._log.warning("bus disconnected", error=self.last_error)
-        # Written to the client but not to the socket: it would be sent at reconnect, long after its caller was told
-        # that the connection broke. Subscriptions are not lost by this: the client repeats them from its own list.
-        self._client._pending = []  # noqa: SLF001  # there is no public way
+        # Given to the library but not written to the socket: it would be sent at reconnect, long after its caller got
+        # an error. Subscriptions are not lost: the library repeats them from its own list.
+        self._client._pending = []  # noqa: SLF001  # there is no public method
         self._client._pending_data_size = 0  # noqa: SLF001  # as above
         self._epoch += 1
         self._is_away = True
@@ -208,18 +208,18 @@ class _NatsWire:
         self._on_return()
 
     def _watch(self, stuck: int) -> None:
-        """Free a client that is stuck between two connections; ``stuck`` counts the looks at it in that state."""
+        """Release a client that is stuck between two connections; ``stuck`` counts the checks that found it so."""
         client = self._client
-        if client.is_reconnecting and (task := client._reconnection_task) is not None and task.done():  # noqa: SLF001  # nobody else looks at it
-            self.fail(FatalError(f"client has given up reconnecting: {self.last_error}"))
+        if client.is_reconnecting and (task := client._reconnection_task) is not None and task.done():  # noqa: SLF001  # as below
+            self.fail(FatalError(f"client has stopped reconnecting: {self.last_error}"))
         stuck = stuck + 1 if client.is_reconnecting and not self._is_away else 0
         if stuck > 1 and isinstance(client._transport, TcpTransport) and client._transport._io_writer:  # noqa: SLF001  # as below
-            # It waits for the old socket to take what was left to write, which a peer that is cut off never does.
-            client._transport._io_writer.transport.abort()  # noqa: SLF001  # there is no public way
+            # It waits until the old socket accepts the remaining data, which never happens if the peer is unreachable.
+            client._transport._io_writer.transport.abort()  # noqa: SLF001  # there is no public method
         self._watch_timer = asyncio.get_running_loop().call_later(_WATCH_S, self._watch, stuck)
 
     async def _on_close(self) -> None:
-        self.fail(FatalError(f"connection closed for good: {self.last_error}"))
+        self.fail(FatalError(f"connection closed permanently: {self.last_error}"))
 
 
 class NatsBus:
@@ -256,12 +256,12 @@ class NatsBus:
             cell: Cell whose subjects are used.
             name: Name of the process, shown by the server; also the prefix of its reply subjects.
             timeout_s: Seconds to try.
-            access: What is shown to the server, and what it has to show.
-            log: Takes the lines about the connection.
+            access: Credentials, and requirements for the server.
+            log: Logger for lines about the connection.
 
         Raises:
             TransientError: No server answered in time.
-            FatalError: The server does not let us in.
+            FatalError: The server rejects the credentials.
         """
         bus = cls(cell, log)
         try:
@@ -301,7 +301,7 @@ class NatsBus:
         return self._is_open and self._wire.connected
 
     async def announce(self, identity: Identity) -> None:
-        """Answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` from now on."""
+        """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``."""
         discovery = Discovery(identity, lambda: [one for one in self._served if not one.subject.startswith("$")])
         for subject, handler in discovery.handlers().items():
             await self.serve(subject, handler)
@@ -344,32 +344,32 @@ class NatsBus:
         return self._publisher.submit(subject, data)
 
     async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
-        """As :meth:`submit`, but waits for room first."""
+        """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
         await self._publisher.wait_for_room()
         return self._publisher.submit(subject, data, timeout_s=SUBMIT_TIMEOUT_S)
 
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
-        """Store messages of one stream, in order, with one acknowledgement; waits for room first."""
+        """Store messages of one stream, in order, with one acknowledgement."""
         await self._publisher.wait_for_room()
         return self._publisher.submit_batch(messages)
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
-        """Append a record to the ledger if ``expected_seq`` is still its last sequence; returns the record's own."""
+        """Append a record to the ledger if ``expected_seq`` is its last sequence; returns its own sequence."""
         headers = {"Nats-Expected-Last-Sequence": str(expected_seq)}
         return await self._publisher.submit(self.subjects.ledger, data, headers, timeout_s=timeout_s, awaited=True)
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
-        """Latest message of a subject, asked from the stream's leader; None if there is none."""
+        """Latest message of a subject, read from the leader of the stream; None if there is none."""
         message = await self._api.last_message(self.subjects.stream(stream), subject)
         return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
 
     async def state(self, stream: StreamName) -> StreamState:
-        """What a stream holds now."""
+        """Current content of a stream."""
         info = await self._api.stream(self.subjects.stream(stream))
         return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
-        """Everything kept from ``start_seq`` up to the head at the time of the call, in order."""
+        """Read all stored messages from ``start_seq`` to the head at the time of the call, in order."""
         state = await self.state(stream)
         kept = max(start_seq, state.first_seq)
         if kept > state.last_seq:
@@ -390,7 +390,7 @@ class NatsBus:
         return [stored for stored in found if stored.sequence <= state.last_seq]
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
-        """Remove what is older than ``keep_from_seq``, or all messages of ``subject``."""
+        """Remove all messages below ``keep_from_seq``, or all messages of ``subject``."""
         await streams.purge(self._api, self.subjects, self._specs[stream], keep_from_seq, subject)
 
     def follow(
@@ -403,7 +403,7 @@ class NatsBus:
         filters: Sequence[str] = (),
         created: str = "",
     ) -> NatsFollower:
-        """Hand over all messages from ``start_seq`` on, in order, each once, for ever."""
+        """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped."""
         wanted = Wanted(
             name=stream,
             stream=self.subjects.stream(stream),
@@ -417,21 +417,21 @@ class NatsBus:
         return follower
 
     async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:
-        """Wait until a mirror has seen sequence ``at_least`` of its origin."""
+        """Wait until a mirror has reached sequence ``at_least`` of its origin."""
         await streams.wait_head(self._api, self.subjects.stream(stream), at_least=at_least, timeout_s=timeout_s)
 
     async def send(self, subject: str, data: bytes) -> None:
-        """Send to whoever listens now; nothing is stored."""
+        """Send a message to the current subscribers; it is not stored."""
         await self._wire.write(subject, data)
 
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
-        """Reply of whoever serves the subject."""
+        """Send a request and wait for the reply."""
         return await self._inbox.request(subject, data, timeout_s=timeout_s)
 
     async def gather(
         self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, *, timeout_s: float
     ) -> Gathered:
-        """Ask several shards at once; returns as soon as each has answered or is known to be away."""
+        """Send requests to several shards; returns as soon as each has answered or is known to be missing."""
         return await self._inbox.gather(subjects, data, timeout_s=timeout_s)
 
     async def serve(
@@ -444,7 +444,7 @@ class NatsBus:
         return served
 
     async def drain(self, *, timeout_s: float) -> None:
-        """Finish what is in hand within ``timeout_s`` seconds, then close; closes at once when not connected."""
+        """Finish outstanding work within ``timeout_s`` seconds, then close; closes at once if not connected."""
         try:
             async with asyncio.timeout(timeout_s):
                 if self._is_open and self._wire.connected:
@@ -470,13 +470,13 @@ class NatsBus:
 
 
 def _refusal(error: Exception) -> FatalError | None:
-    """What is to be said when the server does not let us do this, or be here; None for other errors."""
+    """Error for rejected credentials or a missing permission; None for other errors."""
     words = str(error).lower()
     if isinstance(error, nats.errors.SecureConnWantedError):
         return FatalError(_NO_TLS)
     if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in words:
         return FatalError(f"no permission: {error}")
-    return FatalError(f"not let in: {error}") if "authorization violation" in words else None
+    return FatalError(f"authorization failed: {error}") if "authorization violation" in words else None
 
 
 def _shell_error(error: Exception) -> ShellError:

@@ -1,7 +1,7 @@
-"""Discovery: a process answers who it is and how it does, in the form of the NATS service interface.
+"""Service discovery: a process reports its identity and statistics, in the form of the NATS service API.
 
-``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` ask all processes; with ``.<name>`` behind it those of a name, with
-``.<name>.<id>`` one. ``nats micro`` shows the answers.
+``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` address all processes; with the suffix ``.<name>`` those of a name, with
+``.<name>.<id>`` one process. ``nats micro`` shows the answers.
 
 Why this is not ``nats.micro``: decision service-discovery.
 
@@ -22,14 +22,14 @@ _NS: Final = 1_000_000_000
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a process is.
+    """Identity of a process.
 
     Attributes:
         name: Kind of the process, such as ``berth-scorer``.
-        id: Of this process alone; without dots.
-        version: Release, three numbers.
-        metadata: More about it, such as the cell.
-        started_ms: Since when it runs, in milliseconds since 1970.
+        id: Unique to this process, without dots.
+        version: Release as three numbers.
+        metadata: Further properties, such as the cell.
+        started_ms: Start of the process, in milliseconds since 1970.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Discovery:
     """Answers of one process.
 
     Args:
-        identity: Who it is.
-        served: What it serves now.
+        identity: Identity of the process.
+        served: Returns its current request handlers.
     """
 
     def __init__(self, identity: Identity, served: Callable[[], Iterable[NatsServed]]) -> None:
@@ -52,7 +52,7 @@ class Discovery:
         self._served = served
 
     def handlers(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
-        """Who answers what, by subject."""
+        """Handlers by subject."""
         who = self._identity
         return {
             f"{ROOT}.{verb}{tail}": answer

@@ -1,11 +1,11 @@
-"""A reader of a stream that is contiguous or loud.
+"""Reader of a stream that delivers every message in order, or reports a gap.
 
-It has a consumer of its own on the server, pulls in overlapping batches with idle heartbeats, and keeps its position
-itself. After any trouble it throws the consumer away and makes a new one at ``applied + 1``. Only what a new consumer
-cannot repair becomes a gap.
+A follower has its own consumer on the server, pulls in overlapping batches with idle heartbeats, and keeps its own
+position. After any failure it creates a new consumer at ``applied + 1``. A gap is reported only if a new consumer
+cannot continue.
 
-Messages wait in a queue between the connection and the follower's task; pulls are paid back only for what the task
-has handed over, so the queue is bounded by one batch.
+Messages wait in a queue between the connection and the task of the follower. The follower requests as many messages as
+the task has delivered, so one batch bounds the queue.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ _BATCH_MIN: Final = 8  # of 8 MB each these stay below the server's limit of pen
 _BATCH_BYTES: Final = 16 << 20
 _EXPIRES_S: Final = 30.0
 _HEARTBEAT_S: Final = 1.0
-_SILENCE_S: Final = 2.5  # seconds without a word after which the consumer counts as lost
+_SILENCE_S: Final = 2.5  # seconds without a message or heartbeat after which the consumer counts as lost
 _TICK_S: Final = 0.5
 _CHECK_S: Final = 5.0
-_SLICE: Final = 256  # messages handed over before others in the process get a turn
-_INACTIVE_S: Final = 30.0  # after which the server removes a consumer whose reader died
+_SLICE: Final = 256  # messages delivered before the task yields to others
+_INACTIVE_S: Final = 30.0  # after which the server removes a consumer without a reader
 _BACKOFF: Final = Backoff(first_s=0.05, max_s=1.0)
 _NS: Final = 1_000_000_000
 _HEARTBEAT: Final = "100"
@@ -40,9 +40,9 @@ _PULL_ENDED: Final = "408"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a follower reads.
+    """Range of a follower.
 
-    ``stream`` is the name on the server, ``is_pruned`` says that removed messages are normal there.
+    ``stream`` is the name on the server. ``is_pruned`` states that the stream removes messages in normal operation.
     """
 
     name: StreamName
@@ -60,20 +60,20 @@ class _Pull(msgspec.Struct):
 
 
 class _Session:
-    """One consumer: where its messages come in, and how far it is."""
+    """One consumer, its inbox and its progress."""
 
     def __init__(self, wire: Wire, stream: str) -> None:
         self.inbox = wire.unique()
         self.name = self.inbox.rpartition(".")[2]
         self.pull_subject = f"{PREFIX}.CONSUMER.MSG.NEXT.{stream}.{self.name}"
         self.epoch = wire.epoch
-        self.consumer_seq = 0  # of the last message handed over
+        self.consumer_seq = 0  # of the last delivered message
         self.batch = _BATCH_MIN
-        self.owed = 0  # messages asked for and not yet handed over
+        self.owed = 0  # messages requested and not yet delivered
         self.heard_at = 0.0
         self.check_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
-        self.head = 0  # of the stream when the session began
+        self.head = 0  # last sequence of the stream at the start of the session
 
 
 class NatsFollower:
@@ -93,13 +93,13 @@ class NatsFollower:
         self._on_message = on_message
         self._on_gap = on_gap
         self._created = wanted.created
-        self._covered = self.applied  # up to here nothing wanted is outstanding, whatever the filters skip
-        self._holes_until = 0  # sequences up to here may be missing: they were removed one by one
+        self._covered = self.applied  # no matching message up to here is outstanding
+        self._holes_until = 0  # sequences up to here may be missing, because the stream removed single messages
         self._has_hole = False
         self._queue: deque[Received] = deque()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        # Not in a task group: its owner is the bus, which stops it at close; its failure goes to `lost` and `wait()`.
+        # Not in a task group: the bus owns it and stops it at close; its failure goes to `lost` and `wait()`.
         self._task = self._loop.create_task(self._run(), name=f"follow {wanted.stream}")
         self._task.add_done_callback(self._ended)
 
@@ -109,11 +109,11 @@ class NatsFollower:
         return self._task.done()
 
     def kick(self) -> None:
-        """Look at the connection now: it broke or came back."""
+        """React to a change of the connection: it broke or was restored."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """End it; no message is handed over afterwards."""
+        """Stop; no message is delivered afterwards."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -123,10 +123,10 @@ class NatsFollower:
         return None if self._task.cancelled() else self._task.result()
 
     async def reach_head(self, progress_s: float) -> None:
-        """Wait until everything that was stored when it connected has been handed over.
+        """Wait until every message that was stored at the time of the connection is delivered.
 
         Raises:
-            TransientError: It ended, or nothing came for ``progress_s`` seconds.
+            TransientError: The follower ended, or no message came for ``progress_s`` seconds.
         """
         caught_up = self._loop.create_task(self.caught_up.wait(), name="reach head")
         try:
@@ -162,17 +162,18 @@ class NatsFollower:
         timer.cancel()
 
     async def _follow(self) -> Gap | None:
-        """Read with one consumer; returns None when another is needed."""
+        """Read with one consumer; returns None if a new one is needed."""
         session = _Session(self._wire, self._wanted.stream)
         self._queue.clear()
         consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
         listening = None
         try:
-            # Asked after the consumer was made: if the stream is replaced now, the consumer is gone with it.
+            # Read after the creation of the consumer: if the stream is replaced from now on, the consumer is lost with
+            # it.
             info = await self._api.stream(self._wanted.stream)
             if (gap := self._judge(info)) is not None:
                 return gap
-            if self._has_hole:  # the front has not passed us, so what is missing was removed one by one
+            if self._has_hole:  # the oldest message is not beyond the position, so single messages were removed
                 self._holes_until, self._has_hole = info.state.last_seq, False
             if not consumer.num_pending:
                 self.caught_up.set()
@@ -184,7 +185,7 @@ class NatsFollower:
         finally:
             if listening is not None:
                 await listening.stop()
-            if self._wire.connected:  # a courtesy: the server removes it by itself after a while
+            if self._wire.connected:  # optional: the server removes an idle consumer
                 with contextlib.suppress(TransientError):
                     await self._wire.write(f"{PREFIX}.CONSUMER.DELETE.{self._wanted.stream}.{session.name}", b"")
 
@@ -216,23 +217,23 @@ class NatsFollower:
 
     def _tick(self, session: _Session, due: float) -> None:
         now = self._loop.time()
-        if now - due > _HEARTBEAT_S:  # the loop was blocked: what the server said meanwhile is not read yet
+        if now - due > _HEARTBEAT_S:  # the loop was blocked: messages from that time are not read yet
             session.heard_at = now
         self._wake.set()
         self._arm(session)
 
     async def _hand_over(self, session: _Session) -> bool:
-        """Hand a slice of the queue over; False when another consumer is needed."""
+        """Deliver a part of the queue; returns False if a new consumer is needed."""
         if self._queue:
             for _ in range(min(len(self._queue), _SLICE)):
                 if not self._take(session, self._queue.popleft()):
                     return False
-            session.heard_at = self._loop.time()  # taken now: handing over may have been slow
+            session.heard_at = self._loop.time()  # taken now: the delivery may have been slow
             await asyncio.sleep(0)
         return True
 
     async def _pull(self, session: _Session) -> None:
-        # More is asked for when half has been handed over, so the server always has something to send.
+        # The next pull follows when half is delivered, so the server always has an open request.
         if session.owed <= session.batch // 2:
             more = session.batch - session.owed
             session.owed += more
@@ -243,9 +244,9 @@ class NatsFollower:
         self._wake.set()
 
     def _take(self, session: _Session, message: Received) -> bool:
-        """Hand a message over; False when another consumer is needed."""
+        """Deliver a message; returns False if a new consumer is needed."""
         if message.subject == session.inbox:
-            return self._heed(session, message)
+            return self._handle_status(session, message)
         # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<ns>.<pending>, or with a domain and an
         # account hash after ACK and a random token at the end
         tokens = message.reply.split(".")
@@ -273,8 +274,8 @@ class NatsFollower:
             or sequence <= self._holes_until
         )
 
-    def _heed(self, session: _Session, message: Received) -> bool:
-        """Act on a word of the server; False when another consumer is needed."""
+    def _handle_status(self, session: _Session, message: Received) -> bool:
+        """Handle a status message of the server; returns False if a new consumer is needed."""
         headers = message.headers or {}
         status = headers.get("Status")
         if status == _PULL_ENDED:
@@ -282,7 +283,7 @@ class NatsFollower:
         return status in {_HEARTBEAT, _PULL_ENDED}
 
     async def _check(self, session: _Session) -> Gap | None:
-        """Look whether the stream still is what it was, and how far the filters have skipped."""
+        """Check that the stream is still the same, and how far its filters have advanced."""
         info = await self._api.stream(self._wanted.stream)
         consumer = await self._api.consumer(self._wanted.stream, session.name)
         if not consumer.num_pending and consumer.delivered.consumer_seq == session.consumer_seq:

@@ -1,6 +1,6 @@
 """Requests and gathers over one permanent wildcard subscription.
 
-A request costs a dictionary entry, not a subscription, a task or a queue. A reply whose entry is gone is late and is
+A request costs a dictionary entry, not a subscription, a task or a queue. A reply without an entry is late and is
 dropped.
 """
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from berth.runtime.bus.port import Gathered
-from berth.runtime.bus.wire import Received, Wire, is_nobody
+from berth.runtime.bus.wire import Received, Wire, is_no_responders
 from berth.runtime.errors import TransientError
 
 
 class Inbox:
-    """Where all replies of a connection arrive."""
+    """Inbox for all replies of a connection."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -23,11 +23,11 @@ class Inbox:
         self._waiting: dict[str, Callable[[Received | None], None]] = {}
 
     async def open(self) -> None:
-        """Begin to listen; once, before the first request."""
+        """Subscribe; call it once, before the first request."""
         await self._wire.listen(f"{self._prefix}*", self._receive)
 
     def broke(self) -> None:
-        """Tell all who wait that the connection broke: their replies will not come."""
+        """Fail all outstanding requests: the connection broke, so no reply will come."""
         waiting, self._waiting = self._waiting, {}
         for take in waiting.values():
             take(None)
@@ -36,7 +36,7 @@ class Inbox:
         """Reply to a request; see :meth:`berth.runtime.bus.port.Bus.request`.
 
         Raises:
-            TransientError: Nobody serves it, the connection broke, or no reply came within ``timeout_s``.
+            TransientError: The subject has no responders, the connection broke, or no reply came within ``timeout_s``.
         """
         future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
         token = self._expect(partial(_resolve, future))
@@ -50,17 +50,17 @@ class Inbox:
             self._waiting.pop(token, None)
         if message is None:
             raise TransientError(f"connection broke before the reply from {subject}")
-        if is_nobody(message):
-            raise TransientError(f"nobody serves {subject}")
+        if is_no_responders(message):
+            raise TransientError(f"no responders on {subject}")
         return message.data
 
     async def round_trip(self, *, timeout_s: float) -> None:
-        """Wait until the server has acted on all that was written so far.
+        """Wait until the server has processed everything that was written before.
 
-        A message to ourselves, because the client's own ping overtakes what it has not yet written to the socket.
+        Sends a message to the inbox itself, because a ping of the client overtakes data that is not yet on the socket.
 
         Raises:
-            TransientError: It has not within ``timeout_s``, or the connection broke.
+            TransientError: It did not within ``timeout_s``, or the connection broke.
         """
         future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
         token = self._expect(partial(_resolve, future))
@@ -89,7 +89,7 @@ class Inbox:
                 async with asyncio.timeout(timeout_s):
                     await gathering.done
         except TimeoutError:
-            pass  # who has not answered is missing
+            pass  # shards without an answer are missing
         finally:
             for token in tokens.values():
                 self._waiting.pop(token, None)
@@ -115,7 +115,7 @@ class _Gathering:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def take(self, shard: int, message: Received | None) -> None:
-        if message is not None and not is_nobody(message):
+        if message is not None and not is_no_responders(message):
             self.replies[shard] = message.data
         self.open_count -= 1
         if not self.open_count and not self.done.done():

@@ -1,7 +1,7 @@
-"""Stored publishes in a pipeline: one reply inbox, one sending task, and an outcome for every message.
+"""Pipeline of publishes to streams: one inbox for acknowledgements, one sending task, one outcome for each message.
 
-A message is in one of two states: queued here, so that nothing has left and a failure is plain; or sent, so that a
-failure leaves open whether it landed.
+A message is queued or sent. If it fails while it is queued, it was not stored. If it fails after it was sent, it may
+have been stored.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.bus.stream_api import ApiError, refusal
-from berth.runtime.bus.wire import Received, Wire, is_nobody, size_bytes
+from berth.runtime.bus.wire import Received, Wire, is_no_responders, size_bytes
 from berth.runtime.errors import (
     AmbiguousError,
     FatalError,
@@ -23,13 +23,13 @@ from berth.runtime.errors import (
 )
 
 _RESERVE: Final = 256
-"""Awaited publishes above the bound."""
+"""Number of awaited publishes above the bound."""
 OUTSTANDING_MAX: Final = 16_384
 OUTSTANDING_BYTES_MAX: Final = 64 << 20
 SUBMIT_TIMEOUT_S: Final = 10.0
-_SLICE: Final = 256  # messages sent before others in the process get a turn
+_SLICE: Final = 256  # messages sent before the task yields to others
 _SWEEP_S: Final = 0.1
-_LOW_WATER: Final = 0.75  # share of the bounds at which those who wait for room go on
+_LOW_WATER: Final = 0.75  # fraction of the bounds at which waiting callers continue
 
 
 class _Ack(msgspec.Struct, frozen=True):
@@ -49,13 +49,13 @@ class _Outstanding:
         self.headers = headers
         self.deadline = deadline
         self.before: Sequence[tuple[str, bytes]] = ()
-        """Messages that go just before this one and get no acknowledgement of their own."""
+        """Messages that are sent directly before this one, without their own acknowledgement."""
         self.size = len(data)
         self.is_sent = False
 
 
 class Publisher:
-    """Publishes of a connection that are on their way."""
+    """Outstanding publishes of a connection."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -74,18 +74,18 @@ class Publisher:
 
     @property
     def is_full(self) -> bool:
-        """Whether the stated bounds are reached."""
+        """Whether the bounds of :meth:`berth.runtime.bus.port.Bus.submit` are reached."""
         return len(self._outstanding) >= OUTSTANDING_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
 
     @property
     def outstanding(self) -> int:
-        """Publishes without an outcome."""
+        """Number of publishes without an outcome."""
         return len(self._outstanding)
 
     async def open(self) -> None:
-        """Begin to listen for acknowledgements and to send; once, before the first publish."""
+        """Subscribe to acknowledgements and start to send; call it once, before the first publish."""
         await self._wire.listen(f"{self._prefix}*", self._receive)
-        # Not in a task group: it lives as long as the connection, whose close() ends it.
+        # Not in a task group: it runs as long as the connection, whose close() ends it.
         self._task = self._loop.create_task(self._send_all(), name="bus publisher")
         self._task.add_done_callback(self._ended)
 
@@ -100,15 +100,15 @@ class Publisher:
     ) -> asyncio.Future[int]:
         """Queue a message; see :meth:`berth.runtime.bus.port.Bus.submit`.
 
-        ``awaited`` messages, of which a caller has one on its way at a time, may go a little above the bounds: a lease
-        must be renewed also when the streams are slow.
+        An ``awaited`` message, of which a caller has one outstanding at a time, may exceed the bounds a little: a lease
+        must be renewed also if the streams are slow.
 
         Raises:
-            TransientError: The stated bounds are reached.
+            TransientError: The bounds are reached.
         """
         if self.is_full and not (awaited and len(self._outstanding) < OUTSTANDING_MAX + _RESERVE):
             self._room.clear()
-            raise TransientError(f"{len(self._outstanding)} publishes are on their way")
+            raise TransientError(f"{len(self._outstanding)} publishes are outstanding")
         future: asyncio.Future[int] = self._loop.create_future()
         refused = self._refused(subject, data, headers)
         if refused is not None:
@@ -143,19 +143,19 @@ class Publisher:
             self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
     async def wait_for_room(self) -> None:
-        """Wait until :meth:`submit` takes a message."""
+        """Wait until :meth:`submit` accepts a message."""
         while self.is_full:
             self._room.clear()
             await self._room.wait()
 
     async def settle(self) -> None:
-        """Wait until no publish is without an outcome."""
+        """Wait until every publish has an outcome."""
         while self._outstanding:
             entry = next(iter(self._outstanding.values()))
             await asyncio.wait([entry.future])
 
     def broke(self) -> None:
-        """Resolve everything: the connection broke, and no acknowledgement of before will come."""
+        """Resolve everything: the connection broke, so no earlier acknowledgement will come."""
         self._queue.clear()
         for token in list(self._outstanding):
             self._give_up(token, "connection broke")
@@ -189,9 +189,9 @@ class Publisher:
             for _ in range(min(len(queue), _SLICE)):
                 token = queue.popleft()
                 entry = outstanding.get(token)
-                if entry is None:  # swept while it waited
+                if entry is None:  # its deadline passed in the queue
                     continue
-                if entry.future.done():  # the caller gave up while nothing had left
+                if entry.future.done():  # the caller cancelled it before it was sent
                     self._forget(token)
                     continue
                 try:
@@ -208,8 +208,8 @@ class Publisher:
         entry = self._forget(token)
         if entry is None or entry.future.done():
             return
-        if is_nobody(message):
-            entry.future.set_exception(TransientError(f"no stream takes {entry.subject}"))
+        if is_no_responders(message):
+            entry.future.set_exception(TransientError(f"no stream accepts {entry.subject}"))
             return
         try:
             ack = self._decoder.decode(message.data)

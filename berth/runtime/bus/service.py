@@ -1,4 +1,4 @@
-"""A handler of requests: one at a time, in order, with a bounded queue."""
+"""Handler of requests: one at a time, in order, with a bounded queue."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from berth.runtime.logs import Logger
 _ROUND_TRIP_S: Final = 5.0
 
 WAITING_MAX: Final = 65_536
-"""Requests that may wait for a handler; more are dropped and counted, their callers run into their time-out."""
+"""Most requests that wait for a handler; more are dropped and counted, and their callers time out."""
 
 
 class NatsServed:
@@ -33,12 +33,12 @@ class NatsServed:
         self.subject = subject
         self.queue = ""
         self.taken = 0
-        """Requests that were handled, whatever came of it."""
+        """Number of handled requests, with any result."""
         self.failed = 0
-        """Of those, the ones that could not be answered."""
+        """Number of those that got no answer because of an error."""
         self.last_error = ""
         self.took_s = 0.0
-        """Time that all of them took."""
+        """Total handling time in seconds."""
         self._wire = wire
         self._inbox = inbox
         self._handler = handler
@@ -47,25 +47,25 @@ class NatsServed:
         self._is_stopping = False
         self._is_drained = False
         self._listening: Listening | None = None
-        # Not in a task group: its owner is the bus, which stops it at close; its failure goes to `lost`.
+        # Not in a task group: the bus owns it and stops it at close; its failure goes to `lost`.
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {subject}")
         self._task.add_done_callback(self._ended)
 
     async def open(self, queue: str) -> None:
-        """Begin to listen; returns when the server knows."""
+        """Subscribe; returns when the server has registered the subscription."""
         self.queue = queue
         self._listening = await self._wire.listen(self.subject, self._receive, queue=queue)
         await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
 
     async def stop(self) -> None:
-        """Take no more requests, finish those already received, end."""
+        """Accept no more requests, finish those already received, end."""
         self._is_stopping = True
         if self._listening is not None:
             if self._wire.connected:
                 await self._listening.retire()
-                with contextlib.suppress(TransientError):  # the connection broke: nothing more comes
+                with contextlib.suppress(TransientError):  # the connection broke: no more requests come
                     await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
-                while self._listening.waiting:  # noqa: ASYNC110  # the client has no event for it
+                while self._listening.waiting:  # noqa: ASYNC110  # the library has no event for it
                     await asyncio.sleep(0)
             await self._listening.stop()
         self._is_drained = True
@@ -73,7 +73,7 @@ class NatsServed:
         await asyncio.wait([self._task])
 
     async def cancel(self) -> None:
-        """End now."""
+        """End immediately."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -94,7 +94,7 @@ class NatsServed:
                 self._wake.clear()
                 await self._wake.wait()
         finally:
-            # A handler that is gone must not look alive: without it, callers are told at once that nobody serves.
+            # Without the subscription callers learn at once that there are no responders.
             if self._listening is not None and not self._is_stopping:
                 await self._listening.stop()
 
@@ -108,7 +108,7 @@ class NatsServed:
         except (TransientError, PoisonError) as error:
             self.failed += 1
             self.last_error = error.reason
-            self._log.warning("request not answered", subject=self.subject, reason=error.reason)
+            self._log.warning("request failed", subject=self.subject, reason=error.reason)
         finally:
             self.taken += 1
             self.took_s += loop.time() - began_s

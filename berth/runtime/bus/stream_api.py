@@ -1,4 +1,4 @@
-"""The server's stream interface, as far as the bus uses it: JSON requests with typed answers."""
+"""The part of the JetStream API that the bus uses: JSON requests with typed answers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -17,14 +17,14 @@ _NO_MESSAGE: Final = 10037
 _NO_STREAM: Final = 10059
 _WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
 _NO_PEERS: Final = 10005
-"""Too few servers for a stream's copies: while a cluster starts, its leader does not know all of them yet."""
+"""Too few servers for the replicas of a stream: the leader of a starting cluster does not know all of them yet."""
 _NO_CLUSTER: Final = 10074
-"""Copies are asked for of a server that is alone; that is a wrong setting, whatever its code says."""
+"""Replicas on a server without a cluster. This is a wrong setting, although its code is that of a server error."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """What the server says of a refusal."""
+    """Error in an answer of the server."""
 
     code: int
     err_code: int = 0
@@ -43,7 +43,7 @@ class _Counts(msgspec.Struct, frozen=True):
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """A stream: its settings as the server writes them, when it was made, and what it holds."""
+    """A stream: its settings in the form of the server, the time of its creation, and its content."""
 
     config: dict[str, Any]
     created: str
@@ -51,7 +51,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
 
     @property
     def first_seq(self) -> int:
-        """Oldest kept sequence; the one after the last when nothing is kept."""
+        """Oldest stored sequence; the one after the last if the stream is empty."""
         return self.state.first_seq if self.state.messages else self.state.last_seq + 1
 
 
@@ -60,7 +60,7 @@ class _Delivered(msgspec.Struct, frozen=True):
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
-    """A consumer: what it has sent, and how many messages wait to be sent."""
+    """A consumer: its last delivery, and the number of messages that it has not sent."""
 
     delivered: _Delivered = _Delivered()
     num_pending: int = 0
@@ -74,7 +74,7 @@ class _Message(msgspec.Struct, frozen=True):
 
     @property
     def at_ms(self) -> int:
-        """When it was stored, in milliseconds since 1970."""
+        """Time of storage, in milliseconds since 1970."""
         return (self.time - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -83,7 +83,7 @@ class _Got(msgspec.Struct, frozen=True):
 
 
 def refusal(what: str, error: ApiError) -> ShellError:
-    """Error of the shell for a refusal by the server."""
+    """Runtime error for an error of the server."""
     reason = f"{what}: {error.description} ({error.code}/{error.err_code})"
     if error.err_code in _WRONG_LAST:
         number = error.description.rpartition(" ")[2]
@@ -96,21 +96,21 @@ def refusal(what: str, error: ApiError) -> ShellError:
 
 
 class Api:
-    """Requests to the server's stream interface.
+    """Requests to the JetStream API.
 
-    All raise :class:`TransientError` when the server does not answer or the stream does not exist (it may be made any
-    moment), and :class:`PoisonError` when the request is refused.
+    All raise :class:`TransientError` if the server does not answer or the stream does not exist (it may be created at
+    any time), and :class:`PoisonError` if the server rejects the request.
     """
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
 
     async def stream(self, stream: str) -> StreamInfo:
-        """A stream."""
+        """Information about a stream."""
         return await self._ask(f"STREAM.INFO.{stream}", None, StreamInfo)
 
     async def find_stream(self, stream: str, *, timeout_s: float = _TIMEOUT_S) -> StreamInfo | None:
-        """A stream, or None if it does not exist."""
+        """Information about a stream; None if it does not exist."""
         answer = await self._send(f"STREAM.INFO.{stream}", None, timeout_s)
         error = msgspec.json.decode(answer, type=_Outcome).error
         if error is not None and error.err_code == _NO_STREAM:
@@ -118,11 +118,11 @@ class Api:
         return _decode(f"STREAM.INFO.{stream}", answer, StreamInfo)
 
     async def create_stream(self, config: dict[str, Any]) -> None:
-        """Make a stream; does nothing if it exists with these settings."""
+        """Create a stream; does nothing if it exists with these settings."""
         await self._ask(f"STREAM.CREATE.{config['name']}", config, _Outcome)
 
     async def update_stream(self, config: dict[str, Any]) -> None:
-        """Change a stream's settings."""
+        """Change the settings of a stream."""
         await self._ask(f"STREAM.UPDATE.{config['name']}", config, _Outcome)
 
     async def purge(self, stream: str, what: dict[str, Any]) -> None:
@@ -130,12 +130,12 @@ class Api:
         await self._ask(f"STREAM.PURGE.{stream}", what, _Outcome)
 
     async def create_consumer(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
-        """Make a consumer."""
+        """Create a consumer."""
         body = {"stream_name": stream, "config": config, "action": "create"}
         return await self._ask(f"CONSUMER.CREATE.{stream}.{config['name']}", body, ConsumerInfo)
 
     async def consumer(self, stream: str, name: str) -> ConsumerInfo:
-        """A consumer."""
+        """Information about a consumer."""
         return await self._ask(f"CONSUMER.INFO.{stream}.{name}", None, ConsumerInfo)
 
     async def last_message(self, stream: str, subject: str) -> _Message | None:

@@ -1,4 +1,4 @@
-"""Streams of a cell on the server: made from their specifications, looked at, pruned."""
+"""Streams of a cell on the server: creation from their specifications, checks, removal of messages."""
 
 import asyncio
 from collections import deque
@@ -14,11 +14,11 @@ from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 _NS: Final = 1_000_000_000
 _BACKOFF: Final = Backoff(first_s=0.01, max_s=0.2)
 _BEGIN_S: Final = 30.0
-"""How long a cluster may take until it has a leader and knows its servers."""
+"""Longest time until a cluster has a leader and knows its servers."""
 _ANSWER_S: Final = 0.5
-"""A cluster without a leader does not answer at all, so not much time is given to it at once."""
+"""A cluster without a leader does not answer, so single requests have a short timeout."""
 _UNLIMITED: Final = -1
-_FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one message a subject, which is refused anyway
+_FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one message a subject
 _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mode"})  # the server cannot change these
 
 
@@ -27,11 +27,11 @@ async def ensure_streams(
 ) -> None:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
-    A server that cannot do it yet is asked again for half a minute: one that starts, or a cluster without a leader.
+    Retries for 30 s if the server is not ready: it starts, or its cluster has no leader.
 
     Raises:
         FatalError: A stream exists with a setting that cannot be changed.
-        TransientError: The server still cannot do it.
+        TransientError: The server is still not ready.
     """
     reason = ""
     failures = 0
@@ -48,18 +48,18 @@ async def ensure_streams(
                 except TransientError as error:
                     if error.reason != reason:
                         reason = error.reason
-                        log.info("streams not there yet", stream=wanted[0]["name"], reason=reason)
+                        log.info("streams not ready", stream=wanted[0]["name"], reason=reason)
                     failures += 1
                     await asyncio.sleep(_BACKOFF.pause_s(failures))
     except TimeoutError as error:
-        raise TransientError(f"stream {wanted[0]['name']} not there after {_BEGIN_S:g} s: {reason}") from error
+        raise TransientError(f"stream {wanted[0]['name']} not ready after {_BEGIN_S:g} s: {reason}") from error
 
 
 async def _ensure(api: Api, config: dict[str, Any]) -> None:
     """Create or correct a stream.
 
     Raises:
-        FatalError: It exists with a setting that cannot be changed, or the server refuses its settings.
+        FatalError: It exists with a setting that cannot be changed, or the server rejects its settings.
     """
     name = config["name"]
     found = await api.find_stream(name, timeout_s=_ANSWER_S)
@@ -67,13 +67,13 @@ async def _ensure(api: Api, config: dict[str, Any]) -> None:
         try:
             await api.create_stream(config)
         except PoisonError as error:
-            raise FatalError(f"stream {name} cannot be made: {error.reason}") from error
+            raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
         return
     wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
     for field in wrong:
         if field in _FIXED_FIELDS:
             raise FatalError(
-                f"stream {name} has {field}={found.config.get(field)!r}, needs {config[field]!r}, and it is fixed"
+                f"stream {name} has {field}={found.config.get(field)!r}, needs {config[field]!r}, which cannot be changed"
             )
     if wrong:
         try:
@@ -86,7 +86,7 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
     """Wait until a stream's last sequence is ``at_least`` that; see :meth:`berth.runtime.bus.port.Bus.wait_mirror`.
 
     Raises:
-        TransientError: It is not within ``timeout_s``.
+        TransientError: It was not reached within ``timeout_s``.
     """
     looks = 0
     try:
@@ -106,21 +106,21 @@ async def purge(api: Api, subjects: Subjects, spec: StreamSpec, keep_from_seq: i
 
 
 def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | None) -> None:
-    """Check that a purge is one of those that are safe.
+    """Check that a purge is safe.
 
     Raises:
-        FatalError: It is not.
+        FatalError: It is not safe.
     """
     if spec.per_subject:
-        raise FatalError(f"{spec.name} is never purged: a removed subject's older message can come back; overwrite it")
+        raise FatalError(f"{spec.name} is never purged: an older message of the subject can reappear; overwrite it")
     if spec.name in _FOREVER_KEPT:
-        raise FatalError(f"{spec.name} is never purged: it goes by age and size only")
+        raise FatalError(f"{spec.name} is never purged: messages are removed by age and size only")
     if (keep_from_seq is None) == (subject is None):
         raise FatalError(f"purge of {spec.name} needs keep_from_seq or subject, and not both")
 
 
 def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_bytes: int) -> dict[str, Any]:
-    """Settings of a stream in the server's words; only those that matter here."""
+    """Settings of a stream in the form of the server, limited to those that Berth controls."""
     is_mirror = spec.mirror_of is not None
     is_undeletable = spec.name in _FOREVER_KEPT or is_mirror
     config: dict[str, Any] = {
@@ -134,12 +134,12 @@ def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_by
         "max_age": spec.max_age_s * _NS,
         "max_msgs_per_subject": spec.per_subject or _UNLIMITED,
         "allow_msg_ttl": spec.allow_ttl,
-        "allow_direct": False,  # a direct read may come from a replica that is behind
+        "allow_direct": False,  # a direct read may come from a lagging replica
         "deny_delete": is_undeletable,
         "deny_purge": is_undeletable,
     }
     if spec.is_view and replicas == 1:
-        config["persist_mode"] = "async"  # else each of its messages would cost a write to the disk under sync: always
+        config["persist_mode"] = "async"  # otherwise each message costs a write to disk with sync: always
     if spec.mirror_of is not None:
         config["mirror"] = {"name": subjects.stream(spec.mirror_of)}
     else:
@@ -148,7 +148,7 @@ def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_by
 
 
 def is_pruned(spec: StreamSpec) -> bool:
-    """Whether messages inside the stream are removed as a matter of course."""
+    """Whether the stream removes messages in normal operation."""
     return bool(spec.per_subject) or spec.name is StreamName.SNAPSHOT
 
 

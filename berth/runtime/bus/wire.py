@@ -1,17 +1,17 @@
-"""What the parts of the bus need from a connection; :mod:`berth.runtime.bus.client` provides it."""
+"""Port of the parts of the bus to a connection; :mod:`berth.runtime.bus.client` implements it."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from berth.runtime.errors import FatalError
 
-NO_RESPONDERS: Final = "503"  # status of the server's own reply when nobody listens
+NO_RESPONDERS: Final = "503"  # status of the server's reply if a subject has no subscribers
 _HEADER_FRAME_BYTES: Final = len("NATS/1.0\r\n\r\n")
 _HEADER_LINE_BYTES: Final = len(": \r\n")
 
 
 class Received(Protocol):
-    """A message as it came in."""
+    """A received message."""
 
     subject: str
     reply: str
@@ -23,25 +23,25 @@ class Listening(Protocol):
     """A subscription."""
 
     async def stop(self) -> None:
-        """End it; messages not yet handed over are dropped. Never raises for a connection that is away."""
+        """Unsubscribe; messages not yet delivered are dropped. Does not raise if the connection is down."""
 
     async def retire(self) -> None:
-        """Ask the server to send no more; what it has sent is still handed over. Raises as little as ``stop``."""
+        """Unsubscribe at the server; messages that it has sent are still delivered. Does not raise either."""
 
     @property
     def waiting(self) -> int:
-        """Messages that have come and are not yet handed over."""
+        """Number of messages received and not yet delivered."""
 
 
 class Wire(Protocol):
-    """A connection that repairs itself.
+    """A connection that reconnects by itself.
 
-    ``epoch`` changes whenever the connection breaks and whenever it is back.
+    ``epoch`` changes when the connection breaks and when it is restored.
     """
 
     @property
     def payload_limit_bytes(self) -> int:
-        """Largest size of a message, headers included, that :meth:`write` sends."""
+        """Largest message that :meth:`write` sends, in bytes, headers included."""
 
     @property
     def connected(self) -> bool:
@@ -49,21 +49,21 @@ class Wire(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Count of breaks and repairs."""
+        """Number of breaks and reconnections."""
 
     def unique(self) -> str:
-        """A subject for replies that nobody else uses."""
+        """A unique subject for replies."""
 
     def fail(self, error: FatalError) -> None:
-        """Say that the process must end."""
+        """Report an error that must end the process."""
 
     async def write(self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None) -> None:
         """Send a message.
 
         Raises:
-            TransientError: Not connected; nothing was or will be sent.
+            TransientError: Not connected; nothing is sent, now or later.
             OversizeError: Above ``payload_limit_bytes``; nothing was sent.
-            PoisonError: The subject is none.
+            PoisonError: The subject is invalid.
             FatalError: The connection is closed for good.
         """
 
@@ -71,13 +71,13 @@ class Wire(Protocol):
         """Subscribe without limits; ``receive`` is called in order and must neither block nor raise."""
 
 
-def is_nobody(message: Received) -> bool:
-    """Whether a reply is the server's word that nobody listens."""
+def is_no_responders(message: Received) -> bool:
+    """Whether a reply is the status of the server for a subject without subscribers."""
     return not message.data and message.headers is not None and message.headers.get("Status") == NO_RESPONDERS
 
 
 def size_bytes(data: bytes, headers: Mapping[str, str] | None) -> int:
-    """Size of a message as the server counts it."""
+    """Size of a message in bytes, as the server counts it."""
     if headers is None:
         return len(data)
     lines = sum(len(key.encode()) + len(value.encode()) + _HEADER_LINE_BYTES for key, value in headers.items())

@@ -1,6 +1,6 @@
-"""The connection to a Kubernetes API server; the only module that knows the client library.
+"""Adapter of the Kubernetes API; the only module that imports the client library.
 
-The library reads kubeconfigs and speaks with their plug-ins, and is loaded for nothing else: it takes 40 MB and half a
+The library reads kubeconfigs and runs their plug-ins. It is loaded only for that, because it takes 40 MB and half a
 second. A service account is read without it.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Folder of a pod's own token and of the certificate to trust."""
+"""Folder of the token of a pod and of the CA certificate."""
 
 _PATCHES: Final[Mapping[PatchKind, str]] = {
     "merge": "application/merge-patch+json",
@@ -41,13 +41,13 @@ _PATCHES: Final[Mapping[PatchKind, str]] = {
 
 
 class KubeApi:
-    """A connection to an API server, behind the protocol ``Api``.
+    """A connection to an API server; implements the protocol ``Api``.
 
     Args:
         http: Session; closed with the connection.
         config: Sizes and times of reflections.
-        clock: Measures how long watches last.
-        rng: Spreads pauses and watches, so that not everybody comes at once.
+        clock: Source of the duration of watches.
+        rng: Source of jitter for pauses and watches, so that clients do not act at the same time.
     """
 
     def __init__(self, http: KubeHttp, *, config: KubeConfig, clock: Clock, rng: random.Random, log: Logger) -> None:
@@ -70,27 +70,27 @@ class KubeApi:
         environ: Mapping[str, str] | None = None,
         log: Logger = DEFAULT_LOG,
     ) -> Self:
-        """A connection as the settings say. Nothing is sent yet.
+        """Create a connection from settings, without sending a request.
 
         Args:
             config: Settings.
-            clock: Tells when credentials are old.
-            user_agent: How we call ourselves in the server's logs.
+            clock: Source of the age of credentials.
+            user_agent: Name of the client in the logs of the server.
             rng: Source of jitter; None seeds one with the identity of the process.
-            service_account: Folder of a pod's own token and certificate.
+            service_account: Folder of the token of a pod and of the CA certificate.
             environ: Environment; None means that of the process.
-            log: Takes the lines about reflections.
+            log: Logger for lines about reflections.
 
         Raises:
-            ConfigError: There is no way to a server, or a file is not what it should be; names the field.
+            ConfigError: The settings name no server, or a file is invalid; names the field.
         """
         endpoint, credentials = await _way(config, service_account, environ)
         http = KubeHttp(endpoint, credentials, config=config, clock=clock, user_agent=user_agent)
-        jitter = rng if rng is not None else random.Random(process_identity())  # noqa: S311  # spreads load, no secret
+        jitter = rng if rng is not None else random.Random(process_identity())  # noqa: S311  # jitter, not a secret
         return cls(http, config=config, clock=clock, rng=jitter, log=log)
 
     async def get(self, path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> T:
-        """An object, or a list of them, decoded as ``kind``.
+        """GET; returns an object or a list, decoded as ``kind``.
 
         Raises:
             PoisonError: The answer does not decode.
@@ -100,24 +100,24 @@ class KubeApi:
             decoder = self._decoders.get(kind) or self._decoders.setdefault(kind, msgspec.json.Decoder(kind))
             found: T = decoder.decode(content)
         except BROKEN_JSON as error:
-            raise PoisonError(f"GET {path}: no {kind.__name__}: {error}") from error
+            raise PoisonError(f"GET {path}: not a {kind.__name__}: {error}") from error
         return found
 
     async def create(self, path: str, body: Body) -> bytes:
-        """POST; the server's answer."""
+        """POST; returns the answer of the server."""
         return await self._http.request("POST", path, body=_encoded(body))
 
     async def update(self, path: str, body: Body) -> bytes:
-        """PUT; the server's answer.
+        """PUT; returns the answer of the server.
 
-        One whose connection broke is sent again, once: a 409 may then speak of what we wrote ourselves.
+        If the connection breaks, it is sent again once; a 409 may then refer to the first write.
         """
         return await self._http.request("PUT", path, body=_encoded(body))
 
     async def patch(self, path: str, body: Body, *, how: PatchKind = "merge", field_manager: str = "") -> bytes:
-        """PATCH; the server's answer.
+        """PATCH; returns the answer of the server.
 
-        ``apply`` is server-side apply, takes fields from others, and needs a field manager.
+        ``apply`` is server-side apply with force, and needs a field manager.
 
         Raises:
             ValueError: ``apply`` without a field manager.
@@ -130,10 +130,10 @@ class KubeApi:
         return await self._http.request("PATCH", path, params=params, body=_encoded(body), content_type=_PATCHES[how])
 
     async def delete(self, path: str, *, uid: str = "", grace_s: int | None = None, propagation: str = "") -> None:
-        """DELETE, only the object with this uid if one is given; an object that is absent already counts as deleted.
+        """DELETE, with a uid only the object with that uid; an object that does not exist counts as deleted.
 
         Raises:
-            RefusedError: The server says no; 409 when the object has another uid.
+            RefusedError: The server rejects the request; 409 if the object has another uid.
         """
         options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid:
@@ -151,12 +151,12 @@ class KubeApi:
     def reflect(
         self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
     ) -> Reflector[T]:
-        """Reflection of the objects below ``path``, a collection; run it in a task group.
+        """Reflection of the collection ``path``; run it in a task group.
 
         Args:
             path: Collection, such as ``/api/v1/pods``.
             kind: Struct of one object, with a field ``metadata``.
-            handler: Takes lists and changes.
+            handler: Consumer of lists and changes.
             params: Selectors: ``labelSelector``, ``fieldSelector``.
         """
         return Reflector(
@@ -175,7 +175,7 @@ class KubeApi:
         """Whether the server has a kind, such as ``scheduling.volcano.sh/v1beta1`` ``podgroups``.
 
         Raises:
-            RefusedError: The server says no, and not because it lacks the group.
+            RefusedError: The server rejects the request, for another reason than a missing group.
         """
         root = "/apis" if "/" in group_version else "/api"
         try:
@@ -220,10 +220,10 @@ def _encoded(body: Body) -> bytes:
 async def _way(
     config: KubeConfig, service_account: Path, environ: Mapping[str, str] | None
 ) -> tuple[Endpoint, Credentials]:
-    """Where the server is and who we are.
+    """Address of the server, and credentials.
 
     Raises:
-        ConfigError: Nothing says it, or a file is not what it should be.
+        ConfigError: They are not configured, or a file is invalid.
     """
     address, files = kubeconfig_from_environment(environ)
     if config.kubeconfig is not None:
@@ -239,12 +239,12 @@ async def _way(
     if files:
         return await _Kubeconfig(files, config.context, "KUBECONFIG").read()
     raise ConfigError(
-        field="kube.kubeconfig", expected="needed: this is no pod of a cluster, and KUBECONFIG is not set either"
+        field="kube.kubeconfig", expected="needed: this process is not in a pod, and KUBECONFIG is not set"
     )
 
 
 def _tls(ca_file: Path | str | None, field: str, *, is_checked: bool = True) -> ssl.SSLContext:
-    """Context that trusts the certificates of a file, or those of the system.
+    """TLS context with the CA certificates of a file, or those of the system.
 
     Raises:
         ConfigError: The file cannot be read or has no certificates.
@@ -255,7 +255,7 @@ def _tls(ca_file: Path | str | None, field: str, *, is_checked: bool = True) -> 
         raise ConfigError(
             field=field, value=repr(str(ca_file)), expected=f"a file of certificates in PEM ({error})"
         ) from error
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # clusters sign with certificates that lack what it asks for
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # CA certificates of clusters lack extensions that it requires
     if not is_checked:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -263,18 +263,18 @@ def _tls(ca_file: Path | str | None, field: str, *, is_checked: bool = True) -> 
 
 
 class _ServiceAccount:
-    """Token of a pod's service account, which the kubelet writes anew before it ends."""
+    """Token of the service account of a pod, which the kubelet renews before it expires."""
 
     def __init__(self, token_file: Path) -> None:
         self._token_file = token_file
 
     async def authorization(self, *, afresh: bool) -> str:
-        """The token as it is in the file now.
+        """Token in the file at this time.
 
         Raises:
             TransientError: The file cannot be read or is empty.
         """
-        del afresh  # a file is always read
+        del afresh  # the file is always read
         try:
             token = (await asyncio.to_thread(self._token_file.read_text, "utf-8")).strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -285,12 +285,12 @@ class _ServiceAccount:
 
 
 class _Kubeconfig:
-    """What files of the form kubeconfig say, and what their plug-ins answer.
+    """Credentials of kubeconfig files and of their plug-ins.
 
     Args:
-        files: Path of the file, or several with colons between.
+        files: Path of the file, or several separated by colons.
         context: Context; empty for the current one.
-        field: What a complaint names.
+        field: Setting that errors name.
     """
 
     def __init__(self, files: str, context: str, field: str) -> None:
@@ -300,10 +300,10 @@ class _Kubeconfig:
         self._loaded: tuple[KubeConfigLoader, Configuration] | None = None
 
     async def read(self) -> tuple[Endpoint, Credentials]:
-        """Where the server is and who we are.
+        """Address of the server, and credentials.
 
         Raises:
-            ConfigError: The files do not tell.
+            ConfigError: The files do not contain them.
         """
         try:
             loaded = await self._load()
@@ -320,10 +320,10 @@ class _Kubeconfig:
         return Endpoint(url, tls, loaded.tls_server_name or "", loaded.proxy or ""), self
 
     async def authorization(self, *, afresh: bool) -> str:
-        """What the files say now; a plug-in is asked when its token ends, or when all is read afresh.
+        """Current credentials; a plug-in runs when its token expires, or with ``afresh``.
 
         Raises:
-            TransientError: The files, or a plug-in, do not tell.
+            TransientError: The files or a plug-in do not provide them.
         """
         try:
             if afresh or self._loaded is None:
@@ -336,7 +336,7 @@ class _Kubeconfig:
         return str(loaded.api_key.get("BearerToken", "")).strip()
 
     async def _load(self) -> "Configuration":
-        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415  # large, see the head of the module
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415  # large, see the docstring of the module
         from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415  # as above
 
         loaded = Configuration(host="")
@@ -350,15 +350,15 @@ class _Kubeconfig:
         return loaded
 
     def _show_certificate(self, tls: ssl.SSLContext, cert_file: str, key_file: str | None) -> None:
-        """Show a certificate of our own.
+        """Load the client certificate.
 
         Raises:
-            ConfigError: It, or its key, is not what it should be.
+            ConfigError: It, or its key, is invalid.
         """
         try:
-            tls.load_cert_chain(cert_file, key_file, password="")  # a pass phrase would be asked for on the terminal
+            tls.load_cert_chain(cert_file, key_file, password="")  # otherwise it asks on the terminal
         except (OSError, ValueError) as error:
-            raise self._complaint(f"its client certificate and key do not fit: {error}") from error
+            raise self._complaint(f"its client certificate and key do not match: {error}") from error
 
     def _complaint(self, reason: str) -> ConfigError:
         return ConfigError(

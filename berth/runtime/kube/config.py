@@ -1,4 +1,4 @@
-"""Settings of a connection to Kubernetes, shared by the services that have one."""
+"""Settings of a connection to Kubernetes, shared by all services that connect to it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,23 +8,23 @@ from msgspec import Meta
 
 
 class KubeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the API server is, who we are, and how long to wait."""
+    """Address, credentials and timeouts of a connection to an API server."""
 
     kubeconfig: Path | None = None
-    """A kubeconfig; without it the service account of the pod, and outside of a pod the files in ``KUBECONFIG``."""
+    """A kubeconfig; without it the service account of the pod, or outside of a pod the files in ``KUBECONFIG``."""
     context: Annotated[str, Meta(max_length=253)] = ""
-    """Context of the kubeconfig; empty for its current one. Not used with a service account."""
+    """Context of the kubeconfig; empty for the current one. Ignored with a service account."""
     timeout_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    """How long one request may take, whether it reads or writes."""
+    """Timeout of one request, read or write."""
     list_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 60.0
-    """How long one page of a list may take."""
+    """Timeout of one page of a list."""
     page_size: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     """Objects in one page of a list."""
     watch_s: Annotated[float, Meta(ge=1, le=86_400)] = 420.0
-    """How long a watch lasts before it is asked for again; each one is up to a third shorter or longer."""
+    """Duration of a watch before it is renewed; each is up to a third shorter or longer."""
     idle_s: Annotated[float, Meta(gt=0, le=3600)] = 90.0
-    """After so long a silence a watch is asked for again, from where it was."""
+    """A watch without events for this long is renewed at its last version."""
     backoff_max_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    """Longest pause between attempts of a reflection; the server may ask for a longer one."""
+    """Longest pause between attempts of a reflector; the server may ask for a longer one."""
     connections: Annotated[int, Meta(ge=1, le=10_000)] = 256
-    """Most connections at a time, watches included."""
+    """Most concurrent connections, watches included."""

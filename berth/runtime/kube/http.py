@@ -1,4 +1,4 @@
-"""Requests to a Kubernetes API server: one HTTP session, its credentials, and its errors as ours."""
+"""Requests to a Kubernetes API server: an HTTP session, its credentials, and the translation of errors."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
 
 TOKEN_AGE_MAX_S: Final = 60.0
-"""Longest time between two readings of credentials that may change."""
+"""Longest time between two reads of credentials that may change."""
 
 _CONNECT_S: Final = 5.0
 _KEEP_ALIVE_S: Final = 60.0
@@ -26,35 +26,35 @@ _SHOWN_LENGTH_MAX: Final = 200
 _REDIRECTS: Final = 300
 _UNAUTHORIZED: Final = 401
 _FAILURES: Final = 500
-# The server, or a proxy before it, broke off in the middle; with 503 it did not begin.
+# The server, or a proxy before it, failed during the request; with 503 it did not start it.
 _UNCERTAIN: Final = frozenset({500, 502, 504})
 _BUSY: Final = frozenset({408, 425, 429})
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 BROKEN_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises: also a text that is not UTF-8, and nesting without end, come as errors that are not its own."""
+"""Errors of msgspec. Text that is not UTF-8, and unbounded nesting, raise errors of Python."""
 _status = msgspec.json.Decoder(StatusReply)
 
 
 class SilenceError(TransientError):
-    """Nothing came on a watch for as long as was allowed."""
+    """A watch received no data for the allowed time."""
 
 
 class Credentials(Protocol):
-    """Who we are, as something that may change."""
+    """Credentials that may change."""
 
     async def authorization(self, *, afresh: bool) -> str:
-        """Value of the header ``Authorization``; empty for none. ``afresh`` looks at everything again.
+        """Value of the header ``Authorization``; empty for none. ``afresh`` reads all sources again.
 
         Raises:
-            TransientError: It cannot be told now.
+            TransientError: The credentials cannot be read now.
         """
 
 
 class Endpoint(NamedTuple):
-    """Where the server is: ``https://host:port`` and perhaps a path, no slash at the end.
+    """Address of the server: ``https://host:port`` and an optional path, without a slash at the end.
 
-    ``tls`` is None without encryption. ``server_name`` is the name in the certificate where it is not the host's.
+    ``tls`` is None without encryption. ``server_name`` is the name in the certificate, if it is not that of the host.
     """
 
     url: str
@@ -64,14 +64,14 @@ class Endpoint(NamedTuple):
 
 
 class KubeHttp:
-    """A session with an API server. Make it in the event loop that uses it; close it.
+    """A session with an API server. Create it in the event loop that uses it, and close it.
 
     Args:
-        endpoint: Where the server is.
-        credentials: Who we are; asked again every 60 s, and when the server does not know us.
-        config: Time-outs and the number of connections.
-        clock: Tells when credentials are old.
-        user_agent: How we call ourselves.
+        endpoint: Address of the server.
+        credentials: Read again every 60 s, and after status 401.
+        config: Timeouts and the number of connections.
+        clock: Source of the age of the credentials.
+        user_agent: Value of the header ``User-Agent``.
     """
 
     def __init__(
@@ -100,7 +100,9 @@ class KubeHttp:
             ),
             headers={
                 "Accept": "application/json",
-                "Accept-Encoding": "identity" if near else "gzip",  # to pack costs more than a loopback
+                "Accept-Encoding": "identity"
+                if near
+                else "gzip",  # compression costs more than a loopback connection saves
                 "User-Agent": user_agent,
             },
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -118,20 +120,20 @@ class KubeHttp:
         content_type: str = "application/json",
         is_list: bool = False,
     ) -> bytes:
-        """Ask and take the answer.
+        """Send a request and read the answer.
 
         Args:
             method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
-            path: Path, which begins with a slash.
+            path: Path, with a leading slash.
             params: Query.
-            body: What is sent.
-            content_type: Form of the body.
-            is_list: Whether the answer is a page of a list, which may take longer.
+            body: Content of the request.
+            content_type: Media type of the body.
+            is_list: Whether the answer is a page of a list, which has a longer timeout.
 
         Raises:
-            TransientError: No answer, and nothing was changed.
-            AmbiguousError: No answer to a write, or one that does not tell.
-            RefusedError: The server says no.
+            TransientError: No answer, and nothing changed.
+            AmbiguousError: No answer to a write, or one that leaves its outcome open.
+            RefusedError: The server rejects the request.
         """
         headers = {"Content-Type": content_type} if body is not None else {}
         timeout = self._list_timeout if is_list else self._request_timeout
@@ -152,14 +154,14 @@ class KubeHttp:
             afresh = True
 
     async def lines(self, path: str, params: Mapping[str, str], *, idle_s: float) -> AsyncGenerator[list[bytes]]:
-        """Whole lines of an answer without end, as they come: a few at a time, without their ends, none of them empty.
+        """Complete lines of a streaming answer, in batches, without line ends and without empty lines.
 
-        What comes after the last end of a line when the answer breaks off is dropped.
+        An incomplete line at the end of the answer is dropped.
 
         Raises:
-            TransientError: The answer broke off, or none came.
-            SilenceError: Nothing came for ``idle_s`` seconds.
-            RefusedError: The server says no.
+            TransientError: The answer ended early, or none came.
+            SilenceError: No data came for ``idle_s`` seconds.
+            RefusedError: The server rejects the request.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
         for afresh in (False, True):
@@ -188,17 +190,17 @@ class KubeHttp:
         await self._session.close()
 
     async def _authorize(self, *, afresh: bool) -> str:
-        """Header of the credentials, asked for again when they are old; what holds is kept while they cannot be told.
+        """Header of the credentials, read again when they are old. If they cannot be read, the previous ones are kept.
 
         Raises:
-            TransientError: They cannot be told, and there are none yet or those that there are do not help.
+            TransientError: They cannot be read, and there are no previous ones or the server rejected those.
         """
         asked = self._times_asked
         now_s = self._clock.monotonic_s()
         if self._authorization is not None and not afresh and now_s - self._asked_at_s < TOKEN_AGE_MAX_S:
             return self._authorization
         async with self._asking:
-            if self._authorization is None or self._times_asked == asked:  # else somebody asked while we waited
+            if self._authorization is None or self._times_asked == asked:  # otherwise another task read them meanwhile
                 try:
                     self._authorization = await self._credentials.authorization(afresh=afresh)
                 except TransientError:
@@ -211,12 +213,12 @@ class KubeHttp:
 
 @contextmanager
 def _translated(method: str, path: str) -> Iterator[None]:
-    """Raise what the library raises as errors of ours.
+    """Translate errors of the library.
 
     Raises:
-        TransientError: No connection, or a read that broke off.
-        AmbiguousError: A write that broke off.
-        SilenceError: Nothing came for as long as was allowed.
+        TransientError: No connection, or an interrupted read.
+        AmbiguousError: An interrupted write.
+        SilenceError: No data came for the allowed time.
     """
     kind = AmbiguousError if method in _WRITES else TransientError
     what = f"{method} {path}"
@@ -235,7 +237,7 @@ def _translated(method: str, path: str) -> Iterator[None]:
 def _error_of(
     answer: aiohttp.ClientResponse, content: bytes, what: str, *, is_write: bool
 ) -> RefusedError | TransientError:
-    """What an answer that is no success means."""
+    """Error for an answer with an error status."""
     status = answer.status
     try:
         said = _status.decode(content)
@@ -251,5 +253,5 @@ def _error_of(
 
 
 def _retry_after_s(text: str) -> float:
-    """Seconds that a server asks to wait; a date, which Kubernetes never sends, counts as nothing said."""
+    """Seconds in the header ``Retry-After``; a date, which Kubernetes never sends, is ignored."""
     return float(text) if text.isascii() and text.isdigit() else DEFAULT_RETRY_AFTER_S

@@ -1,8 +1,8 @@
-"""A kind of objects, listed and then watched for ever.
+"""Reflector of a collection: lists it, then watches it.
 
-A list comes in pages, each decoded as it comes. A watch goes on from where the list, or the watch before it, ended;
-what the server no longer knows is listed again. An object that does not decode is skipped, counted, and named in the
-log once: the last good value of it stays with the handler.
+A list comes in pages, each decoded on arrival. A watch continues at the version of the list or of the watch before it;
+if the server no longer knows the version, the collection is listed again. An object that does not decode is skipped,
+counted, and logged once; the handler keeps its last valid value.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ _CHANGES: Final = frozenset(get_args(Change))
 
 
 class GoneError(TransientError):
-    """The server no longer knows the version that we have, or not yet."""
+    """The server does not know the version: it is too old, or not reached yet."""
 
 
 class _Head(msgspec.Struct):
-    """What every object has."""
+    """Part of every object."""
 
     metadata: Meta = Meta()
 
 
 class _Objects(NamedTuple, Generic[T]):
-    """What was seen: all objects, or changes."""
+    """All objects, or changes."""
 
     all: list[T] | None
     changes: list[tuple[Change, T]]
@@ -60,28 +60,28 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class Reflector(Generic[T]):
-    """Reflection of one collection, behind the protocol ``Reflection``.
+    """Reflection of one collection; implements the protocol ``Reflection``.
 
     Args:
         http: Session with the server.
         path: Collection.
         kind: Struct of one object, with a field ``metadata``.
-        handler: Takes lists and changes.
+        handler: Consumer of lists and changes.
         params: Selectors.
         config: Sizes and times.
-        clock: Measures how long a watch lasted.
-        rng: Spreads pauses and watches.
+        clock: Source of the duration of watches.
+        rng: Source of jitter for pauses and watches.
 
     Attributes:
-        synced: Set once the first list was handed over.
-        lists: Lists begun.
-        watches: Watches begun.
-        events: Changes handed over.
-        errors: Times that the server failed, refused, or broke off.
-        skipped: Objects that did not decode.
+        synced: Set when the handler has the first list.
+        lists: Number of lists started.
+        watches: Number of watches started.
+        events: Number of delivered changes.
+        errors: Number of errors, rejections and interruptions by the server.
+        skipped: Number of objects that did not decode.
     """
 
-    def __init__(  # noqa: PLR0913  # one caller, which names them
+    def __init__(  # noqa: PLR0913  # one caller, which passes them by name
         self,
         http: KubeHttp,
         path: str,
@@ -121,7 +121,7 @@ class Reflector(Generic[T]):
         self.skipped = 0
 
     async def run(self) -> None:
-        """List and watch until cancelled. Errors of the server are answered by back-off; those of the handler are raised."""
+        """List and watch until cancelled. Errors of the server are retried, those of the handler are raised."""
         while True:
             async with aclosing(self._seen()) as seen:
                 async for objects in seen:
@@ -131,11 +131,11 @@ class Reflector(Generic[T]):
                     else:
                         self.events += len(objects.changes)
                         self._handler.change(objects.changes)
-                    del objects  # what the handler does not keep is free now, not at the next change
+                    del objects  # memory that the handler does not keep is freed now, not at the next change
             await asyncio.sleep(self._backoff.jittered_s(self._pause_s, self._rng))
 
     async def _seen(self) -> AsyncGenerator[_Objects[T]]:
-        """List if need be, then watch once, and set the pause that follows."""
+        """List if necessary, then watch once, and set the next pause."""
         least_s = 0.0
         watched_from_s: float | None = None
         try:
@@ -154,12 +154,12 @@ class Reflector(Generic[T]):
             least_s = self._failed(error)
         if watched_from_s is not None and self._clock.monotonic_s() - watched_from_s >= _SHORT_WATCH_S:
             self._pause_s = self._backoff.first_s
-        else:  # a server that ends each watch at once, or fails, is not asked all the time
+        else:  # limits requests to a server that fails or ends each watch at once
             self._pause_s = self._backoff.longer_s(self._pause_s)
         self._pause_s = max(self._pause_s, self._backoff.covering_s(least_s))
 
     def _failed(self, error: ShellError) -> float:
-        """Count a failure, report it unless it is the same again, and tell the least pause in seconds."""
+        """Count an error, log it unless it repeats, and return the least pause in seconds."""
         self.errors += 1
         text = str(error)
         if text != self._complaint:
@@ -168,12 +168,12 @@ class Reflector(Generic[T]):
         return error.retry_after_s if isinstance(error, TransientError) else 0.0
 
     async def _list(self) -> list[T]:
-        """All objects; the version of the list is kept.
+        """Read all objects, and keep the version of the list.
 
         Raises:
-            GoneError: The list changed too much while its pages were read.
-            TransientError: No answer, or a broken one.
-            RefusedError: The server says no.
+            GoneError: The version expired while the pages were read.
+            TransientError: No answer, or an incomplete one.
+            RefusedError: The server rejects the request.
         """
         self.lists += 1
         params = dict(self._params)
@@ -197,12 +197,12 @@ class Reflector(Generic[T]):
         return found
 
     async def _watch(self) -> AsyncGenerator[list[tuple[Change, T]]]:
-        """Changes since the version that we have; the version follows them.
+        """Read changes after the current version, and advance the version.
 
         Raises:
             GoneError: The server does not know the version; list again.
-            TransientError: The watch broke off.
-            RefusedError: The server says no.
+            TransientError: The watch was interrupted.
+            RefusedError: The server rejects the request.
         """
         self.watches += 1
         lasting_s = self._config.watch_s * self._rng.uniform(_WATCH_SPREAD[0], _WATCH_SPREAD[1])
@@ -233,7 +233,7 @@ class Reflector(Generic[T]):
             raise
 
     def _read(self, lines: list[bytes]) -> tuple[list[tuple[Change, T]], ShellError | None]:
-        """Changes of some lines, and what is wrong with the line after the last of them."""
+        """Changes of some lines, and the error of the line after them, if any."""
         changes: list[tuple[Change, T]] = []
         for line in lines:
             try:
@@ -250,17 +250,17 @@ class Reflector(Generic[T]):
         return changes, None
 
     def _read_strange(self, line: bytes, changes: list[tuple[Change, T]], error: Exception) -> ShellError | None:
-        """Read a line whose object is not of our kind: an error of the server, or an object that does not decode.
+        """Read a line that does not decode as the kind: an error of the server, or an invalid object.
 
-        The end of such an object is told with no more than its metadata.
+        The deletion of such an object is reported with its metadata alone.
 
         Returns:
-            What ends the watch, if anything does.
+            Error that ends the watch, or None.
         """
         try:
             event = _event_head.decode(line)
         except msgspec.ValidationError as worse:
-            return GoneError(f"watch of {self._path}: strange line: {worse}", retry_after_s=0.0)
+            return GoneError(f"watch of {self._path}: unexpected line: {worse}", retry_after_s=0.0)
         except BROKEN_JSON as worse:
             return GoneError(f"watch of {self._path}: broken line: {worse}", retry_after_s=0.0)
         if event.type == "ERROR":
@@ -275,7 +275,7 @@ class Reflector(Generic[T]):
         return None
 
     def _error_in(self, line: bytes) -> ShellError:
-        """What an event ERROR means."""
+        """Error for an event of type ERROR."""
         try:
             said = _event_status.decode(line).object
         except BROKEN_JSON:
@@ -289,7 +289,7 @@ class Reflector(Generic[T]):
         """A page, without the objects that do not decode.
 
         Raises:
-            TransientError: It is no list at all.
+            TransientError: It is not a list.
         """
         try:
             return self._page.decode(content)
@@ -300,7 +300,7 @@ class Reflector(Generic[T]):
         try:
             raw = _raw_list.decode(content)
         except BROKEN_JSON as error:
-            raise TransientError(f"list of {self._path}: no list: {error}") from error
+            raise TransientError(f"list of {self._path}: not a list: {error}") from error
         found: list[T] = []
         for item in raw.items or ():
             try:
@@ -317,10 +317,12 @@ class Reflector(Generic[T]):
         name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
         if name not in self._named and len(self._named) < _NAMED_MAX:
             self._named.add(name)
-            self._log.warning("object does not decode, its last good value stays", object=name, reason=str(error))
+            self._log.warning("object does not decode, last valid value kept", object=name, reason=str(error))
 
     async def _look_back(self) -> float:
-        """After a silence, see whether the server's history went back, as when a backup was restored: then it says nothing.
+        """After a silence, check whether the server went back in its history, as after the restore of a backup.
+
+        A watch of a version that is later than that of the server gets no events.
 
         Returns:
             Least pause in seconds.
@@ -330,11 +332,11 @@ class Reflector(Generic[T]):
                 await self._http.request("GET", self._path, params={**self._params, "limit": "1"}, is_list=True)
             ).metadata.resource_version
         except BROKEN_JSON as error:
-            return self._failed(TransientError(f"list of {self._path}: no list: {error}"))
+            return self._failed(TransientError(f"list of {self._path}: not a list: {error}"))
         except ShellError as error:
             return self._failed(error)
         if now.isdigit() and self._version.isdigit() and int(now) < int(self._version):
-            text = f"{self._path}: the server is at version {now}, and we have seen {self._version}"
+            text = f"{self._path}: the server is at version {now}, before the known version {self._version}"
             self._version = ""
             return self._failed(GoneError(text, retry_after_s=0.0))
         return 0.0

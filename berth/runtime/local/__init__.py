@@ -1,1 +1,1 @@
-"""Servers on this machine for tests, demos and single-machine use: nats-server, kube-apiserver."""
+"""Local servers for tests, demos and use on a single machine: nats-server, kube-apiserver."""

@@ -1,4 +1,4 @@
-"""Where the programs of a Kubernetes API server are. ``make kube-assets`` builds them."""
+"""Location of the programs of a Kubernetes API server. ``make kube-assets`` builds them."""
 
 import asyncio
 import re
@@ -46,7 +46,7 @@ def program_in(assets: Path, name: str) -> Path:
     """Path of a program in a folder.
 
     Raises:
-        FatalError: It is not there.
+        FatalError: It does not exist.
     """
     path = assets / name
     if not path.is_file():
@@ -55,14 +55,14 @@ def program_in(assets: Path, name: str) -> Path:
 
 
 async def version_of(program: Path) -> str:
-    """Version that a program of Kubernetes says of itself, such as ``v1.36.3``.
+    """Version that a program of Kubernetes prints, such as ``v1.36.3``.
 
     Raises:
-        FatalError: It says none.
+        FatalError: It prints no version.
     """
     asked = await asyncio.create_subprocess_exec(program, "--version", stdout=subprocess.PIPE)
     said, _ = await asked.communicate()
     match = _VERSION.search(said.decode(errors="replace"))
     if match is None:
-        raise FatalError(f"{program} --version says {said!r}, expected a version such as v1.36.3")
+        raise FatalError(f"{program} --version prints {said!r}, expected a version such as v1.36.3")
     return match.group()

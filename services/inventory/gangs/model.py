@@ -1,4 +1,4 @@
-"""Pods of gangs and the parts of a gang that were requested: what the gang resolver remembers."""
+"""State of the gang resolver: pods of gangs, and the requests made for parts of a gang."""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -12,7 +12,7 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "gone"})
-"""Phases after which nothing more happens to a request; ``gone``: its name is forgotten."""
+"""Phases in which a request is over; ``gone``: the dispatcher has forgotten the name."""
 State: TypeAlias = Literal["open", "closed"]
 NO_INDEX: Final = 1 << 30
 
@@ -22,13 +22,13 @@ class Member:
     """A pod of a gang.
 
     Attributes:
-        pod: The object as it was last seen.
-        place: Its gang and its place in there.
-        ask: What it asks for.
+        pod: The last observed object.
+        place: Its gang and its place in the gang.
+        ask: Its resource request.
         is_bound: It has a node.
-        is_live: It is neither terminating nor ended.
-        gate: Condition that must be removed first; empty without one.
-        is_stale: It has no node, but annotations of an attempt that was rolled back.
+        is_live: It is neither terminating nor finished.
+        gate: Scheduling gate that must be removed first; empty without one.
+        is_stale: It has no node, but carries annotations of an attempt that was rolled back.
     """
 
     pod: Pod
@@ -51,16 +51,16 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """It has no node, and may have one."""
+        """Whether it has no node and may be placed."""
         return self.is_live and not self.is_bound and not self.gate
 
     @property
     def has_rank(self) -> bool:
-        """Whether the pod says itself which rank it has."""
+        """Whether the pod states its rank itself."""
         return RANK_INDEX in (self.pod.metadata.annotations or {})
 
     def order(self, tasks: dict[str, int]) -> tuple[object, ...]:
-        """Place among the pods of the gang: task, index, name."""
+        """Sort key among the pods of the gang: task, index, name."""
         place = self.place
         index = place.rank if place.rank is not None else place.local
         return (
@@ -92,20 +92,20 @@ def member_of(pod: Pod, asks: PodAsks) -> Member:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A rank of a request and the pod that stands for it.
+    """A rank of a request and the pod that takes it.
 
     Attributes:
         task: Task of the pod.
-        ask: What the pod asks for; None when it is not known any more.
-        source: Where the pod's rank comes from; a pod with the same takes over. None when it is not known any more.
+        ask: Resource request of the pod; None when unknown after a restart.
+        source: Origin of the pod's rank; a pod with the same origin may replace it. None when unknown after a restart.
         index: Rank in the whole gang.
         pod: Name of the pod.
         uid: Its uid.
-        tells_rank: The pod says its rank itself, or needs none.
-        is_there: The pod is live.
-        was_bound: The pod got a node while it stood here.
+        needs_no_rank: The pod states its rank itself, or needs none.
+        is_live: The pod is live.
+        was_bound: The pod got a node while it had this rank.
         is_stale: As :attr:`Member.is_stale`.
-        by_operator: The pod was made by the Ascend operator.
+        by_operator: The Ascend operator created the pod.
     """
 
     task: str
@@ -114,38 +114,38 @@ class Slot:
     index: int
     pod: str
     uid: str
-    tells_rank: bool
-    is_there: bool = True
+    needs_no_rank: bool
+    is_live: bool = True
     was_bound: bool = False
     is_stale: bool = False
     by_operator: bool = False
 
     def fits(self, member: Member) -> bool:
-        """Whether a pod may take over."""
+        """Whether a pod may take the rank over."""
         known = self.source is None or self.source == member.place.source
         return known and self.task == member.place.task and self.ask == member.ask
 
     def take(self, member: Member) -> None:
-        """Let a pod stand for the rank; it keeps the place's index."""
+        """Give the rank to a pod; the rank in the gang stays."""
         self.pod, self.uid = member.name, member.uid
         self.source = member.place.source
         self.was_bound = False
         self.see(member)
 
     def see(self, member: Member | None) -> None:
-        """Note how the pod is now."""
-        self.is_there = member is not None and member.is_live
+        """Note the current state of the pod."""
+        self.is_live = member is not None and member.is_live
         if member is None:
             return
         self.was_bound = self.was_bound or member.is_bound
         self.is_stale = member.is_stale
         self.by_operator = OPERATOR_NAME in (member.pod.metadata.labels or {})
         if not member.is_bound:
-            self.tells_rank = tells_rank(member)
+            self.needs_no_rank = needs_no_rank(member)
 
 
-def tells_rank(member: Member) -> bool:
-    """Whether no rank is to be written on a pod: it has one, has no chips, or is alone."""
+def needs_no_rank(member: Member) -> bool:
+    """Whether no rank is to be written on a pod: it states one, has no chips, or is alone."""
     return member.has_rank or not member.ask.chips or member.place.key.kind == "pod"
 
 
@@ -159,9 +159,9 @@ class Part:
         uid: Its uid.
         slots: Its ranks, in order.
         is_first: It holds the gang's minimum.
-        gang_pods: Pods with chips of the whole gang when it was made.
-        state: ``closed`` once it is over and its pods are not asked for again.
-        hold: Why it is closed, where nothing else says so.
+        gang_pods: Pods with chips of the whole gang at the time of the request.
+        state: ``closed`` when it is over and its pods are not requested again.
+        hold: Why it is closed, when no other field says so.
     """
 
     gang: GangKey
@@ -174,40 +174,40 @@ class Part:
     published: bool = False
     state: State = "open"
     phase: str = ""
-    """Phase of the job; empty while none is known."""
+    """Phase of the job; empty while unknown."""
     attempt: int = 0
     sentence: str = ""
     code: str = ""
-    """Code of the refusal that it waits with, or was turned away by."""
+    """Code of the refusal for which it waits or was rejected."""
     outcome: OutcomeSeen | None = None
     hold: str = ""
     gone_since_ms: int | None = None
-    lacking_since_ms: int | None = None
+    incomplete_since_ms: int | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens to the request."""
+        """Whether the request is over."""
         return self.phase in OVER
 
     @property
     def is_placed(self) -> bool:
-        """Whether it has, or had, chips."""
+        """Whether it holds, or held, chips."""
         return self.phase not in {"", "waiting", "cancelled", "rejected", "gone"}
 
     @property
     def is_settled(self) -> bool:
-        """Whether the binder has done what it could for the attempt that is placed."""
+        """Whether the binder has finished the placed attempt."""
         outcome = self.outcome
         return outcome is not None and outcome.state == "bound" and outcome.attempt >= self.attempt
 
     def failed_ranks(self) -> list[int]:
-        """Ranks that the binder gave up while the others run."""
+        """Ranks that the binder gave up while the other ranks run."""
         if not self.is_settled or self.outcome is None:
             return []
         return [failure.rank for failure in self.outcome.failures if failure.rank < len(self.slots)]
 
     def note_job(self, seen: JobSeen) -> bool:
-        """Note the verdict on the request; whether it changed anything."""
+        """Note the verdict on the request; returns whether anything changed."""
         before = (self.phase, self.sentence, self.code, self.published)
         if seen.uid == self.uid:
             self.published = True
@@ -219,28 +219,28 @@ class Part:
             if seen.request is not None and self.request is None:
                 self.request = seen.request
         elif seen.state == "rejected" and seen.request is not None and seen.request.uid == self.uid:
-            self.phase = "failed"  # another job has the uid: the next request has another
+            self.phase = "failed"  # another job has the uid: the next request gets a new one
         elif seen.rejection is not None and seen.rejection.uid == self.uid:
             self.phase = "rejected"
             self.code = seen.rejection.refusal.code
         return before != (self.phase, self.sentence, self.code, self.published)
 
     def note_status(self, status: JobStatus) -> bool:
-        """Note where the job stands; whether it changed anything."""
+        """Note the status of the job; returns whether anything changed."""
         if status.uid != self.uid or self.phase == "gone":
             return False
         refusal = status.refusal
         after = (status.phase, status.attempt, status.sentence, refusal.code if refusal is not None else "")
         changed = after != (self.phase, self.attempt, self.sentence, self.code)
         if status.attempt > self.attempt:
-            for slot in self.slots:  # the attempt before was undone: pods that come may take over
-                slot.was_bound = slot.was_bound and slot.is_there
+            for slot in self.slots:  # the earlier attempt was rolled back: new pods may take its ranks
+                slot.was_bound = slot.was_bound and slot.is_live
         self.phase, self.attempt, self.sentence, self.code = after
         self.published = True
         return changed
 
     def note_outcome(self, outcome: OutcomeSeen) -> bool:
-        """Note what the binder achieved; whether it changed anything."""
+        """Note the outcome of the binding; returns whether anything changed."""
         if outcome.uid != self.uid or outcome == self.outcome:
             return False
         self.outcome = outcome
@@ -249,35 +249,35 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Gang:
-    """Pods that belong together, and what was requested for them.
+    """Pods that belong together, and the requests made for them.
 
     Attributes:
         key: Its identity.
         members: Its pods, by uid.
         parts: Its requests, by name.
-        told: Names under which something was told of its pods.
-        former: Uid of the last request of a pod, by the pod's uid.
-        failures: Requests that failed one after another.
-        retry_at_ms: Not before that time the next one.
-        retry_because: Why the last one failed; empty when unknown.
-        due_ms: When something may have to be done though nothing happens; None when not.
+        published_names: Names under which facts about its pods are published.
+        previous_uids: Uid of the last request of a pod, by the pod's uid.
+        failures: Number of requests that failed in a row.
+        retry_at_ms: Earliest time of the next request.
+        retry_reason: Why the last request failed; empty when unknown.
+        due_ms: Time at which the gang must be processed even if nothing changes; None for never.
     """
 
     key: GangKey
     members: dict[str, Member] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
-    told: dict[str, None] = field(default_factory=dict)
-    former: dict[str, str] = field(default_factory=dict)
+    published_names: dict[str, None] = field(default_factory=dict)
+    previous_uids: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
-    retry_because: str = ""
+    retry_reason: str = ""
     due_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
-        """Come back at that time at the latest."""
+        """Process the gang again at that time at the latest."""
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to remember."""
-        return not (self.members or self.parts or self.told)
+        """Whether there is no state to keep."""
+        return not (self.members or self.parts or self.published_names)

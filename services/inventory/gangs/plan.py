@@ -1,7 +1,7 @@
-"""Which requests the free pods of a gang need, or why they must wait.
+"""Plan of a gang: which requests its free pods need, or why they wait.
 
-The first request of a gang holds its minimum. Pods beyond the minimum, and pods that come while others run, are requests
-of their own; they wait until the first request has its chips, so that they never take them from it.
+The first request of a gang holds its minimum. Pods beyond the minimum, and pods that are created while others run, are
+requests of their own. They wait until the first request has its chips, so that they never take chips from it.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
@@ -21,20 +21,20 @@ from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
 _OF_BLOCKS: Final = frozenset({"sp-block", "huawei.com/affinity-config"})
-"""Annotations of jobs whose pods are placed by one plan for all of them."""
+"""Annotations of jobs whose pods are all placed by one plan."""
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What is known of a gang besides its pods.
+class GangContext:
+    """Known state of a gang besides its pods.
 
     Attributes:
         group: Its Volcano PodGroup.
-        facts: What its owner says; None when it was not looked up, or is not there.
-        barrier: Why nothing may be requested yet: a sentence; empty when it may.
-        is_reading: Its owner is being read for the first time, or its PodGroup has not been judged yet.
-        is_old: What its owner said is too old for a first request, and is being read again.
-        again_ms: When the owner is read again while the gang is short of pods; None when nothing is to be read.
+        facts: Facts of its owner; None when the owner was not looked up or does not exist.
+        barrier: Why no request may be made yet, as a sentence; empty when one may.
+        is_reading: Its owner is being read for the first time, or its PodGroup is within the grace period of admission.
+        is_old: The facts of its owner are too old for a first request; the owner is being read again.
+        again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
     """
 
     group: PodGroup | None = None
@@ -46,118 +46,118 @@ class Around:
 
     @property
     def tasks(self) -> dict[str, int]:
-        """Places of the owner's tasks, by name."""
+        """Index of each of the owner's tasks, by name."""
         facts = self.facts
         return {task.name.lower(): place for place, task in enumerate(facts.tasks)} if facts is not None else {}
 
 
 @dataclass(slots=True)
 class Plan:
-    """What becomes of the free pods.
+    """Decision on the free pods.
 
     Attributes:
         first: Pods of the gang's first request, in order.
         single: Pods that are requests of their own.
-        held: Pods that wait together, and why.
-        held_alone: Pods that wait, each for its own reason.
-        is_short: Held for want of pods, or by what its owner says: the owner is to be read again.
+        held: Pods that wait together, and the reason.
+        held_single: Pods that wait, each with its own reason.
+        is_short: Held because pods are missing or because of the owner's facts: the owner is to be read again.
         gang_pods: Pods with chips of the whole gang.
     """
 
     first: list[Member] = field(default_factory=list)
     single: list[Member] = field(default_factory=list)
     held: tuple[list[Member], str] | None = None
-    held_alone: list[tuple[Member, str]] = field(default_factory=list)
+    held_single: list[tuple[Member, str]] = field(default_factory=list)
     is_short: bool = False
     gang_pods: int = 0
 
 
-def plan(gang: Gang, free: Sequence[Member], around: Around, *, now_ms: int) -> Plan:
-    """What becomes of the free pods of a gang.
+def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: int) -> Plan:
+    """Decide on the free pods of a gang.
 
     Args:
         gang: The gang; its parts are up to date.
         free: Live pods without a node and without a rank, in order.
-        around: What else is known.
+        context: Known state besides the pods.
         now_ms: The time.
     """
     found = Plan()
-    if not free or around.is_reading:
+    if not free or context.is_reading:
         return found
-    barrier = around.barrier or _suspension(around.facts)
+    barrier = context.barrier or _suspension(context.facts)
     if barrier:
         found.held = (list(free), barrier)
         found.is_short = True
         return found
-    least = _minimum(gang, free[0], around)
+    least = _minimum(gang, free[0], context)
     found.gang_pods = _gang_pods(gang, least)
-    wrong = least.wrong or wrong_annotation(_layers(free, around)) or _too_many(least)
-    wrong = wrong or _not_whole(gang, free, around, least)
+    wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(least)
+    wrong = wrong or _partial_minimum(gang, free, context, least)
     if wrong:
         found.held = (list(free), wrong)
         found.is_short = True
         return found
-    least = _in_blocks(gang, free, around, least)
+    least = _in_blocks(gang, free, context, least)
     if is_fresh(gang):
-        _plan_first(gang, list(free), around, least, found, now_ms)
+        _plan_first(gang, list(free), context, least, found, now_ms)
     elif least.count <= 1 or not _is_blocked(gang):
         _plan_single(gang, free, found, now_ms)
     return found
 
 
 def is_fresh(gang: Gang) -> bool:
-    """Whether no pod of the gang has a node, and nothing is asked for: its minimum must start together."""
-    return not gang.parts and not _runs(gang)
+    """Whether no pod of the gang has a node and no request exists: its minimum must start together."""
+    return not gang.parts and not _is_running(gang)
 
 
-def _runs(gang: Gang) -> bool:
+def _is_running(gang: Gang) -> bool:
     return any(member.is_bound and member.is_live for member in gang.members.values())
 
 
 def _is_blocked(gang: Gang) -> bool:
-    """Whether pods wait for a request of their gang: the first has no chips yet, or all that there are are about to end."""
+    """Whether pods wait for another request: the first has no chips yet, or all pods of requests are about to end."""
     parts = gang.parts.values()
     if any(part.is_first and (part.state == "closed" or not part.is_placed) for part in parts):
         return True
-    return not _runs(gang) and not any(slot.is_there for part in parts for slot in part.slots)
+    return not _is_running(gang) and not any(slot.is_live for part in parts for slot in part.slots)
 
 
 def _suspension(facts: OwnerFacts | None) -> str:
     return "its job is suspended" if facts is not None and facts.suspended else ""
 
 
-def _layers(free: Sequence[Member], around: Around) -> list[dict[str, str] | None]:
+def _layers(free: Sequence[Member], context: GangContext) -> list[dict[str, str] | None]:
     return [
-        around.group.metadata.annotations if around.group is not None else None,
-        around.facts.annotations if around.facts is not None else None,
+        context.group.metadata.annotations if context.group is not None else None,
+        context.facts.annotations if context.facts is not None else None,
         *(member.pod.metadata.annotations for member in free),
     ]
 
 
-def _minimum(gang: Gang, pod: Member, around: Around) -> Minimum:
+def _minimum(gang: Gang, pod: Member, context: GangContext) -> Minimum:
     has_chips = any(member.ask.chips for member in gang.members.values())
     return minimum(
         gang.key,
-        group=around.group,
-        facts=around.facts,
+        group=context.group,
+        facts=context.facts,
         pod=pod.pod,
         size=pod.place.size,
         has_chips=has_chips,
     )
 
 
-def _in_blocks(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> Minimum:
-    """The minimum of a job in blocks: all of its pods, whatever it says, for one plan seats them all.
+def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> Minimum:
+    """Minimum of a job in logical SuperPoDs (blocks): all of its pods, because one plan places them all.
 
-    Where some pods are only made once others run, the minimum stays: nobody would ever see all of them waiting.
+    Where some pods are created only after others run, the minimum stays: they would never all wait at the same time.
 
     Source: docs/reference/superpods.md, "Terms of SuperPoDs" and "Before the selection".
     """
-    comes_in_turn = gang.key.kind == "jobset" or (around.facts is not None and around.facts.ordered)
+    comes_in_turn = gang.key.kind == "jobset" or (context.facts is not None and context.facts.ordered)
     has_chips = any(member.ask.chips for member in gang.members.values())
     if least.size <= least.count or comes_in_turn or not has_chips:
         return least
-    if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(free, around)):
+    if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(free, context)):
         return least
     return msgspec.structs.replace(least, count=least.size)
 
@@ -168,50 +168,50 @@ def _too_many(least: Minimum) -> str:
     return f"{least.name} {least.count} is more than the {least.size} pods of the job: a configuration error"
 
 
-def _not_whole(gang: Gang, free: Sequence[Member], around: Around, least: Minimum) -> str:
-    """Why a job with switch affinity cannot be requested: not all of its pods would start together.
+def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> str:
+    """Why a job with switch affinity cannot be requested: its pods would not all start together.
 
     Source: docs/reference/switches.md, "Jobs and policies". See decision switch-min-available.
     """
-    if gang_labels(free, around.group, around.facts).get(TOR_AFFINITY, NO_AFFINITY) == NO_AFFINITY:
+    if gang_labels(free, context.group, context.facts).get(TOR_AFFINITY, NO_AFFINITY) == NO_AFFINITY:
         return ""
     live = [member for member in gang.members.values() if member.is_live]
     size = least.size or len(live)
     if least.count >= size or not any(member.ask.chips for member in live):
         return ""
     return (
-        f"{least.name} is {least.count} of {size} pods: expected {size}, for with label {TOR_AFFINITY} all pods of the job"
+        f"{least.name} is {least.count} of {size} pods: expected {size}: with label {TOR_AFFINITY} all pods of the job"
         " start together"
     )
 
 
 def _gang_pods(gang: Gang, least: Minimum) -> int:
-    """Pods with chips of the whole gang: those that there are, or as many as there will be."""
+    """Pods with chips of the whole gang: those that exist, or the expected number if it is higher."""
     live = [member for member in gang.members.values() if member.is_live]
     with_chips = sum(1 for member in live if member.ask.chips)
     return max(with_chips, least.size) if with_chips == len(live) and with_chips else with_chips
 
 
-def _plan_first(gang: Gang, free: list[Member], around: Around, least: Minimum, found: Plan, now_ms: int) -> None:
-    """The gang's minimum, pods that have succeeded counted in."""
+def _plan_first(gang: Gang, free: list[Member], context: GangContext, least: Minimum, found: Plan, now_ms: int) -> None:
+    """Plan the gang's minimum; pods that succeeded count."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
     need = max(least.count - succeeded, 1)
     ready = [member for member in free if member.waits and not member.ask.wrong]
-    if need > 1 and any(_rests(gang, member, now_ms) for member in ready):
-        found.held = (free, _resting(gang))
+    if need > 1 and any(_is_backing_off(gang, member, now_ms) for member in ready):
+        found.held = (free, _backoff_text(gang))
         return
     if need == 1:
-        ready = [member for member in ready if not _rests(gang, member, now_ms)]
+        ready = [member for member in ready if not _is_backing_off(gang, member, now_ms)]
         if not ready:
             _plan_single(gang, free, found, now_ms)
             return
     chosen = _choose(ready, need, least.by_task if not succeeded else ())
-    hold = _shortage(ready, need, least) if chosen is None else _mixed(chosen)
+    hold = _shortage(ready, need, least) if chosen is None else _mixed_resources(chosen)
     if chosen is None or hold:
         found.held = (free, _with_reasons(hold, free))
         found.is_short = True
         return
-    if around.is_old:
+    if context.is_old:
         return
     found.first = chosen
     if need == 1:
@@ -219,31 +219,31 @@ def _plan_first(gang: Gang, free: list[Member], around: Around, least: Minimum, 
         _plan_single(gang, [member for member in free if member.uid not in taken], found, now_ms)
 
 
-def _rests(gang: Gang, member: Member, now_ms: int) -> bool:
-    """Whether a pod whose request failed is not to be tried again yet."""
-    rests = member.uid in gang.former and now_ms < gang.retry_at_ms
-    if rests:
+def _is_backing_off(gang: Gang, member: Member, now_ms: int) -> bool:
+    """Whether a pod whose request failed must wait before the next try."""
+    is_backing_off = member.uid in gang.previous_uids and now_ms < gang.retry_at_ms
+    if is_backing_off:
         gang.due(gang.retry_at_ms)
-    return rests
+    return is_backing_off
 
 
-def _resting(gang: Gang) -> str:
-    because = f": {gang.retry_because}" if gang.retry_because else ""
-    return f"its request failed{because}; it is tried again later"
+def _backoff_text(gang: Gang) -> str:
+    because = f": {gang.retry_reason}" if gang.retry_reason else ""
+    return f"its request failed{because}; it is retried later"
 
 
 def _plan_single(gang: Gang, free: Sequence[Member], found: Plan, now_ms: int) -> None:
-    """Each pod on its own."""
+    """Plan each pod on its own."""
     for member in free:
-        reason = _reason(member) or (_resting(gang) if _rests(gang, member, now_ms) else "")
+        reason = _reason(member) or (_backoff_text(gang) if _is_backing_off(gang, member, now_ms) else "")
         if reason:
-            found.held_alone.append((member, reason))
+            found.held_single.append((member, reason))
         else:
             found.single.append(member)
 
 
 def _choose(ready: Sequence[Member], need: int, by_task: Sequence[tuple[str, int]]) -> list[Member] | None:
-    """The first ``need`` pods in order, with the least number of each task; None when there are not enough."""
+    """The first ``need`` pods in order, with the minimum of each task; None when there are not enough."""
     lacking = {task.lower(): count for task, count in by_task}
     spare = need - sum(lacking.values())
     chosen: list[Member] = []
@@ -260,17 +260,17 @@ def _choose(ready: Sequence[Member], need: int, by_task: Sequence[tuple[str, int
 
 
 def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
-    """Why the pods are not enough."""
+    """Why there are not enough pods."""
     if len(ready) >= need:
         for task, count in least.by_task:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
                 return f"task {task} has {there} of at least {count} pods"
-    return f"{len(ready)} of at least {need} pods are there"
+    return f"{len(ready)} of at least {need} pods exist"
 
 
-def _mixed(chosen: Sequence[Member]) -> str:
-    """Why pods cannot be one request: chips of two kinds."""
+def _mixed_resources(chosen: Sequence[Member]) -> str:
+    """Why pods cannot be one request: they ask for chips of two kinds."""
     asking = [member for member in chosen if member.ask.chips]
     for member in asking:
         if member.ask.resource != asking[0].ask.resource:
@@ -287,7 +287,7 @@ def _reason(member: Member) -> str:
 
 
 def _with_reasons(hold: str, free: Sequence[Member]) -> str:
-    """A reason, and what is wrong with the first pod that has something wrong."""
+    """A reason, followed by the error of the first pod that has one."""
     reasons = [reason for member in free if (reason := _reason(member))]
     if not reasons:
         return hold

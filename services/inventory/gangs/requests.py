@@ -1,7 +1,7 @@
 """Job requests made from pods.
 
-Labels and annotations are merged as for manifests: the PodGroup's own first, then those of the owner, then those of the
-first pod of each task. Preferred neighbours are those of the first pod that has some.
+Labels and annotations are merged as for manifests: those of the PodGroup first, then those of the owner, then those of
+the first pod of each task. Preferred neighbours are those of the first pod that has some.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs".
 """
@@ -31,14 +31,14 @@ from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import Member
 
 GANG_PODS: Final = "berth/gang-pods"
-"""Annotation of a request: how many pods with chips its whole gang has."""
+"""Annotation of a request: number of pods with chips of the whole gang."""
 ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
 DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
 _VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
 _NOT_COPIED: Final = frozenset(
     {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS}
 )
-"""Annotations of a PodGroup that change, or are long, and say nothing about placement."""
+"""Annotations of a PodGroup that change, or are long, and do not affect placement."""
 _OF_ONE_POD: Final = frozenset(
     {
         COMPLETION_INDEX,
@@ -59,7 +59,7 @@ _OF_ONE_POD: Final = frozenset(
         "statefulset.kubernetes.io/pod-name",
     }
 )
-"""Labels that tell one pod, or one making of an object, from another."""
+"""Labels that differ between the pods of one job, or between two creations of an object."""
 
 
 def request_of(
@@ -80,7 +80,7 @@ def request_of(
         name: Name of the request.
         uid: Its uid.
         group: Volcano PodGroup of the gang, if there is one.
-        facts: What its owner says, if it was looked up.
+        facts: Facts of its owner, if the owner was looked up.
         gang_pods: Pods with chips of the whole gang.
     """
     firsts = _firsts(members)
@@ -88,8 +88,8 @@ def request_of(
     own = group.metadata if group is not None else None
     annotations = merged(
         {k: v for k, v in ((own.annotations if own is not None else None) or {}).items() if k not in _NOT_COPIED},
-        _lifted(facts.annotations) if facts is not None else {},
-        *(_lifted(member.pod.metadata.annotations or {}) for member in firsts),
+        _selected(facts.annotations) if facts is not None else {},
+        *(_selected(member.pod.metadata.annotations or {}) for member in firsts),
     )
     annotations[GANG_PODS] = str(gang_pods)
     return JobRequest(
@@ -112,12 +112,12 @@ def request_of(
 
 
 def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerFacts | None) -> dict[str, str]:
-    """Labels of a request for some pods: those nearest to the job count.
+    """Labels of a request for some pods. Labels of the object nearest to the job take precedence.
 
     Args:
         members: The pods in order of rank.
         group: Volcano PodGroup of the gang, if there is one.
-        facts: What its owner says, if it was looked up.
+        facts: Facts of its owner, if the owner was looked up.
     """
     return merged(
         (group.metadata.labels if group is not None else None) or {},
@@ -127,7 +127,7 @@ def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerF
 
 
 def wrong_annotation(layers: Sequence[Mapping[str, str] | None]) -> str:
-    """Why a request cannot be made from annotations: a sentence; empty when it can."""
+    """Why no request can be made from annotations, as a sentence; empty when one can."""
     texts = {layer[RUN_FOR]: None for layer in layers if layer and RUN_FOR in layer}
     for text in texts:
         try:
@@ -138,7 +138,7 @@ def wrong_annotation(layers: Sequence[Mapping[str, str] | None]) -> str:
 
 
 def unix_ms(written: str | None) -> int:
-    """Milliseconds since 1970 of an RFC 3339 time; 0 where none, or no such time, is written."""
+    """Milliseconds since 1970 of an RFC 3339 time; 0 for no or an invalid time."""
     if not written:
         return 0
     try:
@@ -149,7 +149,7 @@ def unix_ms(written: str | None) -> int:
 
 
 def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:
-    """What a pod of a request's task asked for."""
+    """Resource request of a pod of a request's task."""
     return PodAsk(
         resource=request.resource if task.chips else "",
         chips=task.chips,
@@ -161,7 +161,7 @@ def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:
     )
 
 
-def _lifted(annotations: Mapping[str, str]) -> dict[str, str]:
+def _selected(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: annotations[key] for key in LIFTED if key in annotations}
 
 
@@ -174,7 +174,7 @@ def _firsts(members: Sequence[Member]) -> list[Member]:
 
 
 def _joined(layers: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Labels of all tasks; differing values of a key are joined with ``|``."""
+    """Labels of all tasks; different values of a key are joined with ``|``."""
     values: dict[str, list[str]] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -189,12 +189,12 @@ def _queue(group: PodGroup | None, facts: OwnerFacts | None, first: Member) -> s
         return group.spec.queue
     layers = [facts.annotations] if facts is not None else []
     layers.append(first.pod.metadata.annotations or {})
-    told = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
-    return next((name for name in told if name), "") or (facts.queue if facts is not None else "") or "default"
+    names = (layer.get(key, "") for layer in layers for key in (QUEUE_NAME, _VOLCANO_QUEUE))
+    return next((name for name in names if name), "") or (facts.queue if facts is not None else "") or "default"
 
 
 def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:
-    """Equal pods that follow one another; a task of unequal pods is several, told apart by a number."""
+    """Tasks of consecutive equal pods; a task of unequal pods becomes several, with a number in the name."""
     tasks: list[Task] = []
     used: dict[str, int] = {}
     taken = {member.place.task for member in members}
@@ -215,7 +215,7 @@ def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:
 
 
 def _unused(name: str, used: dict[str, int], taken: set[str]) -> str:
-    """Name of a task that no other has: ``name``, ``name-2``, ..."""
+    """Unused name of a task: ``name``, ``name-2``, ..."""
     while True:
         used[name] = used.get(name, 0) + 1
         found = name if used[name] == 1 else f"{name}-{used[name]}"

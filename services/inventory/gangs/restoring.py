@@ -1,15 +1,15 @@
-"""Requests as they were told before a restart."""
+"""Requests restored from the facts of an earlier run."""
 
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.gangs.model import Gang, Part, Slot, tells_rank
+from berth.services.inventory.gangs.model import Gang, Part, Slot, needs_no_rank
 from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:
-    """Request whose pods were told.
+    """Request restored from the fact about its pods.
 
     Args:
         seen: Its pods.
@@ -46,20 +46,20 @@ def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: b
 
 def _gang_pods(seen: MembersSeen, request: JobRequest | None) -> int:
     text = request.annotations.get(GANG_PODS, "") if request is not None else ""
-    told = whole_number(text)
-    if told is not None:
-        return told
+    pods = whole_number(text)
+    if pods is not None:
+        return pods
     return 2 if seen.distributed else 1
 
 
 def _slot(
     seen: MembersSeen, gang: Gang, rank: int, row: int | None, request: JobRequest | None, task: Task | None
 ) -> Slot:
-    told = seen.rank_index[row] if row is not None and row < len(seen.rank_index) else ""
+    index_text = seen.rank_index[row] if row is not None and row < len(seen.rank_index) else ""
     member = gang.members.get(seen.pod_uids[row]) if row is not None else None
     if member is not None:
         place = member.place
-        index = int(told) if told.isdigit() else place.rank if place.rank is not None else rank
+        index = int(index_text) if index_text.isdigit() else place.rank if place.rank is not None else rank
         slot = Slot(
             task=place.task,
             ask=member.ask,
@@ -67,7 +67,7 @@ def _slot(
             index=index,
             pod=member.name,
             uid=member.uid,
-            tells_rank=tells_rank(member) if not member.is_bound else not told,
+            needs_no_rank=needs_no_rank(member) if not member.is_bound else not index_text,
         )
         slot.see(member)
         return slot
@@ -75,9 +75,9 @@ def _slot(
         task=task.name if task is not None else "",
         ask=as_pod_ask(request, task) if request is not None and task is not None else None,
         source=None,
-        index=int(told) if told.isdigit() else rank,
+        index=int(index_text) if index_text.isdigit() else rank,
         pod=seen.pods[row] if row is not None else "",
         uid=seen.pod_uids[row] if row is not None else "",
-        tells_rank=not told,
-        is_there=False,
+        needs_no_rank=not index_text,
+        is_live=False,
     )

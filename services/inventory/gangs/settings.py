@@ -7,24 +7,24 @@ from msgspec import Meta
 
 
 class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How pods become job requests, and PodGroups are let in."""
+    """How pods become job requests, and how PodGroups are admitted."""
 
     scheduler_names: Annotated[tuple[str, ...], Meta(min_length=1)] = ("berth",)
-    """Pods with one of these in ``schedulerName`` become job requests."""
+    """Pods with one of these values in ``schedulerName`` become job requests."""
     vanished_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """A request is taken back when its pods have been gone for so long."""
+    """A request is withdrawn after its pods have been gone for this long."""
     retry_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """Pause before pods whose request failed are requested again; it doubles ..."""
+    """Pause before pods whose request failed are requested again; it doubles with each failure ..."""
     retry_max_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
-    """... up to this."""
+    """... up to this value."""
     look_again_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """How often the owner of a gang is read again while the gang waits for pods or to be resumed."""
+    """How often the owner of a gang is read again while the gang waits for pods or is suspended."""
     force_enqueue: bool = True
-    """A PodGroup is let in as soon as its chips are free; false: cpu and memory must be free too, next to what others claim."""
+    """A PodGroup is admitted when its chips are free; false: CPU and memory must be free too, beside other claims."""
     claim_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
-    """A PodGroup that could not start for so long is sent back to Pending; 0: never."""
+    """A PodGroup that could not start for this long goes back to Pending; 0: never."""
     group_status_s: Annotated[float, Meta(ge=0, le=3_600)] = 5.0
-    """Least time between two writes of the counts and messages of one PodGroup; a change of phase does not wait."""
+    """Minimum time between two writes of counts and messages of one PodGroup; a change of phase is written at once."""
     groups_without_scheduler: bool | None = None
-    """Whether Berth lets in PodGroups of which neither a pod nor the owner tells the scheduler; without a value only if
+    """Whether Berth admits PodGroups for which neither a pod nor the owner names the scheduler; without a value only if
     ``volcano`` is among ``scheduler_names``."""

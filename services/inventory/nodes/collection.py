@@ -1,6 +1,6 @@
-"""Nodes as facts: what the cluster shows, place by place, less what others use of cpu and memory. Pure.
+"""Nodes as facts: their descriptions by topology, less the CPU and memory that other pods use. Pure.
 
-Descriptions are compared, so that a node which only says that it lives changes nothing.
+Descriptions are compared, so that a heartbeat of a node changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,10 +29,10 @@ _Amounts: TypeAlias = tuple[int, int, int]
 
 
 class Use(NamedTuple):
-    """What a pod uses on a node.
+    """Resources that a pod uses on a node.
 
     Attributes:
-        counted: Its cpu and memory are counted elsewhere: by the ledger, or by the fact of a foreign pod.
+        counted: The ledger, or the fact of a foreign pod, counts its CPU and memory already.
     """
 
     node: str
@@ -46,8 +46,8 @@ class Named(NamedTuple):
     """Chips that an annotation names.
 
     Attributes:
-        chips: Mask of those that the node has, by physical id.
-        unknown: Mask of the ids, as they stand there, that are none of the node's.
+        chips: Bitmap of the chips that the node has, by physical id.
+        unknown: Bitmap of the ids, as written in the annotation, that the node does not have.
     """
 
     chips: int
@@ -55,7 +55,7 @@ class Named(NamedTuple):
 
 
 class Free(NamedTuple):
-    """What nodes have that take work and are ready, less what pods there use."""
+    """Capacity of schedulable, ready nodes, less what their pods use."""
 
     chips: dict[str, int]
     cpu_milli: int
@@ -63,75 +63,75 @@ class Free(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Facts that are to be said: all of ``leaving`` before any of ``rest``, for a node may stand in one domain only."""
+    """Facts to publish: all of ``leaving`` before any of ``rest``, because a node may be in one domain only."""
 
     leaving: list[NodesSeen]
     rest: list[NodesSeen]
 
 
 class Nodes:
-    """Nodes of the cluster, and what was said of them.
+    """Nodes of the cluster, and the facts published about them.
 
-    ``reasons`` holds what is wrong with each node's object, by name.
+    ``reasons`` holds the errors of each node's object, by name.
     """
 
     def __init__(self) -> None:
         self.reasons: dict[str, tuple[str, ...]] = {}
         self._plain: dict[str, NodeDescription] = {}
         self._ids: dict[str, dict[int, int]] = {}
-        """Physical ids by ids of devices, of nodes where these differ. A node that goes leaves its own behind: its pods may
-        still be there."""
+        """Physical ids by device ids, for nodes where these differ. A deleted node's ids are kept: its pods may still
+        exist."""
         self._devices = DevicePlaces()
         self._conditions = Conditions()
         self._used: dict[str, _Amounts] = {}
         self._load: dict[str, _Amounts] = {}
-        self._placing = 0
+        self._place_revision = 0
         self._slots: dict[str, Slot] = {}
-        """Places below leaf switches by InternalIP."""
+        """Ports below leaf switches, by InternalIP."""
         self._placed: dict[str, NodeDescription] = {}
         self._domains: dict[str, list[str]] = {}
         self._domain_of: dict[str, str] = {}
         self._dirty: set[str] = set()
         self._stale: set[str] = set()
-        self._said: dict[str, NodesSeen] = {}
-        self._said_names: dict[str, list[str]] = {}
+        self._published: dict[str, NodesSeen] = {}
+        self._published_names: dict[str, list[str]] = {}
         self._address_reasons: dict[str, str] = {}
         self._moves = Moves()
 
     @property
     def is_changed(self) -> bool:
-        """Whether something has changed since the last :meth:`due`."""
+        """Whether anything changed since the last :meth:`due`."""
         return bool(self._dirty)
 
     @property
     def count(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self._plain)
 
     @property
     def needs_devices(self) -> bool:
-        """Whether the reports of device plug-ins are needed: only they tell where some node stands."""
+        """Whether the reports of device plug-ins are needed: only they state the place of some node."""
         return self._devices.is_needed
 
-    def hear_device(self, name: str, text: str | None) -> None:
-        """Take the report of a node's device plug-in, also before the node itself; None: it was deleted."""
+    def note_device_report(self, name: str, text: str | None) -> None:
+        """Take the report of a node's device plug-in, also before the node itself; None: the report was deleted."""
         if text is None:
             self._devices.drop(name)
         elif (reading := self._devices.hear(name, text)) is not None:
             self._take(name, reading)
 
     def mask(self, name: str) -> int | None:
-        """Chips of a node; None when the node is not known."""
+        """Bitmap of the chips of a node; None when the node is unknown."""
         node = self._plain.get(name)
         return None if node is None else node.chips
 
     def named(self, name: str, ids: int, *, physical: bool) -> Named:
-        """What a mask of ids names on a node; on one that is not known each id stands for a chip.
+        """Chips that a bitmap of ids names on a node. On an unknown node each id names a chip.
 
         Args:
             name: The node.
-            ids: The ids.
-            physical: They are physical ids also where the device plug-in has others.
+            ids: Bitmap of the ids.
+            physical: They are physical ids even where the device plug-in uses others.
         """
         mapped = None if physical else self._ids.get(name)
         found = ids if mapped is None else _translated(ids, mapped)
@@ -139,23 +139,23 @@ class Nodes:
         known = found if mask is None else found & mask
         if mapped is None:
             return Named(known, found & ~known)
-        return Named(known, ids & ~sum(1 << told for told, chip in mapped.items() if known >> chip & 1))
+        return Named(known, ids & ~sum(1 << device for device, chip in mapped.items() if known >> chip & 1))
 
     def note_health(self, seen: HealthSeen) -> bool:
-        """Take how nodes are; whether something differs from before.
+        """Take the health of nodes; returns whether anything changed.
 
         Raises:
             ValueError: The fact is damaged.
-            IndexError: Likewise.
+            IndexError: The fact is damaged.
         """
         return self._conditions.note(seen)
 
     def address_reasons(self) -> dict[str, str]:
-        """Nodes that share an InternalIP with another, and the sentence that says so."""
+        """Nodes that share an InternalIP with another node, and the message about it."""
         return self._address_reasons
 
     def replace(self, nodes: Iterable[Node]) -> set[str]:
-        """Take a whole list; nodes that are not in it are gone. Returns the names of nodes whose chips differ from before."""
+        """Take a full list; nodes that are not in it are gone. Returns the names of nodes whose chips changed."""
         listed = list(nodes)
         names = {node.metadata.name for node in listed}
         self._devices.keep(names)
@@ -163,13 +163,13 @@ class Nodes:
         return changed | {node.metadata.name for node in listed if self.put(node)}
 
     def put(self, node: Node) -> bool:
-        """Take a node as it is now; whether its chips differ from before."""
+        """Take the current state of a node; returns whether its chips changed."""
         reading = self._devices.complete(read_node(node))
         is_renumbered = self._renumber(node, reading.node)
         return self._take(node.metadata.name, reading) or is_renumbered
 
     def _renumber(self, node: Node, plain: NodeDescription) -> bool:
-        """Note by which ids annotations name the chips of a node; whether they differ from before."""
+        """Note the ids that annotations use for the chips of a node; returns whether they changed."""
         meta = node.metadata
         card = NodeCard(
             meta.name,
@@ -179,7 +179,7 @@ class Nodes:
         before = self._ids.pop(meta.name, None)
         if card.has_device_ids:
             ids = physical_ids(card, plain.resource, plain.chips)
-            if len(ids) < plain.chips.bit_count() or any(told != chip for told, chip in ids.items()):
+            if len(ids) < plain.chips.bit_count() or any(device != chip for device, chip in ids.items()):
                 self._ids[meta.name] = ids
         if self._ids.get(meta.name) == before:
             return False
@@ -200,14 +200,14 @@ class Nodes:
         return before is None or (before.chips, before.resource) != (reading.node.chips, reading.node.resource)
 
     def remove(self, name: str) -> bool:
-        """Forget a node; whether it was known."""
+        """Drop a node; returns whether it was known."""
         self.reasons.pop(name, None)
         self._devices.leave(name)
         self._dirty.add(name)
         return self._plain.pop(name, None) is not None
 
     def use(self, before: Use | None, after: Use | None) -> None:
-        """Note that a pod uses something else than before; None for nothing at all."""
+        """Note that a pod's use of resources changed; None for no use."""
         if before == after:
             return
         for use, sign in ((before, -1), (after, 1)):
@@ -220,10 +220,10 @@ class Nodes:
                 self._dirty.add(use.node)
 
     def free(self, held: Callable[[str], int] = lambda _: 0) -> Free:
-        """What is free now for new work, pods of all schedulers counted; nodes and chips that are not well give nothing.
+        """Free capacity for new work; pods of all schedulers count. Unhealthy nodes and chips provide none.
 
         Args:
-            held: Mask of the chips of a node that its pods hold.
+            held: Bitmap of the chips of a node that its pods hold.
         """
         self._settle()
         chips: dict[str, int] = {}
@@ -241,24 +241,24 @@ class Nodes:
         return Free(chips, cpu, memory)
 
     def place(self, slots: dict[str, Slot]) -> None:
-        """Take the places below leaf switches, by InternalIP, as they are now."""
+        """Take the current ports below leaf switches, by InternalIP."""
         if slots != self._slots:
             self._slots = slots
             self._dirty.update(self._plain)
 
     @property
-    def placing(self) -> int:
-        """How often some node has got another place below the leaf switches, or came or went."""
+    def place_revision(self) -> int:
+        """Number of changes of a node's port below the leaf switches, and of nodes that came or went."""
         self._settle()
-        return self._placing
+        return self._place_revision
 
     def placed(self) -> dict[str, str]:
-        """Nodes that have a place below a leaf switch, by InternalIP."""
+        """Nodes that have a port below a leaf switch, by InternalIP."""
         self._settle()
         return {node.address: name for name, node in self._placed.items() if node.leaf}
 
     def busy(self) -> list[tuple[str, str]]:
-        """Nodes on which pods with chips run, of any scheduler, with their InternalIPs; sorted."""
+        """Nodes with running pods that have chips, of any scheduler, with their InternalIPs; sorted."""
         return sorted(
             (name, self._plain[name].address)
             for name, (chips, _, _) in self._load.items()
@@ -266,47 +266,47 @@ class Nodes:
         )
 
     def moves(self) -> dict[str, str]:
-        """Nodes that have got another SuperPoD or rack while pods with chips ran there that still do, and a sentence on each."""
+        """Nodes whose SuperPoD or rack changed under running pods with chips, with a message for each."""
         self._settle()
         return self._moves.sentences(lambda name: self._load.get(name, _NOTHING)[0] > 0)
 
-    def restore(self, said: Iterable[NodesSeen]) -> None:
-        """Take up what earlier runs said last."""
-        for fact in said:
-            self.say(fact)
+    def restore(self, published: Iterable[NodesSeen]) -> None:
+        """Restore the facts that earlier runs published last."""
+        for fact in published:
+            self.note_published(fact)
             nodes = unpack_nodes(fact) if fact.superpods else []
             self._devices.restore(nodes)
             self._moves.restore(nodes)
 
     def due(self, at_ms: UnixMs) -> Due:
-        """Facts that differ from what was said."""
+        """Facts that differ from the published ones."""
         self._settle()
-        parts = leaving(self._said_names, self._domains)
+        parts = leaving(self._published_names, self._domains)
         first: dict[str, NodesSeen] = {}
         for domain, names in parts.items():
             stay = set(names)
-            rows = [node for node in unpack_nodes(self._said[domain]) if node.name in stay]
+            rows = [node for node in unpack_nodes(self._published[domain]) if node.name in stay]
             first[domain] = pack_nodes(domain, rows, at_ms=at_ms)
         rest: list[NodesSeen] = []
         for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
             fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
-            if fact.names and not _is_same(first.get(domain) or self._said.get(domain), fact):
+            if fact.names and not _is_same(first.get(domain) or self._published.get(domain), fact):
                 rest.append(fact)
             elif domain not in first:
                 self._stale.discard(domain)
         return Due(list(first.values()), rest)
 
-    def say(self, fact: NodesSeen) -> None:
-        """Note that a fact was said."""
+    def note_published(self, fact: NodesSeen) -> None:
+        """Note that a fact was published."""
         if fact.names:
-            self._said[fact.domain] = fact
-            self._said_names[fact.domain] = unpack_names(fact.names)
+            self._published[fact.domain] = fact
+            self._published_names[fact.domain] = unpack_names(fact.names)
         else:
-            self._said.pop(fact.domain, None)
-            self._said_names.pop(fact.domain, None)
+            self._published.pop(fact.domain, None)
+            self._published_names.pop(fact.domain, None)
 
     def _settle(self) -> None:
-        """Place what has changed below its leaf and less what is used, and sort it into domains."""
+        """Update the descriptions of changed nodes (leaf switch, free CPU and memory), and assign nodes to domains."""
         if not self._dirty:
             return
         shared = self._shared_addresses()
@@ -318,11 +318,11 @@ class Nodes:
             before = self._placed.get(name)
             if plain is None:
                 moved = self._placed.pop(name, None) is not None or moved
-                self._placing += before is not None
+                self._place_revision += before is not None
                 continue
             after = self._placed[name] = self._in_place(plain)
             moved = moved or before is None or (before.superpod, before.leaf) != (after.superpod, after.leaf)
-            self._placing += before is None or _place(before) != _place(after)
+            self._place_revision += before is None or _place(before) != _place(after)
             is_busy = self._load.get(name, _NOTHING)[0] > 0
             if before is None:
                 self._moves.begin(after, is_busy=is_busy)
@@ -357,8 +357,8 @@ class Nodes:
                 by_address.setdefault(node.address, []).append(node.name)
         return {
             name: (
-                f"node {name}: status.addresses InternalIP is {address!r}, as on {_others(names, name)}: expected an address "
-                "of its own; without one its place below a switch is not known"
+                f"node {name}: status.addresses InternalIP is {address!r}, as on {_others(names, name)}: "
+                "expected an address of its own; without one its place below a switch is not known"
             )
             for address, names in by_address.items()
             if len(names) > 1
@@ -367,12 +367,12 @@ class Nodes:
 
 
 def _translated(ids: int, mapped: Mapping[int, int]) -> int:
-    """Mask of what a mask of ids stands for; ids that stand for nothing are left out."""
-    return sum(1 << chip for told, chip in mapped.items() if ids >> told & 1)
+    """Bitmap of the chips for a bitmap of ids; ids without a chip are dropped."""
+    return sum(1 << chip for device, chip in mapped.items() if ids >> device & 1)
 
 
 def _add(sums: dict[str, _Amounts], node: str, amounts: _Amounts) -> None:
-    """Add to the sums of a node; those of nothing are not kept."""
+    """Add to the sums of a node; zero sums are not kept."""
     chips, cpu, memory = sums.get(node, _NOTHING)
     after = (chips + amounts[0], cpu + amounts[1], memory + amounts[2])
     if after == _NOTHING:
@@ -389,5 +389,7 @@ def _others(names: list[str], name: str) -> str:
     return ", ".join(sorted(other for other in names if other != name))
 
 
-def _is_same(said: NodesSeen | None, fact: NodesSeen) -> bool:
-    return said is not None and msgspec.structs.replace(said, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)
+def _is_same(published: NodesSeen | None, fact: NodesSeen) -> bool:
+    return published is not None and msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(
+        fact, at_ms=0
+    )

@@ -1,4 +1,4 @@
-"""Nodes that are not well, as the facts of health tell: what of them takes no new work. Pure."""
+"""Unhealthy nodes from health facts: which of their chips take no new work. Pure."""
 
 from berth.core.cluster.node_packing import unpack_health
 from berth.schemas.facts import HealthSeen, NodeHealth
@@ -12,11 +12,11 @@ class Conditions:
         self._by_domain: dict[str, dict[str, NodeCondition]] = {}
 
     def note(self, seen: HealthSeen) -> bool:
-        """Take a domain's fact; whether what of its nodes takes work differs from before.
+        """Take the fact of a domain; returns whether the capacity of its nodes for new work changed.
 
         Raises:
             ValueError: The fact is damaged.
-            IndexError: Likewise.
+            IndexError: The fact is damaged.
         """
         now: dict[str, NodeCondition] = {}
         if any(map(any, (seen.unhealthy, seen.recovering, seen.withheld, seen.level))):
@@ -31,5 +31,5 @@ class Conditions:
         return now != before
 
     def of(self, domain: str, node: str) -> NodeCondition | None:
-        """Condition of a node, as the fact of its own domain has it; None for one that is well."""
+        """Condition of a node, from the fact of its own domain; None for a healthy node."""
         return self._by_domain.get(domain, {}).get(node)

@@ -1,8 +1,9 @@
-"""Places of nodes in SuperPoDs that only the reports of their device plug-ins tell. Pure.
+"""Places of nodes in SuperPoDs from the reports of their device plug-ins. Pure.
 
-What a node's own object says counts; a report fills what is left open there. A report that cannot be read leaves the last
-good one in force, and one that is deleted leaves what it said: a node does not leave its SuperPoD because an agent stops.
-So it is over a restart: what was said of a node holds until its object or its report tells.
+The node's own object takes precedence; a report fills the fields that the object leaves open. An unreadable report
+leaves the last valid one in force, and the content of a deleted report stays in force: a node does not leave its
+SuperPoD because an agent stops. The same holds over a restart: the published place of a node holds until its object or
+its report states one.
 """
 
 from collections.abc import Iterable
@@ -12,27 +13,27 @@ from berth.formats.kubernetes.node_place import NodePlace, homeless, needs_repor
 from berth.formats.kubernetes.nodes import NodeReading
 from berth.schemas.nodes import NodeDescription
 
-_UNTOLD = NodePlace()
+_UNKNOWN = NodePlace()
 
 
 class DevicePlaces:
-    """What reports tell of places, and the nodes that need it."""
+    """Places from reports, and the nodes that need one."""
 
     def __init__(self) -> None:
         self._open: dict[str, NodeReading] = {}
-        """Nodes whose objects leave something open."""
+        """Nodes whose objects leave a field open."""
         self._places: dict[str, NodePlace] = {}
         self._wrong: dict[str, str] = {}
-        self._said: dict[str, NodePlace] = {}
-        """What earlier runs said of nodes that neither object nor report has told of since."""
+        self._published: dict[str, NodePlace] = {}
+        """Published places of nodes for which neither object nor report has stated a place since the restart."""
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
-        """Take up what earlier runs said."""
-        self._said |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
+        """Restore the places that earlier runs published."""
+        self._published |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
 
     def keep(self, names: set[str]) -> None:
-        """Take which nodes there are: what was said of others does not count any more."""
-        self._said = {name: place for name, place in self._said.items() if name in names}
+        """Take the names of all nodes: published places of other nodes are dropped."""
+        self._published = {name: place for name, place in self._published.items() if name in names}
 
     @property
     def is_needed(self) -> bool:
@@ -40,40 +41,40 @@ class DevicePlaces:
         return bool(self._open)
 
     def complete(self, reading: NodeReading) -> NodeReading:
-        """A node that was just read, with what its report tells."""
+        """Complete a node that was just read with the content of its report."""
         name = reading.node.name
         if needs_report(reading.node, reading.told):
             self._open[name] = reading
-            place = reading.told.filled(self._places.get(name, self._said_of(name, reading.told)))
+            place = reading.told.filled(self._places.get(name, self._published_place(name, reading.told)))
             return reading.at(place, self._wrong.get(name, ""), homeless(reading.node, place))
         self._open.pop(name, None)
-        self._said.pop(name, None)
+        self._published.pop(name, None)
         return reading.at(reading.told, homeless(reading.node, reading.told))
 
-    def _said_of(self, name: str, told: NodePlace) -> NodePlace:
-        """What was said; racks are numbered in each SuperPoD anew, so that of another one says nothing."""
-        said = self._said.get(name, _UNTOLD)
-        return said if told.superpod in {None, said.superpod} else _UNTOLD
+    def _published_place(self, name: str, told: NodePlace) -> NodePlace:
+        """Published place. Racks are numbered within a SuperPoD, so that the rack of another SuperPoD is not used."""
+        published = self._published.get(name, _UNKNOWN)
+        return published if told.superpod in {None, published.superpod} else _UNKNOWN
 
     def hear(self, name: str, text: str) -> NodeReading | None:
-        """Take a report of a node; the node as it is now, where it needs the report."""
+        """Take a report of a node; returns the updated node when it needs the report."""
         try:
             self._places[name] = reported_place(text)
             self._wrong.pop(name, None)
-            self._said.pop(name, None)
+            self._published.pop(name, None)
         except ReportError as error:
-            is_known = name in self._places or name in self._said
-            self._wrong[name] = f"{error}; the report before counts" if is_known else str(error)
+            is_known = name in self._places or name in self._published
+            self._wrong[name] = f"{error}; the previous report stays in force" if is_known else str(error)
         reading = self._open.get(name)
         return self.complete(reading) if reading is not None else None
 
     def leave(self, name: str) -> None:
-        """Take that a node is gone; its report is kept, for it may outlast the node's object."""
+        """Take the deletion of a node; its report is kept, because it may outlive the node's object."""
         self._open.pop(name, None)
-        self._said.pop(name, None)
+        self._published.pop(name, None)
 
     def drop(self, name: str) -> None:
-        """Take that a report was deleted: what it said of a node that needs it is kept."""
+        """Take the deletion of a report: its content is kept for a node that needs it."""
         if name not in self._open:
             self._places.pop(name, None)
             self._wrong.pop(name, None)

@@ -1,6 +1,6 @@
-"""Reports of device plug-ins, read for the places of nodes in SuperPoDs, and only once some node needs them.
+"""Reports of device plug-ins, read for the places of nodes in SuperPoDs, from the time when some node needs them.
 
-Most clusters never need them, and in a large one they are many.
+Most clusters never need them, and a large cluster has many.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LABEL: Final = {"labelSelector": "mx-consumer-cim=true"}
 
 
 class _Answer(Lean, frozen=True):
-    """That there is an answer; nothing of it is looked at."""
+    """Any answer; its content is not used."""
 
 
 class DeviceReports:
@@ -31,7 +31,7 @@ class DeviceReports:
     Args:
         nodes: The nodes.
         config: Settings.
-        on_change: Called when something is new.
+        on_change: Called when something changed.
         log: Logger of the service.
     """
 
@@ -43,12 +43,12 @@ class DeviceReports:
         self._needed = asyncio.Event()
 
     def look(self) -> None:
-        """See whether some node needs its report, after nodes have changed."""
+        """Check after a change of nodes whether some node needs its report."""
         if self._nodes.needs_devices:
             self._needed.set()
 
     def replace(self, objects: list[DeviceMap]) -> None:
-        """Take all reports; of those that are missing, what they said counts."""
+        """Take all reports. The content of a missing report stays in force."""
         self.change([("MODIFIED", one) for one in objects])
 
     def change(self, changes: list[tuple[Change, DeviceMap]]) -> None:
@@ -56,17 +56,18 @@ class DeviceReports:
         for change, one in changes:
             name = one.metadata.name.removeprefix(NAME_PREFIX)
             if name != one.metadata.name:
-                self._nodes.hear_device(name, None if change == "DELETED" else one.text)
+                self._nodes.note_device_report(name, None if change == "DELETED" else one.text)
         if self._nodes.is_changed:
             self._on_change()
 
     async def reflect(self, api: Api, nodes_listed: asyncio.Event, known: asyncio.Event) -> None:
-        """Reflect reports from when some node needs them, for ever.
+        """Reflect reports from the time when some node needs them; never returns.
 
         Args:
             api: The API server.
-            nodes_listed: Set once all nodes are known.
-            known: Is set once all reports are that those nodes need, or the server refuses them for long.
+            nodes_listed: Set after all nodes are listed.
+            known: Set by this method after all needed reports are listed, or after the server has refused them for
+                long.
         """
         await nodes_listed.wait()
         if not self._needed.is_set():
@@ -80,7 +81,7 @@ class DeviceReports:
             known.set()
 
     async def _until_allowed(self, api: Api, known: asyncio.Event) -> None:
-        """Wait until the server lets reports be read; nodes that tell their places themselves do not wait for ever."""
+        """Wait until the server permits reads of reports. Nodes that state their own places do not wait forever."""
         config = self._config
         backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         left_s = config.reports_wait_s
@@ -95,7 +96,8 @@ class DeviceReports:
             except PoisonError as error:
                 if left_s <= 0 and not known.is_set():
                     self._log.warning(
-                        "reports refused: nodes that are silent stay in the SuperPoD last said", reason=error.reason
+                        "reports refused: nodes without a SuperPoD of their own keep the published one",
+                        reason=error.reason,
                     )
                     known.set()
                 left_s -= pause_s

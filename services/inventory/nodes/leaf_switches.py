@@ -1,7 +1,7 @@
-"""Leaf switches from their ConfigMap: which value of it counts, and what is said of it. Pure.
+"""Leaf switches from their ConfigMap: which value is in force, and the fact about it. Pure.
 
-A new value does not count while it is wrong, nor while it takes a leaf from under pods with chips that run there: then the
-last good one holds, also across a restart, and the fact says why.
+A new value does not take effect while it is invalid, or while it removes the leaf switch of running pods with chips.
+Then the last valid value stays in force, also across a restart, and the fact states the reason.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,12 +34,12 @@ _NAMED_MAX: Final = 3
 
 
 class Switches:
-    """The leaf switches that count, what keeps the newest value of the ConfigMap from counting, and what was said.
+    """Leaf switches in force, the reason why the newest value of the ConfigMap is not, and the published fact.
 
-    ``reason`` says why the newest value does not count, empty when it does; ``uid`` is that of the ConfigMap.
+    ``reason`` states why the newest value is not in force, empty when it is; ``uid`` is that of the ConfigMap.
 
     Args:
-        nodes: Nodes that stand below the switches.
+        nodes: Nodes below the switches.
         pods_on: Pods that are bound to a node.
     """
 
@@ -51,27 +51,27 @@ class Switches:
         self._config = TorConfig()
         self._slots: dict[str, Slot] = {}
         self._newest: TorConfig | None = None
-        """A value that is good in itself and does not count yet."""
+        """Valid value that is not in force yet."""
         self._newest_slots: dict[str, Slot] = {}
         self._wrong = ""
         self._changes = 0
-        self._said: TopologySeen | None = None
-        self._said_basis: tuple[int, int, str] | None = None
-        """Of what the last fact, or its absence, was made."""
+        self._published: TopologySeen | None = None
+        self._published_basis: tuple[int, int, str] | None = None
+        """Inputs of the last fact, or of its absence."""
 
-    def restore(self, said: TopologySeen | None, nodes: Iterable[NodesSeen]) -> None:
-        """Take up what an earlier run said last; its leaf switches hold until others count.
+    def restore(self, published: TopologySeen | None, nodes: Iterable[NodesSeen]) -> None:
+        """Restore the fact that an earlier run published last; its leaf switches stay in force until replaced.
 
         Args:
-            said: Its fact; one without addresses has those of the nodes.
-            nodes: Its facts about nodes.
+            published: The fact; one without addresses takes those of the nodes.
+            nodes: The published facts about nodes.
         """
-        self._said = said
-        if said is not None and said.leaves:
-            self._count(_config_of(said, nodes))
+        self._published = published
+        if published is not None and published.leaves:
+            self._count(_config_of(published, nodes))
 
     def take(self, found: ConfigMap | None) -> None:
-        """Take the ConfigMap as it is now, None once it is gone; :meth:`settle` decides whether that counts."""
+        """Take the current ConfigMap, None after its deletion; :meth:`settle` decides whether it takes effect."""
         self._wrong = ""
         self._newest = TorConfig()
         if found is not None:
@@ -84,10 +84,10 @@ class Switches:
         self._newest_slots = self._newest.slots() if self._newest is not None else {}
 
     def settle(self) -> None:
-        """Let the newest value count unless something is against it; to be called once nodes and pods are known."""
-        reason = self._wrong or self._against()
+        """Put the newest value in force unless there is a conflict. Nodes and pods must be known before."""
+        reason = self._wrong or self._conflict()
         if reason:
-            holds = "the last value that could be used holds" if self._config.leaves else "no switch is known"
+            holds = "the last valid value stays in force" if self._config.leaves else "no switch is known"
             self.reason = f"{reason}; {holds}"
             return
         self.reason = ""
@@ -96,21 +96,23 @@ class Switches:
             self._newest = None
 
     def due(self, at_ms: UnixMs) -> TopologySeen | None:
-        """Fact about the leaf switches; None when it was said."""
-        basis = (self._nodes.placing, self._changes, self.reason)
-        if basis == self._said_basis:
+        """Fact about the leaf switches; None when it is published already."""
+        basis = (self._nodes.place_revision, self._changes, self.reason)
+        if basis == self._published_basis:
             return None
         fact = self._fact(at_ms)
-        said = self._said
-        is_said = not (fact.leaves or fact.reason) if said is None else said == _at(fact, said.at_ms)
-        if is_said:
-            self._said_basis = basis
+        published = self._published
+        is_published = (
+            not (fact.leaves or fact.reason) if published is None else published == _at(fact, published.at_ms)
+        )
+        if is_published:
+            self._published_basis = basis
             return None
         return fact
 
-    def say(self, fact: TopologySeen) -> None:
-        """Note that a fact was said."""
-        self._said = fact
+    def note_published(self, fact: TopologySeen) -> None:
+        """Note that a fact was published."""
+        self._published = fact
 
     def _count(self, config: TorConfig) -> None:
         if config != self._config:
@@ -140,8 +142,8 @@ class Switches:
             reason=self.reason,
         )
 
-    def _against(self) -> str:
-        """What the newest value would take from under pods that run, and which; empty when nothing."""
+    def _conflict(self) -> str:
+        """Leaf switch that the newest value would remove from running pods, with the pods; empty without a conflict."""
         new, after = self._newest, self._newest_slots
         if new is None or new == self._config:
             return ""
@@ -154,30 +156,30 @@ class Switches:
             return ""
         leaf = next(one.address for one in self._config.leaves if one.address in lost)
         others = [one.address for one in self._config.leaves if one.address in lost and one.address != leaf]
-        rest = f"; leaf {others[0]!r}{' and others' if others[1:] else ''} likewise" if others else ""
+        rest = f"; leaf {others[0]!r}{' and others' if others[1:] else ''} too" if others else ""
         address = lost[leaf][0][1]
         return (
             f"ConfigMap {NAMESPACE}/{CONFIG_MAP}: {_loss(new, after.get(address), leaf, address)}: "
-            f"expected as before while pods with chips run there, {self._pods(name for name, _ in lost[leaf])}{rest}"
+            f"expected no change while pods with chips run there, {self._pods(name for name, _ in lost[leaf])}{rest}"
         )
 
     def _pods(self, nodes: Iterable[str]) -> str:
-        """Some of the pods with chips on nodes, with the jobs that are known."""
+        """Some of the pods with chips on nodes, with their jobs if known."""
         found = sorted(
             (row.namespace, row.name, row.claim.job if row.claim is not None else "", row.node)
             for node in nodes
             for row in self._pods_on(node)
             if row.is_live and row.asked
         )
-        words = [
+        texts = [
             f"{namespace}/{name} {f'of job {job} ' if job else ''}on node {node}"
             for namespace, name, job, node in found[:_NAMED_MAX]
         ]
-        return ", ".join(words) + (" and others" if len(found) > _NAMED_MAX else "")
+        return ", ".join(texts) + (" and others" if len(found) > _NAMED_MAX else "")
 
 
 def _loss(new: TorConfig, slot: Slot | None, leaf: str, address: str) -> str:
-    """What a new value has instead of a server below a leaf; ``slot`` is where it has the server, if it has."""
+    """What a new value has instead of a server below a leaf switch; ``slot`` is its port for the server, if any."""
     if not new.leaves:
         return f"it is gone, with leaf {leaf!r}"
     if all(one.address != leaf for one in new.leaves):
@@ -187,19 +189,19 @@ def _loss(new: TorConfig, slot: Slot | None, leaf: str, address: str) -> str:
     return f"{TOR_INFO} server_list has server {address!r} below leaf {slot.leaf!r} instead of leaf {leaf!r}"
 
 
-def _config_of(said: TopologySeen, nodes: Iterable[NodesSeen]) -> TorConfig:
-    """Leaf switches of a fact; a place whose address is not known is left out."""
+def _config_of(published: TopologySeen, nodes: Iterable[NodesSeen]) -> TorConfig:
+    """Leaf switches of a fact; servers without a known address are left out."""
     address_of: Mapping[str, str] = {}
-    if not all(leaf.addresses or not leaf.nodes for leaf in said.leaves):
+    if not all(leaf.addresses or not leaf.nodes for leaf in published.leaves):
         address_of = {node.name: node.address for fact in nodes for node in unpack_nodes(fact)}
     leaves: list[TorLeaf] = []
-    for leaf in said.leaves:
+    for leaf in published.leaves:
         addresses = leaf.addresses or [address_of.get(name, "") for name in leaf.nodes]
         positions = leaf.positions or range(len(addresses))
         servers = (Server(address, position) for address, position in zip(addresses, positions, strict=True) if address)
         leaves.append(TorLeaf(leaf.name, tuple(servers)))
     least = max((server.position + 1 for leaf in leaves for server in leaf.servers), default=1)
-    return TorConfig(tuple(leaves), max(said.places, least), said.level or DOUBLE_LAYER)
+    return TorConfig(tuple(leaves), max(published.places, least), published.level or DOUBLE_LAYER)
 
 
 def _at(fact: TopologySeen, at_ms: UnixMs) -> TopologySeen:

@@ -1,7 +1,7 @@
-"""Nodes that have got another SuperPoD or rack while pods with chips ran on them. Pure.
+"""Nodes whose SuperPoD or rack changed while pods with chips ran on them. Pure.
 
-Nothing is wrong with what is known: the node is where it is now. But the pods were placed beside others, and an operator
-may want to know, for as long as they run.
+The description of the node is correct: it states the current place. But the pods were placed for the former place, and
+an operator is informed as long as they run.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,33 +12,33 @@ from berth.schemas.nodes import NodeDescription
 
 
 class Moves:
-    """Where nodes were when pods that still run there were placed, as far as they are elsewhere now."""
+    """Former places of nodes whose pods were placed before the node moved."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[str, str]] = {}
         self._now: dict[str, tuple[str, str]] = {}
-        self._said: dict[str, tuple[str, str]] = {}
-        """Where earlier runs said that nodes are which have not been seen since."""
+        self._published: dict[str, tuple[str, str]] = {}
+        """Published places of nodes that have not been seen since the restart."""
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
-        """Take where earlier runs said that nodes are. Those that were in no SuperPoD have not moved, wherever they are."""
-        self._said |= {node.name: (node.superpod, node.rack) for node in nodes if node.superpod}
+        """Restore the published places. A node that was in no SuperPoD has not moved, wherever it is."""
+        self._published |= {node.name: (node.superpod, node.rack) for node in nodes if node.superpod}
 
     def begin(self, node: NodeDescription, *, is_busy: bool) -> None:
-        """Take a node that was not there before in this run.
+        """Take a node that is new in this run.
 
         Args:
             node: The node.
-            is_busy: Pods with chips run there. They were placed by what was said last.
+            is_busy: Pods with chips run there. They were placed by the published place.
         """
-        said = self._said.pop(node.name, None)
-        if said is None or not is_busy:
+        published = self._published.pop(node.name, None)
+        if published is None or not is_busy:
             return
-        superpod, rack = said
+        superpod, rack = published
         self.note(msgspec.structs.replace(node, superpod=superpod, rack=rack or node.rack), node)
 
     def note(self, before: NodeDescription, after: NodeDescription) -> None:
-        """Take that a node with pods is told of anew. A node that comes back to where it was has not moved."""
+        """Take a change of a node with pods. A node that returns to its former place has not moved."""
         old, new = (before.superpod, before.rack), (after.superpod, after.rack)
         if old == new:
             return
@@ -48,7 +48,7 @@ class Moves:
             self._drop(after.name)
 
     def sentences(self, is_busy: Callable[[str], bool]) -> dict[str, str]:
-        """What is to be said, by node; nodes whose pods are gone are forgotten.
+        """Messages by node; nodes whose pods are gone are dropped.
 
         Args:
             is_busy: Whether pods with chips run on a node.
@@ -62,9 +62,9 @@ class Moves:
 
 
 def _sentence(name: str, before: tuple[str, str], now: tuple[str, str]) -> str:
-    """A SuperPoD outranks the rack in it."""
+    """Message about a move. A change of the SuperPoD takes precedence over one of the rack."""
     what, old, new = ("rack", before[1], now[1]) if before[0] == now[0] else ("SuperPoD", before[0], now[0])
     return (
-        f"node {name}: {what} is {new or 'none'}: expected {old or 'none'}, as before, while pods with chips run there; "
-        "they keep their chips, and what is placed next counts the node where it is now"
+        f"node {name}: {what} is {new or 'none'}: expected {old or 'none'}, no change while pods with chips run there; "
+        "they keep their chips, and new placements use the current place of the node"
     )

@@ -1,9 +1,9 @@
-"""Volcano PodGroups: which are let in, and what their status says.
+"""Volcano PodGroups: admission and status.
 
-The controllers of Volcano jobs and Ascend jobs make pods only once their PodGroup is Inqueue. A group is let in when what
-it asks for is free; it is sent back when it could not start for long, so that its claim does not stand in others' way.
-Patches follow from the object as it was last seen and name its version: what somebody else has changed meanwhile is not
-overwritten, and the newer object leads to a newer patch.
+The controllers of Volcano jobs and Ascend jobs create pods only after their PodGroup is Inqueue. A PodGroup is admitted
+when its resources are free. It goes back to Pending when it could not start for long, so that its claim does not block
+others. Each patch is computed from the last observed object and names its version: concurrent changes are not
+overwritten, and the newer object leads to a new patch.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs", "Life of a pod" and "Volcano PodGroups".
 """
@@ -15,8 +15,8 @@ from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
-from berth.services.inventory.effects import SetGroup
-from berth.services.inventory.gangs.barriers import NOT_LET_IN
+from berth.services.inventory.effects import PatchPodGroup
+from berth.services.inventory.gangs.barriers import NOT_ADMITTED
 from berth.services.inventory.gangs.requests import unix_ms
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.podgroups.pods import GroupPods
@@ -44,12 +44,12 @@ _UNKNOWN: Final = GroupPods(is_ours=None)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What is free on nodes that take work.
+    """Free capacity of schedulable nodes.
 
     Attributes:
         chips: Free chips by resource name.
-        cpu_milli: Free thousandths of a CPU.
-        memory_mib: Free mebibytes.
+        cpu_milli: Free CPU in thousandths.
+        memory_mib: Free memory in MiB.
     """
 
     chips: dict[str, int] = field(default_factory=dict)
@@ -65,24 +65,24 @@ class Capacity:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """A PodGroup and what was last written."""
+    """A PodGroup and the last patch of it."""
 
-    shown: PodGroup
+    observed: PodGroup
     claim: Claim
     pods: GroupPods = _UNKNOWN
     phase: str = ""
-    """Phase that it has, or has been given and not shown yet."""
+    """Phase of the object, or of a patch that the object does not show yet."""
     sent_version: str | None = None
-    """Version that the last patch was computed from, until a newer one is seen."""
+    """Version from which the last patch was computed, until a newer one is observed."""
     written_ms: int = 0
-    let_in_ms: int = 0
-    """When it was let in, as far as it was seen; 0 when it is not."""
-    rests_until_ms: int = 0
-    """It was sent back, and does not come in before that time."""
+    admitted_ms: int = 0
+    """Time of the admission, as far as observed; 0 when it is not admitted."""
+    backoff_until_ms: int = 0
+    """The PodGroup went back to Pending and is not admitted before that time."""
     gave_up: bool = False
-    """The last patch was given up, and the next one is not computed yet."""
-    quiet_until_ms: int = 0
-    """No patch before that time: the last one was given up."""
+    """The last patch failed for good, and the next one is not computed yet."""
+    retry_at_ms: int = 0
+    """No patch before that time: the last one failed for good."""
     due_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
@@ -90,73 +90,73 @@ class _Group:
 
 
 class Groups:
-    """All PodGroups, and the claims of those that were let in."""
+    """All PodGroups, and the claims of the admitted ones."""
 
     def __init__(self, settings: GangSettings) -> None:
         self._settings = settings
         self._groups: dict[Name, _Group] = {}
         self._dirty: dict[Name, None] = {}
         self._waiting: dict[Name, None] = {}
-        """Ours that are not let in."""
+        """PodGroups of Berth that are not admitted."""
         self._claiming: dict[Name, None] = {}
-        """Ours that were let in and have no pods on nodes."""
+        """PodGroups of Berth that are admitted and have no pods on nodes."""
         self._capacity: Capacity | None = None
-        self._letting = False
-        """Something has changed by which another group may be let in."""
+        self._may_admit = False
+        """Something changed, so that another PodGroup may be admitted."""
         self._due: dict[Name, int] = {}
 
     def set(self, group: PodGroup) -> None:
-        """A PodGroup is there, or has changed."""
+        """Take a new or changed PodGroup."""
         name = (group.metadata.namespace, group.metadata.name)
         known = self._groups.get(name)
-        if known is None or known.shown.metadata.uid != group.metadata.uid:
+        if known is None or known.observed.metadata.uid != group.metadata.uid:
             known = self._groups[name] = _Group(group, claim_of(group))
-        elif known.shown.spec != group.spec:
+        elif known.observed.spec != group.spec:
             known.claim = claim_of(group)
         if known.sent_version is not None and known.sent_version != group.metadata.resource_version:
             known.sent_version = None
-        known.shown = group
+        known.observed = group
         if known.sent_version is None:
             known.phase = group.status.phase
         self.touch(name)
 
     def drop(self, name: Name) -> None:
-        """A PodGroup is gone."""
+        """Take the deletion of a PodGroup."""
         if self._groups.pop(name, None) is None:
             return
         for names in (self._dirty, self._waiting, self._claiming, self._due):
             names.pop(name, None)
-        self._letting = True
+        self._may_admit = True
 
     def touch(self, name: Name) -> None:
-        """Something that concerns a PodGroup has changed."""
+        """Note a change that concerns a PodGroup."""
         if name in self._groups:
             self._dirty[name] = None
 
     def set_capacity(self, capacity: Capacity) -> None:
-        """What is free has changed; nothing is let in before it is known."""
+        """Take the free capacity. No PodGroup is admitted before the first call."""
         if capacity != self._capacity:
             self._capacity = capacity
-            self._letting = True
+            self._may_admit = True
 
     def failed(self, name: Name) -> None:
-        """The last patch of a PodGroup was given up; the next one waits a while."""
+        """Note that the last patch of a PodGroup failed for good; the next one is delayed."""
         group = self._groups.get(name)
         if group is not None:
             group.sent_version = None
             group.gave_up = True
-            group.phase = group.shown.status.phase
+            group.phase = group.observed.status.phase
             self.touch(name)
 
     def next_due_ms(self) -> int | None:
-        """When :meth:`settle` must be called though nothing happens; None for never."""
+        """Time at which :meth:`settle` must be called even if nothing changes; None for never."""
         return min(self._due.values(), default=None)
 
-    def settle(self, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> list[SetGroup]:
+    def settle(self, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> list[PatchPodGroup]:
         """Patches to write.
 
         Args:
-            pods_of: What the gangs know of a PodGroup.
+            pods_of: State of a PodGroup's pods.
             now_ms: The time.
         """
         for name in [name for name, at_ms in self._due.items() if at_ms <= now_ms]:
@@ -165,96 +165,96 @@ class Groups:
         for name in sorted(touched):
             self._examine(name, pods_of, now_ms)
         wanted = {name: self._wanted(self._groups[name], now_ms) for name in touched if self._groups[name].pods.is_ours}
-        if self._letting and self._capacity is not None:
-            wanted.update(self._let_in(now_ms))
-            self._letting = False
+        if self._may_admit and self._capacity is not None:
+            wanted.update(self._admit(now_ms))
+            self._may_admit = False
         self._dirty.clear()
         patches = (self._write(name, wanted[name], now_ms) for name in sorted(wanted))
         return [patch for patch in patches if patch is not None]
 
     def _examine(self, name: Name, pods_of: Callable[[PodGroup], GroupPods], now_ms: int) -> None:
-        """Note how a PodGroup's pods are, and whether it waits or claims."""
+        """Note the state of a PodGroup's pods, and whether it waits or claims."""
         group = self._groups[name]
-        group.pods = pods_of(group.shown)
+        group.pods = pods_of(group.observed)
         group.due_ms = None
         self._due.pop(name, None)
-        waits = bool(group.pods.is_ours) and group.phase in NOT_LET_IN
+        waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED
         claims = bool(group.pods.is_ours) and group.phase == "Inqueue" and not group.pods.counts.scheduled
         if waits:
-            self._letting = True
+            self._may_admit = True
             self._waiting[name] = None
         else:
             self._waiting.pop(name, None)
         if claims:
             self._claiming[name] = None
-            group.let_in_ms = group.let_in_ms or enqueued_ms(group.shown) or now_ms
+            group.admitted_ms = group.admitted_ms or enqueued_ms(group.observed) or now_ms
         else:
-            group.let_in_ms = 0
+            group.admitted_ms = 0
             if self._claiming.pop(name, None) is None:
                 return
-            self._letting = True
+            self._may_admit = True
 
     def _wanted(self, group: _Group, now_ms: int) -> Wanted:
-        """What a PodGroup should say, letting in apart."""
-        pods, shown = group.pods, group.shown
-        sent_back = dequeues(shown)
-        if group.phase in NOT_LET_IN:
+        """Desired state of a PodGroup, apart from its admission."""
+        pods, observed = group.pods, group.observed
+        sent_back = dequeues(observed)
+        if group.phase in NOT_ADMITTED:
             return Wanted(group.phase, pods.counts, self._why_waits(group, now_ms), 0, sent_back)
-        phase = phase_after(shown, pods.counts) if group.phase == shown.status.phase else group.phase
+        phase = phase_after(observed, pods.counts) if group.phase == observed.status.phase else group.phase
         if phase == "Inqueue" and self._is_late(group, now_ms):
-            group.rests_until_ms = now_ms + round(self._settings.retry_s * 1000)
+            group.backoff_until_ms = now_ms + round(self._settings.retry_s * 1000)
             return Wanted("Pending", pods.counts, self._why_waits(group, now_ms), 0, sent_back + 1)
-        enqueued = group.let_in_ms or enqueued_ms(shown) if phase == "Inqueue" else 0
+        enqueued = group.admitted_ms or enqueued_ms(observed) if phase == "Inqueue" else 0
         return Wanted(phase, pods.counts, pods.why, enqueued, sent_back)
 
     def _is_late(self, group: _Group, now_ms: int) -> bool:
-        """Whether a group that was let in has had its time."""
+        """Whether the time for an admitted PodGroup to start is over."""
         pods = group.pods
-        if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.let_in_ms:
+        if not self._settings.claim_s or pods.counts.scheduled or pods.is_placed or not group.admitted_ms:
             return False
-        late_ms = group.let_in_ms + round(self._settings.claim_s * 1000)
+        late_ms = group.admitted_ms + round(self._settings.claim_s * 1000)
         if now_ms >= late_ms:
             return True
         group.due(late_ms)
         return False
 
     def _why_waits(self, group: _Group, now_ms: int) -> Why:
-        """Why a group is not let in, to be told; nothing while that is not known."""
-        if now_ms < group.rests_until_ms:
-            return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and gave back its claim")
+        """Why a PodGroup is not admitted; empty while unknown."""
+        if now_ms < group.backoff_until_ms:
+            return Why(ENQUEUE_FAILED, f"it could not start for {self._settings.claim_s:g} s and released its claim")
         return NO_REASON if self._capacity is None else self._barrier(group, self._capacity, self._claims())
 
-    def _let_in(self, now_ms: int) -> dict[Name, Wanted]:
-        """Groups that are let in, in order: priority, how often they were sent back, age, name."""
+    def _admit(self, now_ms: int) -> dict[Name, Wanted]:
+        """Admit PodGroups in order of priority, number of returns to Pending, age and name."""
         capacity, claims = self._capacity or Capacity(), self._claims()
         wanted: dict[Name, Wanted] = {}
         for name in sorted(self._waiting, key=self._order):
             group = self._groups[name]
-            if now_ms < group.rests_until_ms:
-                group.due(group.rests_until_ms)
-                self._due[name] = group.rests_until_ms
+            if now_ms < group.backoff_until_ms:
+                group.due(group.backoff_until_ms)
+                self._due[name] = group.backoff_until_ms
                 continue
             why = self._barrier(group, capacity, claims)
             if why.reason:
                 phase, enqueued = "Pending", 0
             else:
                 phase, enqueued = "Inqueue", now_ms
-                group.let_in_ms = now_ms
+                group.admitted_ms = now_ms
                 self._waiting.pop(name)
                 self._claiming[name] = None
                 if not self._settings.force_enqueue:
                     claims.update(group.claim.amounts)
-            wanted[name] = Wanted(phase, group.pods.counts, why, enqueued, dequeues(group.shown))
+            wanted[name] = Wanted(phase, group.pods.counts, why, enqueued, dequeues(group.observed))
         return wanted
 
     def _order(self, name: Name) -> tuple[int, int, int, Name]:
         group = self._groups[name]
-        spec = group.shown.spec
+        spec = group.observed.spec
         priority = max(group.pods.priority, SYSTEM_CLASSES.get(spec.priority_class_name, 0))
-        return (-priority, dequeues(group.shown), unix_ms(group.shown.metadata.creation_timestamp), name)
+        return (-priority, dequeues(group.observed), unix_ms(group.observed.metadata.creation_timestamp), name)
 
     def _barrier(self, group: _Group, capacity: Capacity, claims: Counter[str]) -> Why:
-        """Why a group cannot be let in now; nothing when it can."""
+        """Why a PodGroup cannot be admitted now; empty when it can."""
         claim = group.claim
         if claim.wrong:
             return Why(VALIDATE_FAILED, claim.wrong)
@@ -263,30 +263,30 @@ class Groups:
                 continue
             free, claimed = capacity.amount(resource), claims[resource]
             if need > free - claimed:
-                others = f", of which others that were let in claim {claimed}" if claimed else ""
+                others = f", of which other admitted PodGroups claim {claimed}" if claimed else ""
                 return Why(ENQUEUE_FAILED, f"asks for {need} {resource}, {free} are free{others}")
         return NO_REASON
 
     def _claims(self) -> Counter[str]:
-        """What groups that were let in and run nowhere yet claim; nothing where claims do not count."""
+        """Claims of admitted PodGroups that do not run yet; empty where claims do not count."""
         claims: Counter[str] = Counter()
         if not self._settings.force_enqueue:
             for name in self._claiming:
                 claims.update(self._groups[name].claim.amounts)
         return claims
 
-    def _write(self, name: Name, wanted: Wanted, now_ms: int) -> SetGroup | None:
-        """Patch that brings a PodGroup where it should be; None when it is there, or when that must wait."""
+    def _write(self, name: Name, wanted: Wanted, now_ms: int) -> PatchPodGroup | None:
+        """Patch towards the desired state; None when it is reached, or when the write must wait."""
         group = self._groups[name]
-        shown = group.shown
-        status = status_patch(shown, wanted, now_ms)
-        annotations = annotations_patch(shown, wanted)
-        version = shown.metadata.resource_version
+        observed = group.observed
+        status = status_patch(observed, wanted, now_ms)
+        annotations = annotations_patch(observed, wanted)
+        version = observed.metadata.resource_version
         if group.gave_up:
-            group.gave_up, group.quiet_until_ms = False, now_ms + round(self._settings.retry_s * 1000)
-        may_write = group.sent_version is None and now_ms >= group.quiet_until_ms
-        if now_ms < group.quiet_until_ms:
-            group.due(group.quiet_until_ms)
+            group.gave_up, group.retry_at_ms = False, now_ms + round(self._settings.retry_s * 1000)
+        may_write = group.sent_version is None and now_ms >= group.retry_at_ms
+        if now_ms < group.retry_at_ms:
+            group.due(group.retry_at_ms)
         next_ms = group.written_ms + round(self._settings.group_status_s * 1000)
         if may_write and status and "phase" not in status and group.written_ms and now_ms < next_ms:
             group.due(next_ms)
@@ -304,4 +304,4 @@ class Groups:
         patch: dict[str, object] = {"metadata": metadata}
         if status:
             patch["status"] = status
-        return SetGroup(*name, shown.metadata.uid, version, patch)
+        return PatchPodGroup(*name, observed.metadata.uid, version, patch)

@@ -1,4 +1,4 @@
-"""What the gangs know of a PodGroup's pods."""
+"""State of a PodGroup's pods, from the gangs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from berth.services.inventory.podgroups.status import NO_PODS, NO_REASON, VALIDA
 
 @dataclass(frozen=True, slots=True)
 class GroupPods:
-    """What the gangs know of a PodGroup.
+    """State of a PodGroup's pods.
 
     Attributes:
-        is_ours: Whether its pods are Berth's to place; None while that is being looked up.
+        is_ours: Whether Berth places its pods; None while that is being looked up.
         counts: Its pods.
         priority: Highest priority of its pods.
         is_placed: A request for its pods has chips, or had them.
@@ -27,8 +27,8 @@ class GroupPods:
     why: Why = NO_REASON
 
 
-def group_pods(gang: Gang, told: Mapping[tuple[str, str], MembersSeen]) -> GroupPods:
-    """What is known of the pods of a PodGroup that Berth places."""
+def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen]) -> GroupPods:
+    """State of the pods of a PodGroup that Berth places."""
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
     scheduled = unscheduled = 0
     for member in gang.members.values():
@@ -51,18 +51,18 @@ def group_pods(gang: Gang, told: Mapping[tuple[str, str], MembersSeen]) -> Group
         counts=counts,
         priority=max(member.pod.spec.priority or 0 for member in gang.members.values()),
         is_placed=any(part.is_placed for part in gang.parts.values()),
-        why=_why(gang, told) if unscheduled else NO_REASON,
+        why=_why(gang, published_members) if unscheduled else NO_REASON,
     )
 
 
-def _why(gang: Gang, told: Mapping[tuple[str, str], MembersSeen]) -> Why:
-    """Why pods wait: what the first request waits for, else why the first of them are held."""
+def _why(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen]) -> Why:
+    """Why pods wait: the reason of the first request, otherwise the reason why the first pods are held."""
     for name in sorted(gang.parts):
         part = gang.parts[name]
         if part.sentence and part.phase in {"waiting", "rejected"}:
             return Why(reason_of(part.code), part.sentence)
-    for name in sorted(gang.told):
-        seen = told.get((gang.key.namespace, name))
+    for name in sorted(gang.published_names):
+        seen = published_members.get((gang.key.namespace, name))
         if seen is not None and seen.hold:
             return Why(VALIDATE_FAILED, seen.hold)
     return NO_REASON

@@ -1,4 +1,4 @@
-"""Status of a Volcano PodGroup as it follows from its pods, and the patch that brings the object there.
+"""Desired status of a Volcano PodGroup, derived from its pods, and the patch towards it.
 
 Source: docs/reference/kubernetes.md, "Labels of jobs" and "Volcano PodGroups".
 """
@@ -34,11 +34,11 @@ class PodCounts:
     """Pods of a PodGroup.
 
     Attributes:
-        total: All that there are.
+        total: All pods.
         running: In phase Running.
         succeeded: In phase Succeeded.
         failed: In phase Failed.
-        scheduled: With a node and not ended or being deleted, and those that succeeded.
+        scheduled: With a node, neither finished nor being deleted, and those that succeeded.
         unscheduled: Live pods without a node.
     """
 
@@ -52,7 +52,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why pods of a PodGroup are not scheduled: reason and sentence; empty when none waits."""
+    """Why pods of a PodGroup are not scheduled: reason and message; empty when none waits."""
 
     reason: str = ""
     message: str = ""
@@ -64,14 +64,14 @@ NO_REASON: Final = Why()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a PodGroup should say.
+    """Desired state of a PodGroup.
 
     Attributes:
         phase: Its phase.
         counts: Its pods.
         why: Why it is not scheduled.
-        enqueued_ms: When it was let in; 0 for no such annotation.
-        dequeues: How often it was sent back.
+        enqueued_ms: Time of its admission; 0 for no annotation.
+        dequeues: Number of returns to Pending.
     """
 
     phase: str
@@ -83,11 +83,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a PodGroup's ``minResources`` ask for.
+    """Resources in a PodGroup's ``minResources``.
 
     Attributes:
         amounts: Chips by resource name, :data:`CPU` and :data:`MEMORY`; zeros are left out.
-        wrong: What cannot be read; empty when all can.
+        wrong: Error of a value that cannot be read; empty without one.
     """
 
     amounts: Mapping[str, int]
@@ -95,7 +95,7 @@ class Claim:
 
 
 def claim_of(group: PodGroup) -> Claim:
-    """What a PodGroup asks for all together."""
+    """Total resources that a PodGroup asks for."""
     amounts: dict[str, int] = {}
     for key, value in sorted((group.spec.min_resources or {}).items()):
         name = {"cpu": CPU, "memory": MEMORY}.get(key, key)
@@ -111,14 +111,14 @@ def claim_of(group: PodGroup) -> Claim:
 
 
 def reason_of(code: str) -> str:
-    """Reason word for the code of a refusal."""
+    """Condition reason for the code of a refusal."""
     if code == "internal":
         return INTERNAL_ERROR
     return NOT_ENOUGH if code in _ROOM_CODES else VALIDATE_FAILED
 
 
 def phase_after(group: PodGroup, counts: PodCounts) -> str:
-    """Phase of a PodGroup that was let in, as its pods are now."""
+    """Phase of an admitted PodGroup, from its pods."""
     phase = group.status.phase
     least = max(group.spec.min_member or 0, 1)
     if counts.total and counts.succeeded == counts.total and counts.succeeded >= least:
@@ -129,12 +129,12 @@ def phase_after(group: PodGroup, counts: PodCounts) -> str:
 
 
 def enqueued_ms(group: PodGroup) -> int:
-    """When a PodGroup was let in, as it says; 0 when it does not."""
+    """Time of admission from the annotation; 0 without one."""
     return _number(group.metadata.annotation(ENQUEUE_TIME))
 
 
 def dequeues(group: PodGroup) -> int:
-    """How often a PodGroup was sent back."""
+    """Number of returns to Pending from the annotation."""
     return _number(group.metadata.annotation(DEQUEUE_FREQUENCY))
 
 
@@ -143,7 +143,7 @@ def _number(text: str) -> int:
 
 
 def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, object]:
-    """Part of the status that differs from what the object says."""
+    """Status fields that differ from the object."""
     status = group.status
     patch: dict[str, object] = {} if status.phase == wanted.phase else {"phase": wanted.phase}
     if wanted.counts.total or wanted.phase != "Completed":
@@ -158,7 +158,7 @@ def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, obje
 
 
 def annotations_patch(group: PodGroup, wanted: Wanted) -> dict[str, str | None]:
-    """Annotations that differ from what the object says; None removes one."""
+    """Annotations that differ from the object; None removes one."""
     patch: dict[str, str | None] = {}
     annotations = group.metadata.annotations or {}
     for key, number in ((ENQUEUE_TIME, wanted.enqueued_ms), (DEQUEUE_FREQUENCY, wanted.dequeues)):
@@ -169,17 +169,17 @@ def annotations_patch(group: PodGroup, wanted: Wanted) -> dict[str, str | None]:
 
 
 def _conditions(group: PodGroup, wanted: Wanted, now_ms: int) -> list[dict[str, str]] | None:
-    """All conditions, when one of ours differs; None when they stay as they are. Others' conditions are kept."""
+    """All conditions, when one of Berth differs; None when they stay. Conditions of others are kept."""
     found = group.status.conditions or []
     ours = [item for item in found if item.type in _OURS]
-    told = _condition(wanted)
-    now = [] if told is None else [told]
+    desired = _condition(wanted)
+    now = [] if desired is None else [desired]
     if [(item.type, item.status, item.reason, item.message) for item in ours] == now:
         return None
     kept = [_as_written(item) for item in found if item.type not in _OURS]
-    if told is None:
+    if desired is None:
         return kept if ours else None
-    kind, status, reason, message = told
+    kind, status, reason, message = desired
     identity = digest([group.metadata.uid, kind, reason, message, str(now_ms)], _DIGITS_OF_ID)
     moment = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return [
@@ -196,7 +196,7 @@ def _conditions(group: PodGroup, wanted: Wanted, now_ms: int) -> list[dict[str, 
 
 
 def _condition(wanted: Wanted) -> tuple[str, str, str, str] | None:
-    """Type, status, reason and message of the one condition that a PodGroup should have."""
+    """Type, status, reason and message of the desired condition of a PodGroup."""
     if wanted.phase in {"Running", "Completed"}:
         return ("Scheduled", "True", READY, "")
     if wanted.why.reason:

@@ -1,21 +1,19 @@
-"""Bound pods as facts: gangs that Berth placed, rank by rank, and pods that others placed. Pure.
+"""Bound pods as facts: gangs placed by Berth, by rank, and pods placed by others. Pure.
 
 A pod belongs to a placement if its annotations say so and the bus knows the job. Any other pod with chips is *foreign*:
-its chips are adopted. What a foreign pod without chips uses is taken off its node instead.
-
-One subject tells of one attempt of a job. While pods of an attempt live, it keeps the subject; the next one follows.
+its chips are adopted. The resources of a foreign pod without chips are subtracted from its node instead.
+ One subject reports one attempt of a job. While pods of an attempt live, it keeps the subject; then the next one
+follows.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-import msgspec
-
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes, Use
-from berth.services.inventory.pods.facts import Told, alike, pods_fact, told_of
+from berth.services.inventory.pods.facts import RankState, common_fields, is_same, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, Claim, Row
 
@@ -23,19 +21,19 @@ JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid of the job request, attempt)"""
-Standing = Literal["own", "over", "unknown"]
+Ownership = Literal["own", "over", "unknown"]
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class _Job(NamedTuple):
-    """Who has a job's name, and how many pods the job has; None when that is not known."""
+    """Job that uses a name, and its number of pods; None when unknown."""
 
     uid: str
     pods: int | None
 
 
-class _Reign(NamedTuple):
-    """The attempt that a status speaks of."""
+class _LatestAttempt(NamedTuple):
+    """Attempt that a status reports."""
 
     uid: str
     attempt: int
@@ -43,11 +41,11 @@ class _Reign(NamedTuple):
 
 
 class _Attempt:
-    """Pods of one attempt: those that are there, by rank and uid, and the last word on ranks of which none is."""
+    """Pods of one attempt: existing ones by rank and uid, and the last state of ranks without a pod."""
 
     def __init__(self) -> None:
         self.pods: dict[int, dict[str, Row]] = {}
-        self.gone: dict[int, Told] = {}
+        self.gone: dict[int, RankState] = {}
 
     def rows(self) -> Iterator[Row]:
         return (row for pods in self.pods.values() for row in pods.values())
@@ -58,42 +56,42 @@ class _Attempt:
 
 
 class _Gang:
-    """Attempts of a job with pods, and what was said of it."""
+    """Attempts of a job with pods, and the published fact."""
 
     def __init__(self) -> None:
         self.attempts: dict[AttemptKey, _Attempt] = {}
-        self.said: PodsSeen | None = None
+        self.published: PodsSeen | None = None
 
 
 class Pods:
     """All bound pods.
 
     Args:
-        nodes: Nodes whose chips are looked up, and whose cpu and memory are used.
-        stranger_ms: How long a pod whose annotations name an unknown job waits for word of the job, before its chips
-            are adopted.
+        nodes: Nodes; they resolve chip ids, and the CPU and memory of pods are subtracted from them.
+        await_job_ms: Time for which a pod whose annotations name an unknown job waits for the job, before its chips are
+            adopted.
     """
 
-    def __init__(self, nodes: Nodes, *, stranger_ms: int) -> None:
+    def __init__(self, nodes: Nodes, *, await_job_ms: int) -> None:
         self._nodes = nodes
-        self._stranger_ms = stranger_ms
+        self._await_job_ms = await_job_ms
         self._rows: dict[str, Row] = {}
         self._uses: dict[str, Use] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._gangs: dict[JobKey, _Gang] = {}
         self._jobs: dict[JobKey, _Job] = {}
-        self._reigns: dict[JobKey, _Reign] = {}
-        self._strangers: dict[str, UnixMs] = {}
+        self._latest_attempts: dict[JobKey, _LatestAttempt] = {}
+        self._awaiting_job: dict[str, UnixMs] = {}
         self._dirty: dict[JobKey, None] = {}
         self._offered: dict[JobKey, None] = {}
-        self._foreign = Foreign(self._as_told)
+        self._foreign = Foreign(self._rank_state)
         self.reasons: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def row(self, uid: str) -> Row | None:
-        """A bound pod by its uid."""
+        """Bound pod by uid."""
         return self._rows.get(uid)
 
     def on_node(self, node: str) -> list[Row]:
@@ -101,20 +99,20 @@ class Pods:
         return [self._rows[uid] for uid in self._on_node.get(node, ())]
 
     def uids(self) -> list[str]:
-        """All bound pods."""
+        """Uids of all bound pods."""
         return list(self._rows)
 
     def restore(self, seen: PodsSeen) -> None:
-        """Take up what an earlier run said of a gang or of a foreign pod, before any pod is put."""
+        """Restore a published fact about a gang or a foreign pod. All calls come before :meth:`put`."""
         if seen.foreign:
             self._foreign.restore(seen)
             return
         gang = self._gangs.setdefault((seen.namespace, seen.gang), _Gang())
-        gang.said = seen
+        gang.published = seen
         if not seen.phase:
             return
         attempt = gang.attempts.setdefault((seen.uid, seen.attempt), _Attempt())
-        attempt.gone = {rank: told.once_gone for rank, told in told_of(seen)}
+        attempt.gone = {rank: by_rank.once_gone for rank, by_rank in rank_states(seen)}
         self._dirty[seen.namespace, seen.gang] = None
 
     def note_job(self, job: JobSeen) -> None:
@@ -124,24 +122,24 @@ class Pods:
         if job.state in {"tombstone", "rejected"}:
             self._jobs.pop(key, None)
             if job.state == "tombstone":
-                self._reigns.pop(key, None)
+                self._latest_attempts.pop(key, None)
         elif job.request is not None:
             self._jobs[key] = _Job(job.uid, sum(task.replicas for task in job.request.tasks))
         elif before is None or before.uid != job.uid:
             self._jobs[key] = _Job(job.uid, None)
         if self._jobs.get(key) != before:
-            self._judge_again(key)
+            self._reevaluate(key)
 
     def note_status(self, status: JobStatus) -> None:
-        """Take where a job stands."""
+        """Take the status of a job."""
         key = (status.namespace, status.name)
-        reign = _Reign(status.uid, status.attempt, status.phase in _OVER)
-        if self._reigns.get(key) != reign:
-            self._reigns[key] = reign
-            self._judge_again(key)
+        latest = _LatestAttempt(status.uid, status.attempt, status.phase in _OVER)
+        if self._latest_attempts.get(key) != latest:
+            self._latest_attempts[key] = latest
+            self._reevaluate(key)
 
     def put(self, row: Row, now_ms: UnixMs) -> None:
-        """Take a bound pod as it is now."""
+        """Take the current state of a bound pod."""
         before = self._rows.get(row.uid)
         if before == row:
             return
@@ -156,12 +154,12 @@ class Pods:
             attempt = gang.attempts.setdefault((row.claim.uid, row.claim.attempt), _Attempt())
             attempt.pods.setdefault(row.claim.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.claim.job] = None
-            if self._standing(row.namespace, row.claim) == "unknown":
-                self._strangers.setdefault(row.uid, now_ms)
+            if self._claim_ownership(row.namespace, row.claim) == "unknown":
+                self._awaiting_job.setdefault(row.uid, now_ms)
         self._account(row)
 
     def remove(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Drop a pod that is gone."""
         row = self._rows.pop(uid, None)
         if row is None:
             return
@@ -169,7 +167,7 @@ class Pods:
         del on_node[uid]
         if not on_node:
             del self._on_node[row.node]
-        self._strangers.pop(uid, None)
+        self._awaiting_job.pop(uid, None)
         self.reasons.pop(uid, None)
         self._nodes.use(self._uses.pop(uid, None), None)
         self._foreign.drop(uid)
@@ -184,20 +182,20 @@ class Pods:
         if not of_rank:
             del attempt.pods[claim.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[claim.rank] = self._as_told(row)._replace(phase=phase, taken=1)
+            attempt.gone[claim.rank] = self._rank_state(row)._replace(phase=phase, taken=1)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
-        """Mask of the chips of a node that its pods hold."""
+        """Bitmap of the chips of a node that its pods hold."""
         held = 0
         for uid in self._on_node.get(node, ()):
             row = self._rows[uid]
             if row.is_live:
-                held |= self._good_chips(row)
+                held |= self._physical_chips(row)
         return held
 
     def touch_nodes(self, names: Iterable[str]) -> None:
-        """Look again at the pods on nodes whose chips have changed."""
+        """Update the pods on nodes whose chips changed."""
         for name in names:
             for uid in self._on_node.get(name, ()):
                 row = self._rows[uid]
@@ -206,39 +204,39 @@ class Pods:
                 self._account(row)
 
     def wake(self, now_ms: UnixMs) -> None:
-        """Adopt the chips of pods that have waited long enough for word of their job."""
-        for uid, since_ms in list(self._strangers.items()):
-            if since_ms + self._stranger_ms <= now_ms:
-                del self._strangers[uid]
+        """Adopt the chips of pods that have waited long enough for their job."""
+        for uid, since_ms in list(self._awaiting_job.items()):
+            if since_ms + self._await_job_ms <= now_ms:
+                del self._awaiting_job[uid]
                 self._account(self._rows[uid])
 
     def next_due_ms(self) -> UnixMs | None:
-        """When :meth:`wake` has something to do; None for never."""
-        return min(self._strangers.values(), default=0) + self._stranger_ms if self._strangers else None
+        """Time at which :meth:`wake` must be called; None for never."""
+        return min(self._awaiting_job.values(), default=0) + self._await_job_ms if self._awaiting_job else None
 
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
-        """Facts that differ from what was said, in a total order."""
+        """Facts that differ from the published ones, in a total order."""
         facts: list[PodsSeen] = []
-        self._dirty.update(self._offered)  # what was due before and could not be said
+        self._dirty.update(self._offered)  # facts that were due before and could not be published
         self._offered.clear()
         for key in sorted(self._dirty):
             del self._dirty[key]
             fact = self._fact(key, now_ms)
-            if fact is None or _is_same(self._gangs[key].said, fact):
+            if fact is None or is_same(self._gangs[key].published, fact):
                 self._forget_idle(key)
             else:
                 self._offered[key] = None
                 facts.append(fact)
         return [*facts, *self._foreign.due(now_ms)]
 
-    def say(self, fact: PodsSeen) -> None:
-        """Note that a fact was said."""
+    def note_published(self, fact: PodsSeen) -> None:
+        """Note that a fact was published."""
         if fact.foreign:
-            self._foreign.say(fact)
+            self._foreign.note_published(fact)
             return
         key = (fact.namespace, fact.gang)
         gang = self._gangs[key]
-        gang.said = fact
+        gang.published = fact
         del self._offered[key]
         if self._chosen(key, gang) != (fact.uid, fact.attempt):
             self._dirty[key] = None
@@ -246,24 +244,28 @@ class Pods:
             self._forget_idle(key)
 
     def _fact(self, key: JobKey, now_ms: UnixMs) -> PodsSeen | None:
-        """What is to be said of a job's pods; None for nothing."""
+        """Fact to publish about a job's pods; None for none."""
         gang = self._gangs[key]
         chosen = self._chosen(key, gang)
-        said = gang.said
-        if said is not None and chosen != (said.uid, said.attempt) and any(phase not in ENDED for phase in said.phase):
-            chosen = (said.uid, said.attempt)  # it must be heard that these have ended, before others take the subject
+        published = gang.published
+        if (
+            published is not None
+            and chosen != (published.uid, published.attempt)
+            and any(phase not in ENDED for phase in published.phase)
+        ):
+            chosen = (published.uid, published.attempt)  # the end of these is published before others take the subject
         if chosen is None or chosen not in gang.attempts:
             return None
-        return self._told(key, chosen, gang.attempts[chosen], now_ms)
+        return self._attempt_fact(key, chosen, gang.attempts[chosen], now_ms)
 
     def _chosen(self, key: JobKey, gang: _Gang) -> AttemptKey | None:
-        """The attempt that the subject tells of: the one last said while it lives, else the newest with pods.
+        """Attempt that the subject reports: the published one while it lives, otherwise the newest with pods.
 
-        Pods that came and went since the last word count: their chips are to be given back.
+        Pods that came and went since the published fact count: their chips are to be released.
         """
-        said = None if gang.said is None else (gang.said.uid, gang.said.attempt)
-        if said in gang.attempts and gang.attempts[said].is_live and self._stands(key, said) == "own":
-            return said
+        published = None if gang.published is None else (gang.published.uid, gang.published.attempt)
+        if published in gang.attempts and gang.attempts[published].is_live and self._ownership(key, published) == "own":
+            return published
         job = self._jobs.get(key)
 
         def age(found: AttemptKey) -> tuple[bool, str, int, str]:
@@ -273,67 +275,77 @@ class Pods:
         owned = [
             found
             for found, attempt in gang.attempts.items()
-            if (attempt.pods or attempt.gone or found == said) and self._stands(key, found) == "own"
+            if (attempt.pods or attempt.gone or found == published) and self._ownership(key, found) == "own"
         ]
-        return max(owned, key=age) if owned else said
+        return max(owned, key=age) if owned else published
 
-    def _told(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
+    def _attempt_fact(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
-        told = attempt.gone | {rank: self._as_told(row) for rank, row in rows.items()}
+        by_rank = attempt.gone | {rank: self._rank_state(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
-        if not rows and (size is None or len(told) < size) and any(one.phase == PodPhase.GONE for one in told.values()):
-            told = {}  # none is left, and none of the missing ranks will come
+        if (
+            not rows
+            and (size is None or len(by_rank) < size)
+            and any(one.phase == PodPhase.GONE for one in by_rank.values())
+        ):
+            by_rank = {}  # no pod is left, and no missing rank will be filled
         gang = self._gangs[key]
-        said = gang.said if gang.said is not None and (gang.said.uid, gang.said.attempt) == chosen else None
-        return pods_fact(key, chosen, told, alike(rows, said), at_ms=now_ms)
+        published = (
+            gang.published
+            if gang.published is not None and (gang.published.uid, gang.published.attempt) == chosen
+            else None
+        )
+        return pods_fact(key, chosen, by_rank, common_fields(rows, published), at_ms=now_ms)
 
-    def _as_told(self, row: Row) -> Told:
-        return Told(row.node, row.phase, self._good_chips(row), self._has_taken(row), row.leaf_state, row.block)
+    def _rank_state(self, row: Row) -> RankState:
+        return RankState(
+            row.node, row.phase, self._physical_chips(row), self._has_taken(row), row.leaf_state, row.block
+        )
 
     def _has_taken(self, row: Row) -> int:
-        """1 unless the device plug-in has yet to give a pod its chips.
+        """1 unless the device plug-in has yet to allocate the chips of a pod.
 
         Source: docs/reference/kubernetes.md, "Life of a pod".
         """
-        return int(row.taken or (row.chips != 0 and self._good_chips(row) == self._nodes.mask(row.node)))
+        return int(row.taken or (row.chips != 0 and self._physical_chips(row) == self._nodes.mask(row.node)))
 
-    def _good_chips(self, row: Row) -> int:
-        """Physical chips of a pod that its node has."""
+    def _physical_chips(self, row: Row) -> int:
+        """Bitmap of the physical chips of a pod that its node has."""
         return self._nodes.named(row.node, row.chips, physical=row.physical).chips
 
-    def _stands(self, key: JobKey, attempt: AttemptKey) -> Standing:
-        reign = self._reigns.get(key)
-        if reign is not None and reign.uid == attempt[0]:
-            is_over = attempt[1] < reign.attempt or (attempt[1] == reign.attempt and reign.is_over)
+    def _ownership(self, key: JobKey, attempt: AttemptKey) -> Ownership:
+        latest = self._latest_attempts.get(key)
+        if latest is not None and latest.uid == attempt[0]:
+            is_over = attempt[1] < latest.attempt or (attempt[1] == latest.attempt and latest.is_over)
             return "over" if is_over else "own"
         job = self._jobs.get(key)
         if job is None:
             return "unknown"
         gang = self._gangs.get(key)
-        said = gang.said if gang is not None else None
-        if job.uid == attempt[0] or (said is not None and (said.uid, said.attempt) == attempt):
+        published = gang.published if gang is not None else None
+        if job.uid == attempt[0] or (published is not None and (published.uid, published.attempt) == attempt):
             return "own"
         return "unknown"
 
-    def _standing(self, namespace: str, claim: Claim) -> Standing:
-        return self._stands((namespace, claim.job), (claim.uid, claim.attempt))
+    def _claim_ownership(self, namespace: str, claim: Claim) -> Ownership:
+        return self._ownership((namespace, claim.job), (claim.uid, claim.attempt))
 
-    def _judge_again(self, key: JobKey) -> None:
+    def _reevaluate(self, key: JobKey) -> None:
         gang = self._gangs.get(key)
         if gang is None:
             return
         self._dirty[key] = None
         for row in [row for attempt in gang.attempts.values() for row in attempt.rows()]:
-            if row.claim is not None and self._standing(row.namespace, row.claim) != "unknown":
-                self._strangers.pop(row.uid, None)
+            if row.claim is not None and self._claim_ownership(row.namespace, row.claim) != "unknown":
+                self._awaiting_job.pop(row.uid, None)
             self._account(row)
 
     def _account(self, row: Row) -> None:
-        """Note who is to answer for what a pod has: the ledger, an adoption, or the node."""
-        standing = "unknown" if row.claim is None else self._standing(row.namespace, row.claim)
-        is_own = standing == "own" or (row.claim is not None and row.uid in self._strangers)
-        is_adopted = row.is_live and not is_own and self._good_chips(row) != 0
+        """Note what accounts for a pod's resources: the ledger, an adoption, or the node."""
+        ownership = "unknown" if row.claim is None else self._claim_ownership(row.namespace, row.claim)
+        is_own = ownership == "own" or (row.claim is not None and row.uid in self._awaiting_job)
+        is_adopted = row.is_live and not is_own and self._physical_chips(row) != 0
         use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=is_own or is_adopted)
         after = use if row.is_live else None
         self._nodes.use(self._uses.get(row.uid), after)
@@ -352,30 +364,30 @@ class Pods:
             self.reasons.pop(row.uid, None)
 
     def _reason(self, row: Row) -> str:
-        """What is wrong with a pod's annotations, with its name; empty when nothing is."""
+        """Errors of a pod's annotations, with its name; empty without one."""
         wrong = [row.reason] if row.reason else []
         extra = self._nodes.named(row.node, row.chips, physical=row.physical).unknown
         if extra and row.is_live:
             ids = ", ".join(str(chip) for chip in range(extra.bit_length()) if extra >> chip & 1)
-            wrong.append(f"its chips {ids} are none of node {row.node}: expected chips of the node that it is bound to")
+            wrong.append(
+                f"its chips {ids} do not exist on node {row.node}: expected chips of the node that it is bound to"
+            )
         return f"pod {row.namespace}/{row.name}: {'; '.join(wrong)}" if wrong else ""
 
     def _forget_idle(self, key: JobKey) -> None:
-        """Drop attempts of which nothing is left to say."""
+        """Drop attempts about which nothing is left to publish."""
         gang = self._gangs[key]
-        said = gang.said
+        published = gang.published
         for found, attempt in list(gang.attempts.items()):
-            is_said = said is not None and (said.uid, said.attempt) == found
-            if not attempt.pods and (not is_said or said is None or all(phase in ENDED for phase in said.phase)):
+            is_published = published is not None and (published.uid, published.attempt) == found
+            if not attempt.pods and (
+                not is_published or published is None or all(phase in ENDED for phase in published.phase)
+            ):
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]
 
 
 def _weight(row: Row) -> tuple[bool, str, str]:
-    """Of two pods with one rank the living one counts, then the younger."""
+    """Sort key among pods of one rank: a live pod before a finished one, then the youngest."""
     return (row.is_live, row.created, row.uid)
-
-
-def _is_same(said: PodsSeen | None, fact: PodsSeen) -> bool:
-    return said is not None and msgspec.structs.replace(said, at_ms=0) == msgspec.structs.replace(fact, at_ms=0)

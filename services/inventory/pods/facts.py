@@ -1,7 +1,9 @@
-"""Facts of bound pods: columns made of what is known rank by rank, and read back. Pure."""
+"""Facts of bound pods: columns packed from the state of each rank, and unpacked again. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -9,11 +11,11 @@ from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.rows import ENDED, Row
 
 
-class Told(NamedTuple):
-    """A rank as it was last seen.
+class RankState(NamedTuple):
+    """Last observed state of a rank.
 
-    ``taken``: 1 once the device plug-in has given the pod its chips, or needs not; ``leaf_state`` and ``block``, plus one:
-    of the pod's annotations.
+    ``taken``: 1 after the device plug-in has allocated the pod's chips, or if it needs none. ``leaf_state`` and
+    ``block`` (plus one) are those of the pod's annotations.
     """
 
     node: str
@@ -24,13 +26,13 @@ class Told(NamedTuple):
     block: int = 0
 
     @property
-    def once_gone(self) -> "Told":
-        """The rank when its pod is not there any more: one that ended stays as it ended."""
+    def once_gone(self) -> "RankState":
+        """State of the rank after its pod is gone; a finished rank keeps its phase."""
         return self if self.phase in ENDED else self._replace(phase=PodPhase.GONE, taken=1)
 
 
-class Alike(NamedTuple):
-    """What all pods of a fact have in common."""
+class CommonFields(NamedTuple):
+    """Values that all pods of a fact share."""
 
     resource: str = ""
     cpu_milli: int = 0
@@ -39,18 +41,20 @@ class Alike(NamedTuple):
     service: str = ""
 
 
-def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
-    """What pods, by rank, have in common; as it was said before where none of them tells.
+def common_fields(rows: Mapping[int, Row], published: PodsSeen | None) -> CommonFields:
+    """Values that pods share; the published ones where no pod states a value.
 
     Args:
-        rows: The pods that there are.
-        said: What was said last of the same attempt.
+        rows: Existing pods, by rank.
+        published: Published fact of the same attempt.
     """
     known = [rows[rank] for rank in sorted(rows)]
-    before = Alike()
-    if said is not None:
-        before = Alike(said.resource, said.cpu_milli, said.memory_mib, said.tor_affinity, said.service)
-    return Alike(
+    before = CommonFields()
+    if published is not None:
+        before = CommonFields(
+            published.resource, published.cpu_milli, published.memory_mib, published.tor_affinity, published.service
+        )
+    return CommonFields(
         next((row.resource for row in known if row.resource), before.resource),
         known[0].cpu_milli if known else before.cpu_milli,
         known[0].memory_mib if known else before.memory_mib,
@@ -62,27 +66,27 @@ def alike(rows: Mapping[int, Row], said: PodsSeen | None) -> Alike:
 def pods_fact(
     gang: tuple[str, str],
     attempt: tuple[str, int],
-    told: Mapping[int, Told],
-    common: Alike,
+    by_rank: Mapping[int, RankState],
+    common: CommonFields,
     *,
     foreign: bool = False,
     at_ms: UnixMs,
 ) -> PodsSeen:
-    """Fact of pods.
+    """Fact about pods.
 
     Args:
         gang: Namespace and name.
         attempt: Uid and attempt.
-        told: The pods, by rank.
-        common: What they have in common.
+        by_rank: State of the pods, by rank.
+        common: Values that they share.
         foreign: Another scheduler placed them.
         at_ms: The time.
     """
-    ranks = sorted(told)
-    table = sorted({told[rank].node for rank in ranks})
+    ranks = sorted(by_rank)
+    table = sorted({by_rank[rank].node for rank in ranks})
     index = {name: place for place, name in enumerate(table)}
-    states = bytes(told[rank].leaf_state for rank in ranks)
-    blocks = [told[rank].block for rank in ranks]
+    states = bytes(by_rank[rank].leaf_state for rank in ranks)
+    blocks = [by_rank[rank].block for rank in ranks]
     return PodsSeen(
         namespace=gang[0],
         gang=gang[1],
@@ -90,15 +94,15 @@ def pods_fact(
         attempt=attempt[1],
         rank=pack(ranks, 4),
         nodes=pack_names(table),
-        node_index=pack([index[told[rank].node] for rank in ranks], 4),
-        phase=pack([told[rank].phase for rank in ranks], 1),
-        chips=pack([told[rank].chips for rank in ranks], 8),
+        node_index=pack([index[by_rank[rank].node] for rank in ranks], 4),
+        phase=pack([by_rank[rank].phase for rank in ranks], 1),
+        chips=pack([by_rank[rank].chips for rank in ranks], 8),
         resource=common.resource,
         cpu_milli=common.cpu_milli,
         memory_mib=common.memory_mib,
         foreign=foreign,
         at_ms=at_ms,
-        consumed=bytes(told[rank].taken for rank in ranks),
+        consumed=bytes(by_rank[rank].taken for rank in ranks),
         tor_affinity=common.tor_affinity,
         leaf_states=states if any(states) else b"",
         service=common.service,
@@ -106,7 +110,7 @@ def pods_fact(
     )
 
 
-def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
+def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
     """Ranks of a fact, in its order."""
     table = unpack_names(seen.nodes)
     states = seen.leaf_states or bytes(len(seen.phase))
@@ -121,6 +125,13 @@ def told_of(seen: PodsSeen) -> list[tuple[int, Told]]:
         strict=True,
     )
     return [
-        (rank, Told(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
+        (rank, RankState(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
         for rank, index, phase, chips, state, block in rows
     ]
+
+
+def is_same(published: PodsSeen | None, fact: PodsSeen) -> bool:
+    """Whether a fact equals the published one, apart from their times."""
+    return published is not None and msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(
+        fact, at_ms=0
+    )

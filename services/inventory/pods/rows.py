@@ -1,6 +1,6 @@
-"""Bound pods, one by one: who placed them, in which phase they are, and which chips they say they hold. Pure.
+"""Bound pods: the placement, phase and chips that each pod states. Pure.
 
-Only what facts need is kept of a pod; its object is not.
+Only the fields that facts need are kept of a pod, not its object.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from berth.schemas.facts import PodPhase
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 RANK_MAX: Final = (1 << 31) - 1
-_SHOWN_MAX: Final = 80
+_QUOTED_MAX: Final = 80
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Succeeded": PodPhase.SUCCEEDED,
     "Failed": PodPhase.FAILED,
@@ -28,7 +28,7 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 
 
 class Claim(NamedTuple):
-    """What a pod's annotations say of the placement by which it was bound."""
+    """Placement of a bound pod, from its annotations."""
 
     job: str
     uid: str
@@ -40,18 +40,18 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """A bound pod.
 
     Attributes:
-        created: When it was made, as RFC 3339: the same form for all, so that texts compare as times.
+        created: Time of its creation, as RFC 3339; the form is fixed, so that texts compare as times.
         claim: Set on a pod that Berth bound.
         resource: Resource name of its chips; empty for a pod without.
-        asked: Chips that it asks for.
-        chips: Mask of the chips that it says it holds, as far as the text can be read.
-        physical: ``chips`` are physical ids; otherwise they are the ids that its node's device plug-in reads there.
-        taken: The device plug-in has given it its chips, or it needs none.
-        reason: What is wrong with its annotations; empty when nothing is.
+        asked: Number of chips that it asks for.
+        chips: Bitmap of the chips that its annotation names, as far as the text can be read.
+        physical: ``chips`` are physical ids; otherwise they are the ids that the node's device plug-in uses.
+        taken: The device plug-in has allocated its chips, or it needs none.
+        reason: Errors of its annotations; empty without one.
         tor_affinity: Value of its label of that name; empty without.
-        leaf_state: What its annotations say of the leaf switch above its node.
+        leaf_state: State of the leaf switch above its node, from its annotations.
         service: Value of its label ``inferserviceid``; empty without.
-        block: Number of its block plus one, as its annotations say it; 0 without.
+        block: Number of its logical SuperPoD (block) plus one, from its annotations; 0 without.
     """
 
     namespace: str
@@ -76,12 +76,12 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_live(self) -> bool:
-        """Whether it holds what it has."""
+        """Whether it holds its chips."""
         return self.phase not in ENDED
 
 
 def read_row(pod: Pod, asks: PodAsks) -> Row | None:
-    """A pod as a row; None while it is not bound."""
+    """Row of a pod; None while it is not bound."""
     node = pod.spec.node_name
     if not node:
         return None
@@ -117,7 +117,7 @@ def read_row(pod: Pod, asks: PodAsks) -> Row | None:
 
 
 def phase_of(pod: Pod) -> PodPhase:
-    """Phase of a pod. One that has ended has ended, though it may be on its way out too."""
+    """Phase of a pod. A finished pod stays finished, even while it is being deleted."""
     phase = _PHASES.get(pod.status.phase, PodPhase.PENDING)
     if phase in ENDED or pod.metadata.deletion_timestamp is None:
         return phase
@@ -125,7 +125,7 @@ def phase_of(pod: Pod) -> PodPhase:
 
 
 def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
-    """Placement of a pod that Berth bound; None for any other, also for one whose annotations do not name a placement."""
+    """Placement of a pod that Berth bound; None for any other pod, and for annotations that name no placement."""
     meta = pod.metadata
     job, uid = meta.annotation(JOB), meta.annotation(JOB_UID)
     if not job and not uid:
@@ -136,17 +136,17 @@ def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
         if text.isascii() and text.isdigit() and len(text) <= len(str(RANK_MAX)) and least <= int(text) <= RANK_MAX:
             numbers.append(int(text))
         else:
-            wrong.append(f"annotation {key} is {_shown(text)}: expected a whole number from {least}")
+            wrong.append(f"annotation {key} is {_quoted(text)}: expected a whole number from {least}")
     if not job or not uid:
-        wrong.append(f"annotations {JOB} and {JOB_UID} are {_shown(job)} and {_shown(uid)}: expected both")
+        wrong.append(f"annotations {JOB} and {JOB_UID} are {_quoted(job)} and {_quoted(uid)}: expected both")
     return None if wrong else Claim(job, uid, numbers[0], numbers[1])
 
 
 def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
-    """Resource and mask of the chips that annotations name.
+    """Resource and bitmap of the chips that annotations name.
 
-    ``huawei.com/AscendReal``, or the annotation called like the resource where that is absent or empty; the latter may hold
-    ids of devices.
+    They stand in ``huawei.com/AscendReal``, or in the annotation with the resource's name where that is absent or
+    empty. The latter may hold device ids.
 
     Source: docs/reference/nodes-and-chips.md, "Free list" and "Pod annotations of chips".
     """
@@ -157,7 +157,7 @@ def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
     if not names:
         return asked, 0
     if len(names) > CHIPS_MAX:
-        wrong.append(f"annotation {key} is {_shown(text)}: expected at most {CHIPS_MAX} chips, it has {len(names)}")
+        wrong.append(f"annotation {key} is {_quoted(text)}: expected at most {CHIPS_MAX} chips, it has {len(names)}")
         return asked, 0
     resource = asked or resource_of(names[0])
     mask = 0
@@ -169,11 +169,11 @@ def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
         except ValueError:
             chip = 0
         if not chip or resource_of(name) != resource or mask & chip:
-            wrong.append(f"annotation {key} names {_shown(name)}: expected chips of {resource}, each once")
+            wrong.append(f"annotation {key} names {_quoted(name)}: expected chips of {resource}, each once")
         else:
             mask |= chip
     return resource, mask
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…")
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}…")

@@ -1,4 +1,4 @@
-"""Calls to the API server: a few at a time, one a thing, tried again while the server does not answer."""
+"""Calls to the API server: a bounded number at a time, one per object, retried while the server does not answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -12,15 +12,15 @@ from berth.services.inventory.metrics import InventoryMetrics
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
-    """Something to be done at the API server.
+class ApiTask:
+    """Call to the API server.
 
     Attributes:
-        key: What it is about: of two chores with one key only the newer is done, and never two at a time.
-        what: What it is, for the log.
-        do: Does it; a :class:`TransientError` means that it is tried again.
-        give_up: Called when it was refused, or tried too often.
-        tries_max: Most tries; 0 for no end.
+        key: Object of the call: of two tasks with one key only the newer runs, and never two at a time.
+        what: Description for the log.
+        do: Performs the call; a :class:`TransientError` means that it is retried.
+        give_up: Called when the call was refused, or failed too often.
+        tries_max: Maximum number of tries; 0 for no limit.
     """
 
     key: Hashable
@@ -31,7 +31,7 @@ class Chore:
 
 
 class ApiTasks:
-    """Chores that wait and those in hand.
+    """Queued and running tasks.
 
     Args:
         config: Settings.
@@ -41,8 +41,8 @@ class ApiTasks:
     def __init__(self, config: InventoryConfig, instruments: Instruments[InventoryMetrics]) -> None:
         self._config = config
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
-        self._ready: dict[Hashable, Chore] = {}
-        self._waiting: dict[Hashable, tuple[Chore, asyncio.TimerHandle]] = {}
+        self._ready: dict[Hashable, ApiTask] = {}
+        self._waiting: dict[Hashable, tuple[ApiTask, asyncio.TimerHandle]] = {}
         self._tries: dict[Hashable, int] = {}
         self._busy: set[Hashable] = set()
         self._stopping = False
@@ -52,35 +52,35 @@ class ApiTasks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be done, now or later."""
+        """Whether no task runs or waits."""
         return not self._ready and not self._waiting and not self._busy
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is to be done now; what waits for another try does not count."""
+        """Whether a task runs or is ready; tasks that wait for a retry do not count."""
         return bool(self._ready or self._busy)
 
-    def put(self, chore: Chore) -> None:
-        """Do a chore, soon; an older one about the same thing is dropped."""
-        waiting = self._waiting.pop(chore.key, None)
+    def put(self, task: ApiTask) -> None:
+        """Queue a task; an older one with the same key is dropped."""
+        waiting = self._waiting.pop(task.key, None)
         if waiting is not None:
             waiting[1].cancel()
-        self._tries.pop(chore.key, None)
-        self._ready[chore.key] = chore
+        self._tries.pop(task.key, None)
+        self._ready[task.key] = task
         self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set; what is in hand then is finished, the rest is left."""
+        """Run tasks until ``stop`` is set; running ones are then finished, the rest is dropped."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.calls_at_once):
-                group.create_task(self._hand(), name=f"call {number}")
+                group.create_task(self._worker(), name=f"call {number}")
             await stop.wait()
             self._stopping = True
             self._woken.set()
         for _, timer in self._waiting.values():
             timer.cancel()
 
-    async def _hand(self) -> None:
+    async def _worker(self) -> None:
         while True:
             key = next((key for key in self._ready if key not in self._busy), None)
             if self._stopping:
@@ -89,45 +89,45 @@ class ApiTasks:
                 self._woken.clear()
                 await self._woken.wait()
                 continue
-            chore = self._ready.pop(key)
+            task = self._ready.pop(key)
             self._busy.add(key)
             try:
-                await self._do(chore)
+                await self._do(task)
             finally:
                 self._busy.discard(key)
                 self._woken.set()
 
-    async def _do(self, chore: Chore) -> None:
+    async def _do(self, task: ApiTask) -> None:
         try:
-            await chore.do()
+            await task.do()
         except TransientError as error:
             self._metrics.failures.inc()
-            self._later(chore, error)
+            self._later(task, error)
         except PoisonError as error:
             self._metrics.failures.inc()
-            self._log.warning("call refused", call=chore.what, reason=str(error))
-            self._end(chore)
+            self._log.warning("call refused", call=task.what, reason=str(error))
+            self._end(task)
         else:
-            self._tries.pop(chore.key, None)
+            self._tries.pop(task.key, None)
 
-    def _later(self, chore: Chore, error: TransientError) -> None:
-        if chore.key in self._ready:  # a newer one takes its place
+    def _later(self, task: ApiTask, error: TransientError) -> None:
+        if task.key in self._ready:  # a newer one replaces it
             return
-        tries = self._tries[chore.key] = self._tries.get(chore.key, 0) + 1
-        if chore.tries_max and tries >= chore.tries_max:
-            self._log.warning("call given up", call=chore.what, tries=tries, reason=error.reason)
-            self._end(chore)
+        tries = self._tries[task.key] = self._tries.get(task.key, 0) + 1
+        if task.tries_max and tries >= task.tries_max:
+            self._log.warning("call given up", call=task.what, tries=tries, reason=error.reason)
+            self._end(task)
             return
         wait_s = max(self._backoff.pause_s(tries), error.retry_after_s if tries == 1 else 0)
-        timer = asyncio.get_running_loop().call_later(wait_s, self._again, chore)
-        self._waiting[chore.key] = (chore, timer)
+        timer = asyncio.get_running_loop().call_later(wait_s, self._again, task)
+        self._waiting[task.key] = (task, timer)
 
-    def _again(self, chore: Chore) -> None:
-        del self._waiting[chore.key]
-        self._ready[chore.key] = chore
+    def _again(self, task: ApiTask) -> None:
+        del self._waiting[task.key]
+        self._ready[task.key] = task
         self._woken.set()
 
-    def _end(self, chore: Chore) -> None:
-        self._tries.pop(chore.key, None)
-        if chore.give_up is not None:
-            chore.give_up()
+    def _end(self, task: ApiTask) -> None:
+        self._tries.pop(task.key, None)
+        if task.give_up is not None:
+            task.give_up()

@@ -1,4 +1,4 @@
-"""What is wrong with objects of the cluster: logged once, counted, and said on the object itself at a bounded rate."""
+"""Errors of objects in the cluster: logged once, counted, and written as Events at a bounded rate."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,28 +13,28 @@ from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 
 _MS: Final = 1000
 
 
 class _Counted(msgspec.Struct):
-    """As much of an event as is needed to say it again."""
+    """Field of an Event that is needed to repeat it."""
 
     count: int = 0
 
 
 class EventReporter:
-    """Complaints about one kind of objects.
+    """Reports messages about one kind of objects.
 
     Args:
-        api: Where events are written.
+        api: The API server, where Events are written.
         clock: Source of time.
         config: Settings.
-        chores: Does the calls.
+        api_tasks: Runs the calls.
         instruments: Of the process.
         reason: Reason of the events, one word in camel case.
-        is_fault: Something is wrong with the objects, so it is logged and counted too; false: they only wait.
+        is_fault: The messages are errors, so that they are logged and counted too; false: the objects only wait.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class EventReporter:
         api: Api,
         clock: Clock,
         config: InventoryConfig,
-        chores: ApiTasks,
+        api_tasks: ApiTasks,
         instruments: Instruments[InventoryMetrics],
         *,
         reason: str,
@@ -52,41 +52,43 @@ class EventReporter:
         self._clock = clock
         self._apart_ms = round(config.event_apart_s * _MS)
         self._tries_max = config.call_tries_max
-        self._chores = chores
+        self._api_tasks = api_tasks
         self._reason = reason
         self._is_fault = is_fault
         self._known: dict[str, str] = {}
-        self._unsaid: dict[str, Involved] = {}
-        """Objects of which something new is to be said once the last Event about them is old enough."""
-        self._spoken_ms: dict[str, UnixMs] = {}
+        self._pending: dict[str, Involved] = {}
+        """Objects with a new message, until their last Event is old enough."""
+        self._written_ms: dict[str, UnixMs] = {}
         self._log = instruments.log
         self._metrics = instruments.metrics
 
     def look(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
-        """Compare with what was wrong before; what is new is logged, counted and said in an event.
+        """Compare with the messages before; new ones are logged, counted and written as an Event.
 
         Args:
-            sentences: What is wrong now, by key of the object.
+            sentences: Current messages, by key of the object.
             involved: Object of a key; None when it is gone.
         """
         now_ms = self._clock.now_ms()
         if sentences != self._known:
             self._compare(sentences, involved)
             self._known = dict(sentences)
-        for key in [key for key in self._unsaid if self._may_speak(key, now_ms)]:
-            self._spoken_ms[key] = now_ms
-            say = partial(self._say, self._unsaid.pop(key), sentences[key], now_ms)
-            self._chores.put(Chore(("event", self._reason, key), f"event about {key}", say, tries_max=self._tries_max))
-        for key in [key for key in self._spoken_ms if key not in sentences and self._may_speak(key, now_ms)]:
-            del self._spoken_ms[key]
+        for key in [key for key in self._pending if self._may_write(key, now_ms)]:
+            self._written_ms[key] = now_ms
+            write = partial(self._write_event, self._pending.pop(key), sentences[key], now_ms)
+            self._api_tasks.put(
+                ApiTask(("event", self._reason, key), f"event about {key}", write, tries_max=self._tries_max)
+            )
+        for key in [key for key in self._written_ms if key not in sentences and self._may_write(key, now_ms)]:
+            del self._written_ms[key]
 
     def next_due_ms(self) -> UnixMs | None:
-        """When :meth:`look` must be called though nothing has changed; None for never."""
-        return min((self._spoken_ms[key] + self._apart_ms for key in self._unsaid), default=None)
+        """Time at which :meth:`look` must be called even if nothing changed; None for never."""
+        return min((self._written_ms[key] + self._apart_ms for key in self._pending), default=None)
 
     def _compare(self, sentences: Mapping[str, str], involved: Callable[[str], Involved | None]) -> None:
-        for key in [key for key in self._unsaid if key not in sentences]:
-            del self._unsaid[key]
+        for key in [key for key in self._pending if key not in sentences]:
+            del self._pending[key]
         for key in sorted(sentences):
             sentence = sentences[key]
             if self._known.get(key) == sentence:
@@ -94,19 +96,19 @@ class EventReporter:
             found = involved(key)
             if self._is_fault:
                 self._metrics.problems.labels(found.kind if found is not None else "").inc()
-                self._log.warning("object is wrong", about=key, reason=sentence)
+                self._log.warning("object invalid", about=key, reason=sentence)
             if found is not None:
-                self._unsaid[key] = found
+                self._pending[key] = found
 
-    def _may_speak(self, key: str, now_ms: UnixMs) -> bool:
-        before_ms = self._spoken_ms.get(key)
+    def _may_write(self, key: str, now_ms: UnixMs) -> bool:
+        before_ms = self._written_ms.get(key)
         return before_ms is None or before_ms + self._apart_ms <= now_ms
 
-    async def _say(self, involved: Involved, sentence: str, now_ms: UnixMs) -> None:
-        """Write an event; one that was written before is counted once more.
+    async def _write_event(self, involved: Involved, sentence: str, now_ms: UnixMs) -> None:
+        """Write an Event; the count of an existing one is incremented.
 
         Raises:
-            RefusedError: The server does not take it.
+            RefusedError: The server refuses it.
         """
         path = events_path(involved)
         body = new_event(involved, reason=self._reason, message=sentence, first_ms=now_ms, last_ms=now_ms)

@@ -1,4 +1,4 @@
-"""Messages on their way to the bus: in order, many at a time, tried again while it does not answer."""
+"""Messages on their way to the bus: in order, many at a time, retried while the bus does not answer."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -14,14 +14,14 @@ _AT_ONCE: Final = 256
 
 
 class OutboundMessage(NamedTuple):
-    """A message and where it goes."""
+    """A message and its subject."""
 
     subject: str
     message: Message
 
 
 class PublishQueue:
-    """Way to the bus.
+    """Publishes messages on the bus.
 
     Args:
         bus: The bus.
@@ -33,44 +33,44 @@ class PublishQueue:
         self._log = instruments.log
         self._metrics = instruments.metrics
 
-    async def store(self, letters: Sequence[OutboundMessage]) -> int:
-        """Store letters in order; how many of the first ones are settled: stored, or refused for ever.
+    async def store(self, messages: Sequence[OutboundMessage]) -> int:
+        """Store messages in order; returns the length of the settled prefix: stored, or refused forever.
 
-        Fewer than all are settled when the bus did not answer: the rest may be stored or not, and is to be stored again,
-        in order.
+        When the bus does not answer, the prefix is shorter than the input. The rest may or may not be stored, and the
+        caller stores it again, in order.
         """
         settled = 0
-        for start in range(0, len(letters), _AT_ONCE):
-            part = letters[start : start + _AT_ONCE]
+        for start in range(0, len(messages), _AT_ONCE):
+            part = messages[start : start + _AT_ONCE]
             done = await self._store_part(part)
             settled += done
             if done < len(part):
                 break
         return settled
 
-    async def _store_part(self, letters: Sequence[OutboundMessage]) -> int:
-        """How many of the first ones are settled."""
+    async def _store_part(self, messages: Sequence[OutboundMessage]) -> int:
+        """Length of the settled prefix."""
         futures = []
         broken = False
-        for letter in letters:
+        for outbound in messages:
             try:
-                futures.append(await self._bus.submit_wait(letter.subject, encode(letter.message)))
+                futures.append(await self._bus.submit_wait(outbound.subject, encode(outbound.message)))
             except TransientError as error:
-                self._log.warning("message not stored", subject=letter.subject, reason=error.reason)
+                self._log.warning("message not stored", subject=outbound.subject, reason=error.reason)
                 break
         settled = 0
-        for letter, future in zip(letters, futures, strict=False):
+        for outbound, future in zip(messages, futures, strict=False):
             try:
                 await future
             except TransientError as error:
                 if not broken:
-                    self._log.warning("message not stored", subject=letter.subject, reason=error.reason)
+                    self._log.warning("message not stored", subject=outbound.subject, reason=error.reason)
                 broken = True
             except PoisonError as error:
                 self._metrics.refused.inc()
-                self._log.error("message refused", subject=letter.subject, reason=error.reason)
+                self._log.error("message refused", subject=outbound.subject, reason=error.reason)
                 settled += not broken
             else:
-                self._metrics.messages.labels(letter.message.KIND).inc()
+                self._metrics.messages.labels(outbound.message.KIND).inc()
                 settled += not broken
         return settled

@@ -1,4 +1,4 @@
-"""What is to be said of requests that are taken although something in them is unknown: of each object once. Pure."""
+"""Warnings about accepted requests of which some field is unknown: one per object. Pure."""
 
 from collections.abc import Callable
 
@@ -11,23 +11,23 @@ from berth.schemas.intake import JobRequest
 _PODGROUPS = "scheduling.volcano.sh/v1beta1"
 
 
-class Remarks:
-    """Sentences by the object that they are about: PodGroup, else controller, else first pod of the requests."""
+class RequestWarnings:
+    """Sentences by object: the PodGroup, otherwise the controller, otherwise the first pod of the requests."""
 
     def __init__(self) -> None:
         self.sentences: dict[str, str] = {}
         self._about: dict[str, Involved] = {}
         self._jobs: dict[str, dict[tuple[str, str], None]] = {}
-        """Requests for which a sentence holds."""
+        """Requests to which a sentence applies."""
         self._key_of: dict[tuple[str, str], str] = {}
 
     def judge(self, request: JobRequest, members: MembersSeen | None, group_uid: Callable[[str, str], str]) -> None:
-        """Look at a request that is made.
+        """Take a new request.
 
         Args:
             request: The request.
-            members: Its pods, as they are told.
-            group_uid: Tells the uid of a PodGroup by namespace and name; empty when it is not there.
+            members: Its pods, as published.
+            group_uid: Returns the uid of a PodGroup by namespace and name; empty when it does not exist.
         """
         job = (request.namespace, request.name)
         self.drop(*job)
@@ -44,7 +44,7 @@ class Remarks:
         self.sentences[key] = f"product form {chosen.form.name} is assumed, because {chosen.because}"
 
     def drop(self, namespace: str, name: str) -> None:
-        """A request is over."""
+        """Take that a request is over."""
         key = self._key_of.pop((namespace, name), None)
         if key is None:
             return
@@ -54,7 +54,7 @@ class Remarks:
             del self._jobs[key], self._about[key], self.sentences[key]
 
     def involved(self, key: str) -> Involved | None:
-        """Object that a sentence is about."""
+        """Object of a sentence."""
         return self._about.get(key)
 
 

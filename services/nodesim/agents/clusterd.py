@@ -1,4 +1,4 @@
-"""ClusterD's part: the reports of all nodes checked, merged, and spread over ConfigMaps of bounded size. Pure.
+"""ClusterD: checks and merges the reports of all nodes and spreads them over ConfigMaps of bounded size. Pure.
 
 Source: docs/reference/kubernetes.md, "Cluster information".
 """
@@ -35,12 +35,12 @@ _CONFIG: Final = msgspec.json.Decoder(_Config)
 
 
 class ClusterD:
-    """What is known of all nodes.
+    """State of all nodes.
 
     Args:
         is_used: Whether some chip of a node is in use, by name of the node.
-        rng: Decides the order in which nodes fill the chunks; it is another one each time.
-        chunk_bytes: Most bytes of a chunk; a node that takes more stands alone.
+        rng: Determines the order in which nodes fill the chunks; it differs each time.
+        chunk_bytes: Maximum size of a chunk; a larger node is alone in its chunk.
     """
 
     def __init__(self, is_used: Callable[[str], bool], rng: Random, *, chunk_bytes: int = CHUNK_BYTES_MAX) -> None:
@@ -53,7 +53,7 @@ class ClusterD:
         self._chunks: dict[str, int] = {}
 
     def take(self, found: ConfigMap, now_ms: UnixMs) -> str:
-        """Take a report; why it is dropped, or nothing. A node keeps what it said before."""
+        """Take a report; returns why it is dropped, or an empty text. A node then keeps its previous report."""
         name, data = found.metadata.name, found.data or {}
         try:
             if name.startswith(device_info.NAME_PREFIX):
@@ -66,7 +66,7 @@ class ClusterD:
         return ""
 
     def drop(self, name: str) -> None:
-        """Take that a ConfigMap is gone: a node without NodeD's is healthy."""
+        """Take the deletion of a ConfigMap: a node without NodeD's ConfigMap is healthy."""
         if name.startswith(node_info.NAME_PREFIX):
             self._nodes.pop(name.removeprefix(node_info.NAME_PREFIX), None)
         elif name.startswith(device_info.NAME_PREFIX):
@@ -75,7 +75,7 @@ class ClusterD:
             self._switches.pop(node, None)
 
     def names(self) -> list[str]:
-        """Names of the ConfigMaps of which something is known, sorted."""
+        """Names of the known ConfigMaps, sorted."""
         return sorted(
             [
                 *(device_info.NAME_PREFIX + node for node in self._devices),
@@ -84,7 +84,7 @@ class ClusterD:
         )
 
     def written(self) -> dict[str, str]:
-        """Text of each ConfigMap by its name; chunks that are not needed any more are empty."""
+        """Text of each ConfigMap by name; chunks that are not needed any more are empty."""
         devices = {device_info.NAME_PREFIX + node: self._device(node, found) for node, found in self._devices.items()}
         switches = {
             cluster_info.SWITCH_ENTRY_PREFIX + node: self._switch(node, found) for node, found in self._switches.items()
@@ -101,10 +101,10 @@ class ClusterD:
         }
 
     def _take_devices(self, node: str, data: Mapping[str, str]) -> None:
-        """Take what a device plug-in says.
+        """Take the report of a device plug-in.
 
         Raises:
-            ReportError: It cannot be read, or its sum is wrong.
+            ReportError: It cannot be read, or its check code is wrong.
         """
         config = decoded(data.get(device_info.KEY, ""), _CONFIG, field=device_info.KEY)
         right = check_code(config.device_info)
@@ -147,13 +147,13 @@ class ClusterD:
         )
 
     def _decided(self, node: str, status: str) -> str:
-        """State of a node; one that is to be left when idle is healthy while it is in use."""
+        """State of a node; a node to be left when idle is healthy while it is in use."""
         if status != _UNDECIDED:
             return status
         return "Healthy" if self._is_used(node) else "UnHealthy"
 
     def _spread(self, prefix: str, entries: Mapping[str, str]) -> dict[str, str]:
-        """Entries as texts of at most ``chunk_bytes``, each as full as can be, in an order of chance."""
+        """Entries as texts of at most ``chunk_bytes``, filled as far as possible, in random order."""
         order = sorted(entries)
         self._rng.shuffle(order)
         chunks: list[list[str]] = []
@@ -163,7 +163,7 @@ class ClusterD:
             more = len(member.encode()) + 1
             if not chunks or size + more > self._chunk_bytes:
                 chunks.append([])
-                size = 1  # two brackets, and a comma less than members
+                size = 1  # two brackets, and one comma fewer than members
             chunks[-1].append(member)
             size += more
         count = max(len(chunks), self._chunks.get(prefix, 0))

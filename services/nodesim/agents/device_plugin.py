@@ -1,7 +1,7 @@
-"""The device plug-in of a node: which chips a container gets, and what it says of them. Pure.
+"""Device plug-in of a node: the chips that a container gets, and the report about them. Pure.
 
-Kubelet knows chips by ids of its own. Each stands for a real chip; when a pod gets other chips than kubelet picked, the two
-ids swap what they stand for. So kubelet's free ids always stand for the chips that nobody has mounted.
+Kubelet has its own ids of chips. Each maps to a real chip. When a pod gets other chips than kubelet picked, the two ids
+swap their chips. So kubelet's free ids always map to the chips that no pod has mounted.
 
 Source: docs/reference/kubernetes.md, "Life of a pod".
 """
@@ -28,7 +28,7 @@ SHARES: Final = 100
 
 
 class AllocateError(Exception):
-    """The device plug-in cannot tell which chips a container gets."""
+    """The device plug-in cannot determine the chips of a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Allocated:
     """Answer to kubelet.
 
     Attributes:
-        ids: Kubelet's own choice.
+        ids: Kubelet's choice.
         chips: Real chips that are mounted.
-        source: Pod whose annotation was taken and is now consumed; None when no pod was looked up.
+        source: Pod whose annotation was used and is now consumed; None when no pod was looked up.
     """
 
     ids: tuple[int, ...]
@@ -51,9 +51,9 @@ class DevicePlugin:
 
     Args:
         node: The node.
-        infos: Chips of the node as the annotation ``baseDeviceInfos`` has them.
+        infos: Chips of the node as in the annotation ``baseDeviceInfos``.
         place: Place of the node in its SuperPoD.
-        preset_virtual_devices: The usual mode of virtual chips. In it a container that gets all chips is not looked up.
+        preset_virtual_devices: The default mode of virtual chips: a container that gets all chips is not looked up.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class DevicePlugin:
 
     @property
     def ids(self) -> list[int]:
-        """All ids that kubelet knows, ascending."""
+        """All ids of kubelet, ascending."""
         return sorted(self._real)
 
     def stands_for(self, klt: int) -> int:
-        """Real chip that an id of kubelet stands for."""
+        """Real chip to which an id of kubelet maps."""
         return self._real[klt]
 
     def annotated(self, pod: AgentPod) -> tuple[int, ...] | None:
@@ -98,15 +98,15 @@ class DevicePlugin:
     def allocate(self, ids: Sequence[int], pods: Iterable[AgentPod]) -> Allocated:
         """Chips for a container for which kubelet picked ``ids``.
 
-        The caller writes :data:`CONSUMED` on the pod that is named as the source. It need not be the pod that the container
-        belongs to: kubelet does not say.
+        The caller writes :data:`CONSUMED` on the source pod. That pod may differ from the one that the container
+        belongs to, because kubelet does not name it.
 
         Args:
             ids: Kubelet's choice.
             pods: Pods of the node.
 
         Raises:
-            AllocateError: No pod of the node waits for so many chips.
+            AllocateError: No pod of the node waits for this number of chips.
         """
         if len(ids) == len(self._real) and self._preset:
             return Allocated(tuple(ids), tuple(sorted(self._real[klt] for klt in ids)), None)
@@ -124,7 +124,7 @@ class DevicePlugin:
         return Allocated(tuple(ids), tuple(sorted(chips)), chosen)
 
     def _waits(self, pod: AgentPod, count: int) -> bool:
-        """Whether the annotation of a pod may be given to a container with ``count`` chips."""
+        """Whether a container with ``count`` chips may get those of a pod's annotation."""
         if pod.is_over or pod.is_leaving or is_consumed(pod) or pod.metadata.uid in self._consumed:
             return False
         chips = self.annotated(pod)
@@ -136,9 +136,9 @@ class DevicePlugin:
         )
 
     def _swap(self, ids: Sequence[int], chips: Sequence[int]) -> None:
-        """Let ``ids`` stand for ``chips``, and the ids that stood for these for what is left.
+        """Map ``ids`` to ``chips``, and the ids that mapped to these to the remaining chips.
 
-        Ids of shared chips stay: many stand for one chip, and it is of no account which of them kubelet has given.
+        Ids of shared chips stay: many map to one chip, and it does not matter which of them kubelet has allocated.
         """
         if self._is_shared:
             return
@@ -150,16 +150,16 @@ class DevicePlugin:
                 self._real[klt], self._real[other] = self._real[other], self._real[klt]
 
     def remember(self, ids: Sequence[int], chips: Sequence[int]) -> None:
-        """Take up what an earlier run gave."""
+        """Restore an allocation of an earlier run."""
         if set(ids) <= set(self._real) and set(chips) <= set(self._real.values()):
             self._swap(ids, chips)
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Drop a pod that is gone."""
         self._consumed.discard(uid)
 
     def report(self, pod: AgentPod, given: Allocated) -> dict[str, str]:
-        """Annotations that tell which chips a pod has; none when somebody has told so already."""
+        """Annotations that state the chips of a pod; none when they are set already."""
         if pod.metadata.annotation(ASCEND_REAL) or not given.chips:
             return {}
         resource = self._node.resource
@@ -192,7 +192,7 @@ class DevicePlugin:
 
 
 def shares_of(node: NodeDescription) -> int:
-    """How many of Kubernetes' devices each chip of a node is.
+    """Kubernetes devices per chip of a node.
 
     Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
     """
@@ -200,7 +200,7 @@ def shares_of(node: NodeDescription) -> int:
 
 
 def consumption() -> dict[str, str]:
-    """Annotation that says that a pod's chips were given."""
+    """Annotation that marks a pod's chips as allocated."""
     return {PREDICATE_TIME: CONSUMED}
 
 

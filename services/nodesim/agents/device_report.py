@@ -1,4 +1,4 @@
-"""What the agents of a simulated node write into its ConfigMaps: device plug-in and NodeD. Pure.
+"""ConfigMaps that the agents of a simulated node write: device plug-in and NodeD. Pure.
 
 Source: docs/reference/kubernetes.md, "CheckCode", "Device information" and "Node information".
 """
@@ -70,7 +70,7 @@ class SwitchInfo(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a node stands in its SuperPoD: numbers as the driver gives them, -2 for none."""
+    """Place of a node in its SuperPoD: numbers as the driver reports them, -2 for none."""
 
     superpod: int = UNKNOWN_ID
     server: int = UNKNOWN_ID
@@ -82,9 +82,9 @@ def device_list(node: NodeDescription, broken: Broken, *, taken: int, used: int)
 
     Args:
         node: The node.
-        broken: What is broken on it.
-        taken: Mask of chips that the annotations of active pods name.
-        used: Mask of chips that are mounted.
+        broken: Its current faults.
+        taken: Bitmap of chips that the annotations of active pods name.
+        used: Bitmap of chips that are mounted.
     """
     unhealthy = broken.unhealthy(used)
     recovering = broken.recovering
@@ -103,7 +103,7 @@ def device_list(node: NodeDescription, broken: Broken, *, taken: int, used: int)
 
 
 def fault_rows(node: NodeDescription, broken: Broken) -> list[GoValue]:
-    """Rows of the fault list: one for the chip and one for its network, each with all its codes; the worst level counts."""
+    """Rows of the fault list: one for the chip and one for its network, each with all codes and the worst level."""
     rows: list[GoValue] = []
     for chip in _ids(node.chips):
         for kind, word in (("chip", "CardUnhealthy"), ("network", "CardNetworkUnhealthy")):
@@ -130,7 +130,7 @@ def fault_rows(node: NodeDescription, broken: Broken) -> list[GoValue]:
 def device_data(
     node: NodeDescription, place: Place, broken: Broken, lists: Mapping[str, str], now_ms: UnixMs
 ) -> dict[str, str]:
-    """Data of the ConfigMap that the device plug-in writes."""
+    """Data of the ConfigMap of the device plug-in."""
     info = DeviceInfo(dict(lists), now_ms // _MS)
     whole: dict[str, GoValue] = {"DeviceInfo": info, "SuperPodID": place.superpod, "ServerIndex": place.server}
     if place.rack is not None:
@@ -149,7 +149,7 @@ def device_data(
 
 
 def node_data(broken: Broken, now_ms: UnixMs) -> dict[str, str]:
-    """Data of the ConfigMap that NodeD writes; empty for a healthy node, which has none."""
+    """Data of NodeD's ConfigMap; empty for a healthy node, which has none."""
     faults = broken.of("node")
     if not faults:
         return {}

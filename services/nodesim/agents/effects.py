@@ -1,4 +1,4 @@
-"""What the agents of a simulated node want done, how they behave, and what they count. Pure."""
+"""Effects, rules and counters of the agents of a simulated node. Pure."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -24,14 +24,14 @@ class SetStatus:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Let a pod go that was asked to end."""
+    """Complete the deletion of a pod."""
 
     pod: AgentPod
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Write a ConfigMap of the node's agents; without data there is to be none."""
+    """Write a ConfigMap of the node's agents; without data it is deleted."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Say that somebody placed what does not fit."""
+    """Report a placement that does not fit."""
 
     pod: AgentPod
     reason: str
@@ -59,15 +59,15 @@ Effect: TypeAlias = Annotate | SetStatus | Confirm | Report | SetNode | Alarm
 
 @dataclass(frozen=True, slots=True)
 class AgentRules:
-    """How the agents behave.
+    """Behaviour of the agents.
 
     Attributes:
-        admit_ms: From the binding to kubelet's look at the pod.
-        start_ms: From the look to running containers.
-        terminating_ms: From the wish that a pod end to its end.
-        run_default_ms: How long pods run that do not say; None for ever.
-        unchanged_ms: How often the device plug-in repeats a report that says the same.
-        shuffle: Kubelet looks at pods that came together in any order; otherwise in the order of their binding.
+        admit_ms: Time from the binding until kubelet admits the pod.
+        start_ms: Time from the admission until the containers run.
+        terminating_ms: Time from the deletion of a pod until its end.
+        run_default_ms: Run time of pods without an annotation for it; None forever.
+        unchanged_ms: Period in which the device plug-in repeats an unchanged report.
+        shuffle: Kubelet admits pods that are due together in random order; otherwise in the order of their binding.
         preset_virtual_devices: See :class:`DevicePlugin`.
         reversed_ids: See :func:`base_device_infos`.
     """
@@ -84,12 +84,12 @@ class AgentRules:
 
 @dataclass(slots=True)
 class Tally:
-    """What the agents of all nodes have seen.
+    """Counters of the agents of all nodes.
 
     Attributes:
         bound: Pods that got what they asked for.
-        failed: Pods that were not taken.
-        ended: Pods that have ended or are gone, of those that were taken.
+        failed: Pods that were refused.
+        ended: Admitted pods that have finished or are gone.
         swapped: Pods that got other chips than those of their own annotation.
         admission_errors: Pods for which the device plug-in found no annotation.
     """

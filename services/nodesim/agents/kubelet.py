@@ -1,8 +1,8 @@
-"""Agents of one simulated node: kubelet, device plug-in and NodeD. Pure: what the API shows and times in, writes out.
+"""Agents of one simulated node: kubelet, device plug-in and NodeD. Pure: observations and times in, effects out.
 
-Kubelet takes the pods that were bound since its last look in an order of its own, picks ids of chips without looking at
-their topology, and asks the device plug-in, which guesses the pod. Whoever placed is not trusted: accounts of chips, cpu
-and memory are kept apart from the annotations.
+Kubelet admits the pods that were bound since its last step in an order of its own, picks ids of chips without regard to
+topology, and calls the device plug-in, which guesses the pod. The scheduler is not trusted: accounts of chips, CPU and
+memory are independent of the annotations.
 
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Life of a pod with reported lists".
 """
@@ -50,12 +50,12 @@ _OF_PLUGIN: Final = OF_CHIPS | {"switch"}
 
 
 class Step(IntEnum):
-    """Where a pod stands with its kubelet."""
+    """State of a pod at its kubelet."""
 
     NEW = 0
-    """Bound; not looked at."""
+    """Bound; not admitted yet."""
     ADMITTED = 1
-    """Has its chips; its containers are being made."""
+    """Has its chips; its containers are being created."""
     RUNNING = 2
     OVER = 3
 
@@ -72,7 +72,7 @@ class _Hosted:
     given: list[Allocated] = field(default_factory=list)
     claim: Claim | None = None
     is_booked: bool = False
-    is_told: bool = False
+    is_reported: bool = False
 
     @property
     def chips(self) -> tuple[int, ...]:
@@ -89,11 +89,11 @@ class NodeAgents:
     Args:
         node: The node.
         place: Its place in a SuperPoD.
-        rules: How they behave.
+        rules: Their behaviour.
         accounts: Accounts of all nodes.
-        tally: Counts of all nodes.
+        tally: Counters of all nodes.
         addresses: Addresses of all pods.
-        rng: Source of kubelet's choices.
+        rng: Source of kubelet's random choices.
     """
 
     def __init__(
@@ -118,20 +118,20 @@ class NodeAgents:
         self._rng = rng
         self._plugin = DevicePlugin(node, self.infos, place, preset_virtual_devices=rules.preset_virtual_devices)
         self._hosted: dict[str, _Hosted] = {}
-        self._looked_ms: UnixMs = -1
-        self._said_status: tuple[int, bool] = (node.chips.bit_count(), node.ready)
-        self._said_device: tuple[object, ...] = ()
-        self._said_device_ms: UnixMs = -_NEVER
-        self._said_node: tuple[object, ...] | None = None
+        self._stepped_ms: UnixMs = -1
+        self._reported_status: tuple[int, bool] = (node.chips.bit_count(), node.ready)
+        self._reported_device: tuple[object, ...] = ()
+        self._reported_device_ms: UnixMs = -_NEVER
+        self._reported_node: tuple[object, ...] | None = None
 
     @property
     def pods_live(self) -> int:
-        """Pods that hold something of the node."""
+        """Number of pods that use resources of the node."""
         return sum(1 for item in self._hosted.values() if item.step in {Step.ADMITTED, Step.RUNNING})
 
     @property
     def used(self) -> int:
-        """Mask of the chips that are mounted."""
+        """Bitmap of the chips that are mounted."""
         mask = 0
         for item in self._hosted.values():
             mask |= item.mask if item.step in {Step.ADMITTED, Step.RUNNING} else 0
@@ -139,16 +139,16 @@ class NodeAgents:
 
     @property
     def repeats_ms(self) -> UnixMs:
-        """When the device plug-in repeats its report."""
-        return self._said_device_ms + self._rules.unchanged_ms if self.node.resource else _NEVER
+        """Time at which the device plug-in repeats its report."""
+        return self._reported_device_ms + self._rules.unchanged_ms if self.node.resource else _NEVER
 
     def mounted(self, uid: str) -> tuple[int, ...]:
-        """Real chips of a pod; none for a pod that is not known or has none."""
+        """Real chips of a pod; empty for an unknown pod or one without chips."""
         found = self._hosted.get(uid)
         return found.chips if found is not None else ()
 
     def see(self, pod: AgentPod, now_ms: UnixMs) -> None:
-        """Take a pod of the node as the API shows it now."""
+        """Take the current state of a pod of the node."""
         item = self._hosted.get(pod.metadata.uid)
         if item is None:
             item = self._hosted[pod.metadata.uid] = self._new(pod, now_ms)
@@ -160,16 +160,16 @@ class NodeAgents:
             item.leaves_ms = now_ms + self._rules.terminating_ms if waits else now_ms
 
     def gone(self, uid: str) -> None:
-        """Take that a pod is not there any more."""
+        """Take the deletion of a pod."""
         item = self._hosted.pop(uid, None)
         if item is not None:
             self._release(item)
         self._plugin.forget(uid)
-        self._addresses.give_back(uid)
+        self._addresses.release(uid)
 
     def next_due_ms(self, now_ms: UnixMs) -> UnixMs | None:
-        """When :meth:`step` has next something to do; None for never."""
-        turn = self.breakages.next_turn_ms(self._looked_ms)
+        """Time of the next :meth:`step` with effects; None for never."""
+        turn = self.breakages.next_turn_ms(self._stepped_ms)
         if self._is_dead(self.breakages.at(now_ms)):
             return turn
         dues = [item.due_ms for item in self._hosted.values() if item.leaves_ms is None]
@@ -178,30 +178,30 @@ class NodeAgents:
         return found if found < _NEVER else None
 
     def step(self, now_ms: UnixMs) -> list[Effect]:
-        """Do what is due: kubelet's part."""
-        self._looked_ms = now_ms
+        """Perform what is due at kubelet."""
+        self._stepped_ms = now_ms
         broken = self.breakages.at(now_ms)
         effects: list[Effect] = []
         if not self._is_dead(broken):
-            self._let_go(now_ms, effects)
+            self._finish_deletions(now_ms, effects)
             self._admit(broken, now_ms, effects)
             self._move(now_ms, effects)
-        self._tell_node(broken, now_ms, effects)
+        self._report_node(broken, now_ms, effects)
         return effects
 
     def report(self, now_ms: UnixMs) -> list[Effect]:
-        """A period of the device plug-in and of NodeD: what they have to say now."""
+        """One reporting period of the device plug-in and NodeD."""
         broken = self.breakages.at(now_ms)
         effects: list[Effect] = []
         if self.node.resource and not broken.plugin:
             for item in self._hosted.values():
-                if item.given and not item.is_told and item.step in {Step.ADMITTED, Step.RUNNING}:
-                    item.is_told = True
+                if item.given and not item.is_reported and item.step in {Step.ADMITTED, Step.RUNNING}:
+                    item.is_reported = True
                     annotations = self._plugin.report(item.pod, _merged(item.given))
                     if annotations:
                         effects.append(Annotate(item.pod, annotations))
-            self._tell_devices(broken, now_ms, effects)
-        self._tell_faults(broken, now_ms, effects)
+            self._report_devices(broken, now_ms, effects)
+        self._report_faults(broken, now_ms, effects)
         return effects
 
     def _is_dead(self, broken: Broken) -> bool:
@@ -216,17 +216,17 @@ class NodeAgents:
         return self._restored(pod, now_ms, is_running=is_running)
 
     def _restored(self, pod: AgentPod, now_ms: UnixMs, *, is_running: bool) -> _Hosted:
-        """A pod that an earlier run of the agents has taken."""
+        """A pod that an earlier run of the agents admitted."""
         if pod.status.pod_ip:
             self._addresses.note(pod.metadata.uid, pod.status.pod_ip)
         item = _Hosted(pod, Step.ADMITTED, now_ms + self._rules.start_ms)
-        said = chip_ids(pod.metadata.annotation(ASCEND_REAL)) or self._plugin.annotated(pod) or ()
-        real = tuple(chip for chip in said if self.node.chips >> chip & 1)
+        published = chip_ids(pod.metadata.annotation(ASCEND_REAL)) or self._plugin.annotated(pod) or ()
+        real = tuple(chip for chip in published if self.node.chips >> chip & 1)
         if chips_asked(pod, self.node.resource) and real:
             free = [klt for klt in self._free_ids() if self._plugin.stands_for(klt) in real]
             rest = [klt for klt in self._free_ids() if klt not in free]
-            told = chip_ids(pod.metadata.annotation(KLT_DEV)) or ()
-            ids = told if told and set(told) <= {*free, *rest} else tuple((free + rest)[: len(real)])
+            listed = chip_ids(pod.metadata.annotation(KLT_DEV)) or ()
+            ids = listed if listed and set(listed) <= {*free, *rest} else tuple((free + rest)[: len(real)])
             self._plugin.remember(ids, real)
             item.given = [Allocated(ids, tuple(sorted(real)), None)]
         self._book(item)
@@ -240,7 +240,7 @@ class NodeAgents:
         lasts_ms = runs_for_ms(item.pod, default_ms=self._rules.run_default_ms)
         return _NEVER if lasts_ms is None else item.started_ms + lasts_ms
 
-    def _let_go(self, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _finish_deletions(self, now_ms: UnixMs, effects: list[Effect]) -> None:
         for item in self._hosted.values():
             if item.leaves_ms is not None and item.leaves_ms <= now_ms:
                 item.leaves_ms = _NEVER
@@ -248,7 +248,7 @@ class NodeAgents:
                 effects.append(Confirm(item.pod))
 
     def _admit(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
-        """Take all new pods once one of them is due."""
+        """Admit all new pods when one of them is due."""
         new = [item for item in self._hosted.values() if item.step is Step.NEW and item.leaves_ms is None]
         if not any(item.due_ms <= now_ms for item in new):
             return
@@ -281,7 +281,7 @@ class NodeAgents:
         return self._account(item, now_ms, effects)
 
     def _account(self, item: _Hosted, now_ms: UnixMs, effects: list[Effect]) -> None:
-        """Book what a pod has got; without cpu or memory it is not taken, and chips that another has are told of."""
+        """Book the resources of a pod. Without CPU or memory it is refused; chips of another pod raise an alarm."""
         overcommits = self._accounts.overcommits
         reason = self._book(item)
         if reason:
@@ -338,62 +338,62 @@ class NodeAgents:
         if item.step in {Step.ADMITTED, Step.RUNNING}:
             self._tally.ended += 1
         if item.claim is not None and item.is_booked:
-            self._accounts.give_back(item.claim)
+            self._accounts.release(item.claim)
         item.claim, item.is_booked = None, False
         item.given = []
         item.step, item.due_ms = Step.OVER, _NEVER
 
     def _free_ids(self) -> list[int]:
-        """Ids that kubelet has not given."""
+        """Ids that kubelet has not allocated."""
         given = {klt for item in self._hosted.values() for part in item.given for klt in part.ids}
         return [klt for klt in self._plugin.ids if klt not in given]
 
     def _healthy_ids(self, broken: Broken) -> list[int]:
-        """Ids that kubelet may give: none once the plug-in is dead."""
+        """Ids that kubelet may allocate; none when the plug-in is dead."""
         if broken.plugin:
             return []
-        sick = broken.unhealthy(self.used) | broken.recovering
-        return [klt for klt in self._free_ids() if not sick >> self._plugin.stands_for(klt) & 1]
+        unhealthy = broken.unhealthy(self.used) | broken.recovering
+        return [klt for klt in self._free_ids() if not unhealthy >> self._plugin.stands_for(klt) & 1]
 
-    def _tell_node(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_node(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
         if broken.kubelet:
-            status = (self._said_status[0], False)
+            status = (self._reported_status[0], False)
         else:
-            sick = broken.unhealthy(self.used) | broken.recovering
-            healthy = 0 if broken.plugin else (self.node.chips & ~sick).bit_count()
+            unhealthy = broken.unhealthy(self.used) | broken.recovering
+            healthy = 0 if broken.plugin else (self.node.chips & ~unhealthy).bit_count()
             status = (healthy, self.node.ready)
-        if status != self._said_status:
-            self._said_status = status
+        if status != self._reported_status:
+            self._reported_status = status
             body = node_status(self.node, status[0], is_ready=status[1], now_ms=now_ms)
             effects.append(SetNode(self.node.name, body))
 
-    def _tell_devices(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_devices(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
         taken = 0
         for item in self._hosted.values():
             if item.step is not Step.OVER:
-                told = item.mask if item.is_told else 0
+                reported = item.mask if item.is_reported else 0
                 real = chip_ids(item.pod.metadata.annotation(ASCEND_REAL)) or ()
-                taken |= sum(1 << chip for chip in set(real)) or told
+                taken |= sum(1 << chip for chip in set(real)) or reported
         lists = device_list(self.node, broken, taken=taken, used=self.used)
-        said = (tuple(lists.items()), tuple(item for item in broken.items if item.kind in _OF_PLUGIN))
-        if said == self._said_device and now_ms - self._said_device_ms < self._rules.unchanged_ms:
+        report = (tuple(lists.items()), tuple(item for item in broken.items if item.kind in _OF_PLUGIN))
+        if report == self._reported_device and now_ms - self._reported_device_ms < self._rules.unchanged_ms:
             return
-        self._said_device, self._said_device_ms = said, now_ms
+        self._reported_device, self._reported_device_ms = report, now_ms
         data = device_data(self.node, self.place, broken, lists, now_ms)
         effects.append(Report(device_info.NAMESPACE, device_info.NAME_PREFIX + self.node.name, data))
 
-    def _tell_faults(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
-        """NodeD's part: its ConfigMap exists while the node has a fault."""
+    def _report_faults(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+        """Report of NodeD: its ConfigMap exists while the node has a fault."""
         faults = tuple(broken.of("node"))
-        if faults == self._said_node or broken.kubelet:
+        if faults == self._reported_node or broken.kubelet:
             return
-        self._said_node = faults
+        self._reported_node = faults
         name = node_info.NAME_PREFIX + self.node.name
         effects.append(Report(node_info.NAMESPACE, name, node_data(broken, now_ms)))
 
 
 def _merged(given: list[Allocated]) -> Allocated:
-    """What all containers of a pod got, as one."""
+    """Allocations of all containers of a pod, merged."""
     ids = tuple(klt for part in given for klt in part.ids)
     chips = tuple(chip for part in given for chip in part.chips)
     return Allocated(ids, tuple(sorted(chips)), None)

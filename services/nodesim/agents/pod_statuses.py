@@ -14,7 +14,7 @@ _LAST: Final = (11 << 24) - 1
 
 
 class PodAddresses:
-    """Addresses of pods, 10.128.0.1 and following; one that is taken is not given again."""
+    """Addresses of pods, from 10.128.0.1; an address in use is not assigned again."""
 
     def __init__(self) -> None:
         self._next = _FIRST + 1
@@ -23,12 +23,12 @@ class PodAddresses:
         self._held: dict[str, str] = {}
 
     def note(self, uid: str, address: str) -> None:
-        """Remember that a pod has an address."""
+        """Note the address of a pod."""
         self._taken[address] = uid
         self._held[uid] = address
 
     def take(self, uid: str) -> str:
-        """Address of a pod, the same each time."""
+        """Address of a pod; the same for each call."""
         while uid not in self._held:
             number = self._next
             self._next = number + 1 if number < _LAST else _FIRST + 1
@@ -37,8 +37,8 @@ class PodAddresses:
                 self.note(uid, address)
         return self._held[uid]
 
-    def give_back(self, uid: str) -> None:
-        """Let others have the address of a pod that is gone."""
+    def release(self, uid: str) -> None:
+        """Release the address of a pod that is gone."""
         address = self._held.pop(uid, None)
         if address is not None:
             del self._taken[address]
@@ -61,7 +61,7 @@ def running(pod: AgentPod, *, address: str, host: str, now_ms: UnixMs) -> dict[s
 
 
 def succeeded(pod: AgentPod, *, started_ms: UnixMs, now_ms: UnixMs) -> dict[str, Any]:
-    """Status of a pod whose containers have ended well."""
+    """Status of a pod whose containers have succeeded."""
     at = stamp(now_ms)
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": stamp(started_ms), "finishedAt": at}
     return {
@@ -75,7 +75,7 @@ def succeeded(pod: AgentPod, *, started_ms: UnixMs, now_ms: UnixMs) -> dict[str,
 
 
 def refused(reason: str, message: str, now_ms: UnixMs) -> dict[str, Any]:
-    """Status of a pod that its kubelet does not take."""
+    """Status of a pod that its kubelet refuses."""
     return {"phase": "Failed", "reason": reason, "message": message, "startTime": stamp(now_ms)}
 
 

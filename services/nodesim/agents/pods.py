@@ -11,18 +11,18 @@ from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.stamps import moment_ms
 
-FOR_EVER: Final = "forever"
+FOREVER: Final = "forever"
 """Value of the annotation ``berth/run-for`` of a pod that never ends."""
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 UINT64_MAX: Final = (1 << 64) - 1
 _SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
-"""Controllers whose pods run until somebody ends them."""
+"""Controllers whose pods run until they are deleted."""
 _ID_MAX: Final = 63
 _DIGITS_MAX: Final = 20
 
 
 class AgentPodStatus(PodStatus, frozen=True):
-    """How a pod is, with what only its kubelet asks for."""
+    """Status of a pod, with the fields that only its kubelet reads."""
 
     start_time: str | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -37,7 +37,7 @@ class AgentPod(Lean, frozen=True):
 
     @property
     def key(self) -> str:
-        """Namespace and name, for people."""
+        """Namespace and name, for messages."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
@@ -47,7 +47,7 @@ class AgentPod(Lean, frozen=True):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether somebody asked for its end."""
+        """Whether it is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property
@@ -57,13 +57,13 @@ class AgentPod(Lean, frozen=True):
 
 
 def chips_asked(pod: AgentPod, resource: str) -> list[int]:
-    """Chips that each container asks for, in order, without those that ask for none."""
+    """Number of chips of each container, in order, without containers that ask for none."""
     found = [_amount(container, resource) for container in pod.spec.containers or ()]
     return [count for count in found if count]
 
 
 def other_chips(pod: AgentPod, resource: str) -> str:
-    """Name of a resource of chips that a pod asks for and a node with ``resource`` does not have; empty without one."""
+    """Name of a chip resource that a pod asks for and a node with ``resource`` does not have; empty without one."""
     for container in pod.spec.containers or ():
         for name in sorted({**_of(container, "limits"), **_of(container, "requests")}):
             if name.startswith(RESOURCE_PREFIX) and name != resource and _amount(container, name):
@@ -72,7 +72,7 @@ def other_chips(pod: AgentPod, resource: str) -> str:
 
 
 def cpu_and_memory(pod: AgentPod) -> tuple[int, int]:
-    """Thousandths of a CPU and mebibytes that the containers request; what is no quantity counts as nothing."""
+    """CPU in thousandths and memory in MiB that the containers request; invalid quantities count as zero."""
     cpu = memory = 0
     for container in pod.spec.containers or ():
         asked = {**(_of(container, "limits")), **(_of(container, "requests"))}
@@ -85,7 +85,7 @@ def cpu_and_memory(pod: AgentPod) -> tuple[int, int]:
 
 
 def predicate_time(pod: AgentPod) -> int:
-    """The decision's time; the largest number where it is missing or cannot be read.
+    """Time of the decision; the largest number where it is missing or cannot be read.
 
     Source: docs/reference/kubernetes.md, "Life of a pod".
     """
@@ -96,12 +96,12 @@ def predicate_time(pod: AgentPod) -> int:
 
 
 def is_consumed(pod: AgentPod) -> bool:
-    """Whether the device plug-in has given away the pod's annotation."""
+    """Whether the device plug-in has used the pod's annotation."""
     return pod.metadata.annotation(PREDICATE_TIME) == CONSUMED
 
 
 def chip_ids(text: str) -> tuple[int, ...] | None:
-    """Ids of chip names ``<type>-<id>`` in the order given; None when one is no chip, or there are too many."""
+    """Ids of chip names ``<type>-<id>`` in the given order; None when one is not a chip, or there are too many."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     ids: list[int] = []
     for name in names:
@@ -113,20 +113,20 @@ def chip_ids(text: str) -> tuple[int, ...] | None:
 
 
 def started_ms(pod: AgentPod) -> UnixMs | None:
-    """When the pod became ready, else when its kubelet took it; None when neither is known."""
+    """Time at which the pod became ready, otherwise at which its kubelet admitted it; None when neither is known."""
     ready = next((item for item in pod.status.conditions or () if item.type == "Ready"), None)
     found = moment_ms(ready.last_transition_time) if ready is not None and ready.status == "True" else None
     return moment_ms(pod.status.start_time) if found is None else found
 
 
 def runs_for_ms(pod: AgentPod, *, default_ms: int | None) -> int | None:
-    """How long a pod runs; None for ever.
+    """Run time of a pod; None forever.
 
-    The annotation ``berth/run-for`` says so: a duration, or ``forever``. Without it, and with one that is no duration, pods
-    of a ReplicaSet, StatefulSet, DaemonSet or LeaderWorkerSet run for ever, all others for ``default_ms``.
+    The annotation ``berth/run-for`` states it: a duration, or ``forever``. Without a valid one, pods of a ReplicaSet,
+    StatefulSet, DaemonSet or LeaderWorkerSet run forever, all others for ``default_ms``.
     """
     text = pod.metadata.annotation(RUN_FOR)
-    if text == FOR_EVER:
+    if text == FOREVER:
         return None
     if text:
         try:

@@ -1,4 +1,4 @@
-"""Objects by which simulated nodes appear in Kubernetes: Node, Lease, and the ConfigMap of leaf switches. Pure.
+"""Objects that represent simulated nodes in Kubernetes: Node, Lease, and the ConfigMap of leaf switches. Pure.
 
 Source: docs/reference/kubernetes.md, "Map of leaf switches" and "Node labels and annotations".
 """
@@ -29,7 +29,7 @@ PODS_MAX: Final = 250
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_LASTS_S: Final = 40
 NO_SUPER_DEVICE: Final = 4_294_967_295
-"""SuperDeviceID of a chip in no SuperPoD: the driver's -1 without a sign."""
+"""SuperDeviceID of a chip in no SuperPoD: the driver's -1 as an unsigned number."""
 _CHIP_NAME_LABEL: Final = "node.kubernetes.io/npu.chip.name"
 _CHIP_NAMES: Final = {RESOURCE_NPU: "Ascend950PR", RESOURCE_310P: "310P3", RESOURCE_310: "310"}
 _SERVER_TYPES: Final = {RESOURCE_NPU: "npu-64", RESOURCE_310P: "Ascend310P-8", RESOURCE_310: "Ascend310-2"}
@@ -37,7 +37,7 @@ _CHIPS_BITS: Final = 6
 
 
 def places_of(nodes: Iterable[NodeDescription]) -> dict[str, Place]:
-    """Place of each node in its SuperPoD, in the order given; a name that is no number gets one that no other has."""
+    """Place of each node in its SuperPoD, in the given order; a name that is not a number gets an unused one."""
     nodes = list(nodes)
     names = list(dict.fromkeys(node.superpod for node in nodes if node.superpod))
     numbers = {name: int(name) for name in names if name.isascii() and name.isdigit()}
@@ -64,7 +64,7 @@ def base_device_infos(node: NodeDescription, place: Place, *, reversed_ids: bool
     Args:
         node: The node.
         place: Its place in a SuperPoD.
-        reversed_ids: On nodes whose chips have device ids of their own, the last chip has id 0.
+        reversed_ids: On nodes whose chips have their own device ids, the last chip has id 0.
     """
     _, *parts = (int(part) for part in node.address.split("."))
     number = parts[0] << 16 | parts[1] << 8 | parts[2]
@@ -85,7 +85,7 @@ def base_device_infos(node: NodeDescription, place: Place, *, reversed_ids: bool
 def node_body(
     node: NodeDescription, infos: Mapping[str, Mapping[str, Any]], place: Place, now_ms: UnixMs
 ) -> dict[str, Any]:
-    """Node as kubelet and device plug-in register it; all its chips are allocatable."""
+    """Node as registered by kubelet and device plug-in; all its chips are allocatable."""
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints]
     return {
         "apiVersion": "v1",
@@ -105,9 +105,9 @@ def node_status(node: NodeDescription, allocatable: int, *, is_ready: bool, now_
 
     Args:
         node: The node.
-        allocatable: Chips that kubelet would give.
-        is_ready: Whether kubelet is well; the node controller says so of one that is silent.
-        now_ms: The moment.
+        allocatable: Number of chips that kubelet would allocate.
+        is_ready: Whether kubelet is healthy; the node controller marks a silent one.
+        now_ms: The time.
     """
     amounts = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(PODS_MAX)}
     parts = shares_of(node)
@@ -149,7 +149,7 @@ def node_status(node: NodeDescription, allocatable: int, *, is_ready: bool, now_
 
 
 def lease_body(node: str, now_ms: UnixMs) -> dict[str, Any]:
-    """Lease that says that a node's kubelet lives."""
+    """Lease that states that a node's kubelet lives."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -197,7 +197,7 @@ def leaf_address(index: int) -> str:
 
 
 def leaves_body(data: Mapping[str, str]) -> dict[str, Any]:
-    """The ConfigMap itself."""
+    """The ConfigMap of leaf switches."""
     return config_map(NAMESPACE, CONFIG_MAP, data)
 
 

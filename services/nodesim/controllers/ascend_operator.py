@@ -1,4 +1,4 @@
-"""The Ascend operator, as far as schedulers see it: a PodGroup, and pods with their ranks once it is let in. Pure.
+"""The Ascend operator as schedulers see it: a PodGroup, and pods with ranks after its admission. Pure.
 
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; MindCluster, ``mindxdl.gitee.com/v1``.
 """
@@ -16,22 +16,22 @@ from berth.services.nodesim.controllers.gang_children import (
     Action,
     Children,
     Counted,
+    DecidedStatuses,
     DeletePods,
-    Doomed,
+    DesiredPod,
     MakeGroup,
     MakePods,
-    SaidStatuses,
-    Seat,
+    PendingDeletions,
     Template,
     counted,
-    farewell,
+    delete_all,
     group_body,
     is_live,
     min_resources,
     missing,
     owner_of,
     pod_body,
-    strangers,
+    stale_pods,
 )
 from berth.services.nodesim.stamps import stamp
 
@@ -40,13 +40,13 @@ REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 OPERATOR: Final = "ascendjob-controller"
 RETRY_TIMES: Final = "fault-retry-times"
-"""Label of a job: how often failed pods are made anew, where ``backoffLimit`` does not say."""
+"""Label of a job: how often failed pods are recreated, where ``backoffLimit`` is not set."""
 _RESTARTING: Final = frozenset({"Always", "OnFailure", "ExitCode"})
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 class SchedulingPolicy(Lean, frozen=True):
-    """How the pods are scheduled."""
+    """Scheduling policy of the pods."""
 
     min_available: int | None = None
     queue: str = ""
@@ -55,7 +55,7 @@ class SchedulingPolicy(Lean, frozen=True):
 
 
 class RunPolicy(Lean, frozen=True):
-    """How the job runs."""
+    """Run policy of the job."""
 
     backoff_limit: int | None = None
     clean_pod_policy: str = "Running"
@@ -71,7 +71,7 @@ class ReplicaSpec(Lean, frozen=True):
 
 
 class AscendJobSpec(Lean, frozen=True):
-    """What a job asks for."""
+    """Specification of a job."""
 
     scheduler_name: str = ""
     run_policy: RunPolicy = RunPolicy()
@@ -87,7 +87,7 @@ class AscendJob(Lean, frozen=True):
 
 
 class AscendRules:
-    """The operator; remembers which failures it has dealt with, and how many there were."""
+    """The operator; it remembers the failures that it has handled."""
 
     group_version: Final = API_VERSION
     plural: Final = "ascendjobs"
@@ -96,8 +96,8 @@ class AscendRules:
     pod_label: Final = JOB_NAME
 
     def __init__(self) -> None:
-        self._said = SaidStatuses()
-        self._doomed = Doomed()
+        self._decided = DecidedStatuses()
+        self._pending_deletions = PendingDeletions()
         self._handled: dict[str, set[str]] = {}
 
     def group_name(self, job: AscendJob) -> str:
@@ -105,42 +105,44 @@ class AscendRules:
         return f"{job.metadata.name}-{job.metadata.uid}"
 
     def reconcile(self, job: AscendJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
-        """What is to be done for a job; without one all its children go."""
+        """Actions for a job; without a job all its children are deleted."""
         if job is None or job.metadata.deletion_timestamp is not None:
-            return farewell(children)
-        shown = job.status
-        job = msgspec.structs.replace(job, status=self._said.current(job.metadata.uid, shown))
+            return delete_all(children)
+        observed = job.status
+        job = msgspec.structs.replace(job, status=self._decided.current(job.metadata.uid, observed))
         actions: list[Action] = []
-        old = strangers(children, job.metadata)
+        old = stale_pods(children, job.metadata)
         if old:
             actions.append(DeletePods(old))
         state = _state(job)
         own = children.own(job.metadata)
-        seats = seats_of(job)
+        desired_pods = desired_pods_of(job)
         if state not in _OVER:
             if children.group is None:
                 actions.append(MakeGroup(self._group(job)))
-            state = _next_state(self._after_failures(job, own, state), len(seats), counted(own))
+            state = _next_state(self._after_failures(job, own, state), len(desired_pods), counted(own))
             if state == "Failed" and job.spec.run_policy.clean_pod_policy in {"Running", "All"}:
-                self._doomed.add(pod for pod in own if is_live(pod))
-        actions += self._doomed.deletions(own)
-        wanted = missing(seats, children.pods)
+                self._pending_deletions.add(pod for pod in own if is_live(pod))
+        actions += self._pending_deletions.deletions(own)
+        wanted = missing(desired_pods, children.pods)
         if state not in _OVER and children.may_have_pods and wanted:
             owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
             group, scheduler = self.group_name(job), job.spec.scheduler_name
-            actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
+            actions.append(
+                MakePods([pod_body(desired_pod, job.metadata, owner, group, scheduler) for desired_pod in wanted])
+            )
         status = job.status if _state(job) in _OVER else _status(job, own, state, now_ms)
-        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
+        return [*actions, *self._decided.set(job.metadata.uid, status, observed)]
 
     def _after_failures(self, job: AscendJob, own: list[Pod], state: str) -> str:
-        """State after pods that have failed since the last look."""
+        """State after pods that failed since the last call."""
         handled = self._handled.setdefault(job.metadata.uid, set())
         failed = [pod for pod in own if pod.status.phase == "Failed" and pod.metadata.uid not in handled]
         for pod in failed:
             if not _may_restart(job, pod, len(handled)):
                 return "Failed"
             handled.add(pod.metadata.uid)
-            self._doomed.add([pod])
+            self._pending_deletions.add([pod])
         return "Restarting" if failed else state
 
     def _group(self, job: AscendJob) -> dict[str, Any]:
@@ -170,16 +172,16 @@ class AscendRules:
 
 
 def ordered(job: AscendJob) -> list[tuple[str, ReplicaSpec]]:
-    """Replica types in order of rank; those that are unknown come last, by name."""
+    """Replica types in order of rank; unknown ones come last, by name."""
     specs = job.spec.replica_specs
     rest = sorted(kind for kind in specs if kind not in REPLICA_TYPES)
     return [(kind, specs[kind]) for kind in (*REPLICA_TYPES, *rest) if kind in specs]
 
 
-def seats_of(job: AscendJob) -> list[Seat]:
-    """All pods of a job in order of rank. Pods without chips have no rank: they take no part in the rank table."""
+def desired_pods_of(job: AscendJob) -> list[DesiredPod]:
+    """All pods of a job in order of rank. Pods without chips have no rank: they are not in the rank table."""
     meta = job.metadata
-    seats: list[Seat] = []
+    desired_pods: list[DesiredPod] = []
     rank = 0
     for kind, spec in ordered(job):
         word = kind.lower()
@@ -197,8 +199,10 @@ def seats_of(job: AscendJob) -> list[Seat]:
             }
             if kind in {"Master", "Chief", "Scheduler"}:
                 labels["training.kubeflow.org/job-role"] = "master"
-            seats.append(Seat(f"{meta.name}-{word}-{index}", word, index, spec.template, labels, annotations))
-    return seats
+            desired_pods.append(
+                DesiredPod(f"{meta.name}-{word}-{index}", word, index, spec.template, labels, annotations)
+            )
+    return desired_pods
 
 
 def _has_chips(template: Template) -> bool:
@@ -211,7 +215,7 @@ def _has_chips(template: Template) -> bool:
 
 
 def _may_restart(job: AscendJob, pod: Pod, restarts: int) -> bool:
-    """Whether a failed pod is made anew: its type says so, or the job's label, and not too often."""
+    """Whether a failed pod is recreated: by its type or the job's label, up to the limit."""
     word = pod.metadata.label(REPLICA_TYPE)
     spec = next((spec for kind, spec in ordered(job) if kind.lower() == word), ReplicaSpec())
     times = job.metadata.label(RETRY_TIMES)
@@ -222,16 +226,16 @@ def _may_restart(job: AscendJob, pod: Pod, restarts: int) -> bool:
     return most is None or restarts < most
 
 
-def _next_state(state: str, seats: int, counts: Counted) -> str:
-    if state in _OVER or not seats:
+def _next_state(state: str, desired_pods: int, counts: Counted) -> str:
+    if state in _OVER or not desired_pods:
         return state
-    if counts.succeeded >= seats:
+    if counts.succeeded >= desired_pods:
         return "Succeeded"
-    return "Running" if counts.running and counts.running + counts.succeeded >= seats else state
+    return "Running" if counts.running and counts.running + counts.succeeded >= desired_pods else state
 
 
 def _state(job: AscendJob) -> str:
-    """Type of the newest condition that holds; empty without one."""
+    """Type of the newest true condition; empty without one."""
     found = [item for item in job.status.get("conditions") or () if item.get("status") == "True"]
     return str(found[-1].get("type", "")) if found else ""
 

@@ -1,4 +1,4 @@
-"""What controllers of jobs make: PodGroups and pods of a template. Pure.
+"""Objects that controllers of jobs create: PodGroups and pods of a template. Pure.
 
 Source: docs/reference/kubernetes.md, "Pod annotations" and "Volcano PodGroups".
 """
@@ -21,8 +21,8 @@ Template: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A pod that a job wants: a task, a place in it, and what it is made of."""
+class DesiredPod:
+    """A pod that a job wants: its task, index and template."""
 
     name: str
     task: str
@@ -35,38 +35,38 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What there is of a job: its PodGroup, and its pods by name."""
+    """Children of a job: its PodGroup, and its pods by name."""
 
     group: PodGroup | None
     pods: Mapping[str, Pod]
 
     @property
     def may_have_pods(self) -> bool:
-        """Whether the scheduler has let the group in."""
+        """Whether the scheduler has admitted the PodGroup."""
         return self.group is not None and self.group.status.phase not in {"", PENDING}
 
     def own(self, job: Meta) -> list[Pod]:
-        """Pods that this very job has made, not an earlier one of its name."""
+        """Pods of this job, not of an earlier job of its name."""
         return [pod for pod in self.pods.values() if _uid_of_owner(pod) == job.uid]
 
 
 @dataclass(frozen=True, slots=True)
 class MakeGroup:
-    """Make the PodGroup."""
+    """Create the PodGroup."""
 
     body: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class MakePods:
-    """Make pods."""
+    """Create pods."""
 
     bodies: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Ask pods to end."""
+    """Delete pods."""
 
     pods: list[Pod]
 
@@ -90,7 +90,7 @@ Action: TypeAlias = MakeGroup | MakePods | DeletePods | DeleteGroup | SetJobStat
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Pods by phase; those that are asked to end count as terminating only."""
+    """Pods by phase; pods that are being deleted count as terminating only."""
 
     pending: int = 0
     running: int = 0
@@ -100,7 +100,7 @@ class Counted:
 
 
 def owner_of(meta: Meta, *, api_version: str, kind: str) -> dict[str, Any]:
-    """Reference to a job that owns what it has made."""
+    """Owner reference to a job."""
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -120,7 +120,7 @@ def group_body(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """PodGroup in phase Pending; fields of the spec that are empty are left out."""
+    """PodGroup in phase Pending; empty fields of the spec are left out."""
     return {
         "apiVersion": GROUP_VERSION,
         "kind": "PodGroup",
@@ -136,21 +136,23 @@ def group_body(
     }
 
 
-def pod_body(seat: Seat, job: Meta, owner: Mapping[str, Any], group: str, scheduler: str) -> dict[str, Any]:
-    """Pod for a seat.
+def pod_body(
+    desired_pod: DesiredPod, job: Meta, owner: Mapping[str, Any], group: str, scheduler: str
+) -> dict[str, Any]:
+    """Body of a desired pod.
 
     Args:
-        seat: The seat.
-        job: Metadata of the job; its annotation ``berth/run-for`` holds for pods that have none.
+        desired_pod: The desired pod.
+        job: Metadata of the job; its annotation ``berth/run-for`` applies to pods that have none.
         owner: Reference to the job.
         group: Name of its PodGroup.
-        scheduler: Scheduler of pods whose template names none; empty for the cluster's own.
+        scheduler: Scheduler of pods whose template names none; empty for the cluster's default.
     """
-    metadata = seat.template.get("metadata") or {}
-    spec = dict(seat.template.get("spec") or {})
+    metadata = desired_pod.template.get("metadata") or {}
+    spec = dict(desired_pod.template.get("spec") or {})
     if scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = scheduler
-    env = [{"name": name, "value": value} for name, value in seat.env.items()]
+    env = [{"name": name, "value": value} for name, value in desired_pod.env.items()]
     spec["containers"] = [
         {**container, "env": [*(container.get("env") or ()), *env]} for container in spec.get("containers") or ()
     ]
@@ -159,10 +161,15 @@ def pod_body(seat: Seat, job: Meta, owner: Mapping[str, Any], group: str, schedu
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": seat.name,
+            "name": desired_pod.name,
             "namespace": job.namespace,
-            "labels": {**(metadata.get("labels") or {}), **seat.labels},
-            "annotations": {**run_for, **(metadata.get("annotations") or {}), **seat.annotations, GROUP_NAME: group},
+            "labels": {**(metadata.get("labels") or {}), **desired_pod.labels},
+            "annotations": {
+                **run_for,
+                **(metadata.get("annotations") or {}),
+                **desired_pod.annotations,
+                GROUP_NAME: group,
+            },
             "ownerReferences": [dict(owner)],
         },
         "spec": spec,
@@ -170,11 +177,11 @@ def pod_body(seat: Seat, job: Meta, owner: Mapping[str, Any], group: str, schedu
 
 
 def min_resources(templates: Iterable[tuple[Template, int]], pods: int) -> dict[str, str]:
-    """What the first ``pods`` pods request together: cpu, memory and chips.
+    """Sum of the requests of the first ``pods`` pods: CPU, memory and chips.
 
     Args:
         templates: Template and number of pods of each task, in order.
-        pods: How many count.
+        pods: Number of pods that count.
     """
     cpu = memory = 0
     chips: dict[str, int] = {}
@@ -198,47 +205,47 @@ def min_resources(templates: Iterable[tuple[Template, int]], pods: int) -> dict[
     return {**found, **{name: str(count) for name, count in chips.items() if count}}
 
 
-class SaidStatuses:
-    """Statuses of jobs as last decided, until the API shows them: what it shows may be older."""
+class DecidedStatuses:
+    """Statuses of jobs as last decided, until the API shows them: the observed status may be older."""
 
     def __init__(self) -> None:
-        self._said: dict[str, dict[str, Any]] = {}
+        self._decided: dict[str, dict[str, Any]] = {}
 
-    def current(self, uid: str, shown: dict[str, Any]) -> dict[str, Any]:
-        """Status of a job: as decided, else as shown."""
-        known = self._said.get(uid, shown)
-        if known == shown:
-            self._said.pop(uid, None)
+    def current(self, uid: str, observed: dict[str, Any]) -> dict[str, Any]:
+        """Status of a job: the decided one, otherwise the observed one."""
+        known = self._decided.get(uid, observed)
+        if known == observed:
+            self._decided.pop(uid, None)
         return known
 
-    def say(self, uid: str, status: dict[str, Any], shown: dict[str, Any]) -> list[Action]:
-        """What is to be done so that the API shows a status."""
-        if status == shown:
+    def set(self, uid: str, status: dict[str, Any], observed: dict[str, Any]) -> list[Action]:
+        """Actions after which the API shows a status."""
+        if status == observed:
             return []
-        self._said[uid] = status
+        self._decided[uid] = status
         return [SetJobStatus(status)]
 
 
-class Doomed:
-    """Pods that a controller wants ended, until they are gone: a deletion that failed is asked for again."""
+class PendingDeletions:
+    """Pods to delete, until they are gone: a deletion that failed is requested again."""
 
     def __init__(self) -> None:
         self._uids: set[str] = set()
 
     def add(self, pods: Iterable[Pod]) -> None:
-        """Want pods ended."""
+        """Add pods to delete."""
         self._uids.update(pod.metadata.uid for pod in pods)
 
     def has(self, uid: str) -> bool:
-        """Whether a pod is wanted ended."""
+        """Whether a pod is to be deleted."""
         return uid in self._uids
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is gone."""
+        """Drop a pod that is gone."""
         self._uids.discard(uid)
 
     def deletions(self, pods: Iterable[Pod]) -> list[Action]:
-        """What is to be done about those among ``pods`` that do not end yet."""
+        """Actions for those among ``pods`` that are not being deleted yet."""
         found = [pod for pod in pods if pod.metadata.uid in self._uids and not is_ending(pod)]
         return [DeletePods(found)] if found else []
 
@@ -253,27 +260,27 @@ def counted(pods: Iterable[Pod]) -> Counted:
 
 
 def is_ending(pod: Pod) -> bool:
-    """Whether a pod that has not ended was asked to."""
+    """Whether a pod is being deleted."""
     return pod.metadata.deletion_timestamp is not None
 
 
 def is_live(pod: Pod) -> bool:
-    """Whether a pod has neither ended nor been asked to."""
+    """Whether a pod is neither finished nor being deleted."""
     return not is_ending(pod) and pod.status.phase not in {"Succeeded", "Failed"}
 
 
-def missing(seats: Sequence[Seat], pods: Mapping[str, Pod]) -> list[Seat]:
-    """Seats without a pod of their name."""
-    return [seat for seat in seats if seat.name not in pods]
+def missing(desired_pods: Sequence[DesiredPod], pods: Mapping[str, Pod]) -> list[DesiredPod]:
+    """Desired pods without a pod of their name."""
+    return [desired_pod for desired_pod in desired_pods if desired_pod.name not in pods]
 
 
-def strangers(children: Children, job: Meta) -> list[Pod]:
-    """Pods that an earlier job of the name has made; not those that end already."""
+def stale_pods(children: Children, job: Meta) -> list[Pod]:
+    """Pods of an earlier job of the name, without those that are being deleted."""
     return [pod for pod in children.pods.values() if not is_ending(pod) and _uid_of_owner(pod) != job.uid]
 
 
-def farewell(children: Children) -> list[Action]:
-    """What is to be done when the job is gone: all that it made goes."""
+def delete_all(children: Children) -> list[Action]:
+    """Actions after the deletion of the job: all its children are deleted."""
     actions: list[Action] = []
     pods = [pod for pod in children.pods.values() if not is_ending(pod)]
     if pods:

@@ -1,4 +1,4 @@
-"""Volcano's controller of PodGroups for pods that no job controller groups: Deployments, StatefulSets, Jobs, bare pods.
+"""Volcano's controller of PodGroups for pods without a job controller: Deployments, StatefulSets, Jobs, bare pods.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups".
 """
@@ -36,7 +36,7 @@ class PodGroupController:
     Args:
         api: The API server.
         schedulers: Schedulers whose pods get a PodGroup.
-        writes: Where its writes are done.
+        writes: Queue of its writes.
     """
 
     def __init__(self, api: Api, schedulers: Sequence[str], writes: KubeWrites) -> None:
@@ -45,7 +45,7 @@ class PodGroupController:
         self._writes = writes
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             for name in dict.fromkeys(self._schedulers):
                 params = {"fieldSelector": f"spec.schedulerName={name}"}
@@ -67,11 +67,11 @@ class PodGroupController:
             self._writes.put(f"podgroup {pod.metadata.uid}", partial(self._group, pod), is_newest=True)
 
     async def _group(self, pod: Pod) -> None:
-        """Make the group of a pod, unless it is there, and write its name on the pod.
+        """Create the PodGroup of a pod unless it exists, and write its name on the pod.
 
         Raises:
-            RefusedError: The server says no.
-            TransientError: It did not answer.
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
         """
         meta = pod.metadata
         owner = meta.controller
@@ -95,7 +95,7 @@ class PodGroupController:
         await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", patch)
 
     async def _min_member(self, meta: Meta) -> int:
-        """Pods that must start together: as the owner's annotation says, else 1.
+        """Pods that must start together, from the owner's annotation; 1 by default.
 
         Raises:
             TransientError: The server did not answer.
@@ -113,7 +113,7 @@ class PodGroupController:
 
 
 def _spec(pod: Pod) -> dict[str, Any]:
-    """What the containers of a pod ask for, as a template has it."""
+    """Resources of a pod's containers, in the form of a template."""
     return {
         "containers": [
             {

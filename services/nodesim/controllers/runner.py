@@ -1,7 +1,7 @@
-"""Controllers of jobs at work on an API server: objects in, PodGroups and pods out.
+"""Controllers of jobs on an API server: objects in, PodGroups and pods out.
 
-What is to be done for a job is thought out anew each time something about it changes, from what there is; so a write that
-was done twice, or in vain, does no harm.
+The actions for a job are computed from the current objects after each change. So a write that was done twice, or in
+vain, does no harm.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _PODS_AT_ONCE: Final = 16
 
 
 class Job(Protocol):
-    """An object that a controller makes pods for."""
+    """An object for which a controller creates pods."""
 
     @property
     def metadata(self) -> Meta:
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Rules(Protocol[J]):
-    """What a controller does."""
+    """Rules of a controller."""
 
     @property
     def group_version(self) -> str:
@@ -65,35 +65,35 @@ class Rules(Protocol[J]):
 
     @property
     def kind_name(self) -> str:
-        """Their kind, as references name it."""
+        """Their kind, as in owner references."""
 
     @property
     def pod_label(self) -> str:
-        """Label of their pods, whose value is the job's name."""
+        """Label of their pods; its value is the job's name."""
 
     def group_name(self, job: J) -> str:
         """Name of a job's PodGroup."""
 
     def reconcile(self, job: J | None, children: Children, now_ms: UnixMs) -> list[Action]:
-        """What is to be done for a job; without one all its children go."""
+        """Actions for a job; without a job all its children are deleted."""
 
 
 class Working(Protocol):
     """A controller."""
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
 
 
 async def controllers_of(
     api: Api, clock: Clock, config: NodesimConfig, writes: KubeWrites, log: Logger
 ) -> list[Working]:
-    """Controllers that the settings name, without those whose kinds the server does not have."""
+    """Configured controllers, without those whose kinds the server does not serve."""
     found: list[Working] = []
     if not config.agents.controllers:
         return found
     if not await api.serves(GROUP_VERSION, GROUPS):
-        log.warning("no controllers: the server does not have the kind", kind=f"{GROUPS}.{GROUP_VERSION}")
+        log.warning("controllers disabled: the server does not serve the kind", kind=f"{GROUPS}.{GROUP_VERSION}")
         return found
     for name in dict.fromkeys(config.agents.controllers):
         if name == "podgroup":
@@ -107,16 +107,16 @@ async def controllers_of(
 
 
 async def _gangs(api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites, log: Logger) -> list[Working]:
-    """Controller with some rules, unless the server does not have the kind."""
+    """Controller with the given rules, unless the server does not serve the kind."""
     if await api.serves(rules.group_version, rules.plural):
         return [GangController(api, clock, rules, writes, log)]
     kind = f"{rules.plural}.{rules.group_version}"
-    log.warning("no controller: the server does not have the kind", kind=kind)
+    log.warning("controller disabled: the server does not serve the kind", kind=kind)
     return []
 
 
 class _Store(Generic[T]):
-    """Objects of a kind as a reflection shows them; tells who they belong to when they change."""
+    """Objects of a kind from a reflection; calls ``touch`` for each changed object."""
 
     def __init__(self, meta_of: Callable[[T], Meta], touch: Callable[[T], None]) -> None:
         self.items: dict[tuple[str, str], T] = {}
@@ -134,7 +134,7 @@ class _Store(Generic[T]):
     def change(self, changes: list[tuple[Change, T]]) -> None:
         for kind, item in changes:
             if kind == "DELETED":
-                item = self.items.pop(self._key(item), item)  # noqa: PLW2901 - the last full state says whose it was
+                item = self.items.pop(self._key(item), item)  # noqa: PLW2901 - the last full state names the owner
             else:
                 self.items[self._key(item)] = item
             self._touch(item)
@@ -150,8 +150,8 @@ class GangController(Generic[J]):
     Args:
         api: The API server.
         clock: Source of time.
-        rules: What it does.
-        writes: Where its writes are done.
+        rules: Its rules.
+        writes: Queue of its writes.
         log: Logger of the service.
     """
 
@@ -169,7 +169,7 @@ class GangController(Generic[J]):
         self._log = log
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         jobs = f"/apis/{self._rules.group_version}/{self._rules.plural}"
         reflections = [
             self._api.reflect(jobs, self._rules.kind, self._jobs),
@@ -206,11 +206,11 @@ class GangController(Generic[J]):
             self._writes.put(name, partial(self._work, key), is_newest=True)
 
     async def _work(self, key: tuple[str, str]) -> None:
-        """Do what is to be done for a job.
+        """Perform the actions for a job.
 
         Raises:
-            TransientError: The server did not answer; what is left is thought out anew.
-            RefusedError: The server forbids some of it; it may only not know the roles yet.
+            TransientError: The server did not answer; the remaining actions are computed again.
+            RefusedError: The server forbids some of them; it may not know the roles yet.
         """
         forbidden: RefusedError | None = None
         job = self._jobs.items.get(key)
@@ -240,11 +240,11 @@ class GangController(Generic[J]):
         return Children(own, pods)
 
     async def _do(self, action: Action, key: tuple[str, str]) -> None:
-        """Do one thing.
+        """Perform one action.
 
         Raises:
-            RefusedError: The server says no.
-            TransientError: It did not answer.
+            RefusedError: The server refuses.
+            TransientError: The server did not answer.
         """
         namespace = key[0]
         groups = f"/apis/{GROUP_VERSION}/namespaces/{namespace}/{GROUPS}"
@@ -263,14 +263,14 @@ class GangController(Generic[J]):
             case _:
                 assert_never(action)
 
-    async def _each(self, works: list[Callable[[], Any]]) -> None:
-        """Do several things, some at the same time.
+    async def _each(self, calls: list[Callable[[], Any]]) -> None:
+        """Perform several calls, some at the same time.
 
         Raises:
-            RefusedError: The server says no to one of them; the others are done all the same.
-            TransientError: It did not answer one of them.
+            RefusedError: The server refuses one of them; the others are performed all the same.
+            TransientError: The server did not answer one of them.
         """
-        waiting = iter(works)
+        waiting = iter(calls)
         failures: list[Exception] = []
 
         async def work() -> None:
@@ -281,7 +281,7 @@ class GangController(Generic[J]):
                     failures.append(error)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(_PODS_AT_ONCE, len(works))):
+            for _ in range(min(_PODS_AT_ONCE, len(calls))):
                 group.create_task(work())
         for failure in sorted(failures, key=lambda error: isinstance(error, RefusedError)):
             raise failure

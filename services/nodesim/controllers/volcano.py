@@ -1,4 +1,4 @@
-"""Volcano's controller of Jobs, as far as schedulers see it: a PodGroup, and pods once the scheduler lets it in. Pure.
+"""Volcano's controller of Jobs as schedulers see it: a PodGroup, and pods after its admission. Pure.
 
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; Volcano, ``batch.volcano.sh/v1alpha1``.
 """
@@ -16,22 +16,22 @@ from berth.services.nodesim.controllers.gang_children import (
     Action,
     Children,
     Counted,
+    DecidedStatuses,
     DeletePods,
-    Doomed,
+    DesiredPod,
     MakeGroup,
     MakePods,
-    SaidStatuses,
-    Seat,
+    PendingDeletions,
     Template,
     counted,
-    farewell,
+    delete_all,
     group_body,
     is_live,
     min_resources,
     missing,
     owner_of,
     pod_body,
-    strangers,
+    stale_pods,
 )
 from berth.services.nodesim.stamps import stamp
 
@@ -47,7 +47,7 @@ _OVER: Final = frozenset({"Aborted", "Terminated", "Completed", "Failed"})
 
 
 class Policy(Lean, frozen=True):
-    """What to do when something happens to a pod."""
+    """Action for an event of a pod."""
 
     event: str = ""
     events: list[str] | None = None
@@ -65,7 +65,7 @@ class VolcanoTask(Lean, frozen=True):
 
 
 class VolcanoJobSpec(Lean, frozen=True):
-    """What a job asks for."""
+    """Specification of a job."""
 
     scheduler_name: str = "volcano"
     min_available: int | None = None
@@ -85,8 +85,8 @@ class VolcanoJob(Lean, frozen=True):
     status: dict[str, Any] = {}
 
 
-class _Trouble(NamedTuple):
-    """Something that happened to a pod, in Volcano's word."""
+class _PodEvent(NamedTuple):
+    """Event of a pod, in Volcano's terms."""
 
     uid: str
     task: str
@@ -94,7 +94,7 @@ class _Trouble(NamedTuple):
 
 
 class VolcanoRules:
-    """The controller; remembers which troubles it has dealt with."""
+    """The controller; it remembers the events that it has handled."""
 
     group_version: Final = API_VERSION
     plural: Final = "jobs"
@@ -103,25 +103,25 @@ class VolcanoRules:
     pod_label: Final = JOB_NAME
 
     def __init__(self) -> None:
-        self._said = SaidStatuses()
-        self._doomed = Doomed()
+        self._decided = DecidedStatuses()
+        self._pending_deletions = PendingDeletions()
         self._handled: set[str] = set()
-        """Pods whose failure was dealt with."""
+        """Pods whose failure was handled."""
         self._seen: dict[str, dict[str, str]] = {}
-        """Task of each pod that has not ended well, by its uid, by job."""
+        """Task of each pod that has not succeeded, by uid of the pod, by job."""
 
     def group_name(self, job: VolcanoJob) -> str:
         """Name of a job's PodGroup."""
         return f"{job.metadata.name}-{job.metadata.uid}"
 
     def reconcile(self, job: VolcanoJob | None, children: Children, now_ms: UnixMs) -> list[Action]:
-        """What is to be done for a job; without one all its children go."""
+        """Actions for a job; without a job all its children are deleted."""
         if job is None or job.metadata.deletion_timestamp is not None:
-            return farewell(children)
-        shown = job.status
-        job = msgspec.structs.replace(job, status=self._said.current(job.metadata.uid, shown))
+            return delete_all(children)
+        observed = job.status
+        job = msgspec.structs.replace(job, status=self._decided.current(job.metadata.uid, observed))
         actions: list[Action] = []
-        old = strangers(children, job.metadata)
+        old = stale_pods(children, job.metadata)
         if old:
             actions.append(DeletePods(old))
         phase, retries = _phase(job), int(job.status.get("retryCount", 0))
@@ -129,46 +129,50 @@ class VolcanoRules:
         if phase not in _OVER:
             if children.group is None:
                 actions.append(MakeGroup(self._group(job)))
-            phase, retries = self._after_troubles(job, own, phase, retries)
-        actions += self._doomed.deletions(own)
+            phase, retries = self._after_pod_events(job, own, phase, retries)
+        actions += self._pending_deletions.deletions(own)
         counts = counted(own)
         if phase not in _OVER:
             phase = _next_phase(job, counts)
-            wanted = missing(seats_of(job), children.pods)
+            wanted = missing(desired_pods_of(job), children.pods)
             if phase not in _OVER and children.may_have_pods and wanted:
                 owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
                 group, scheduler = self.group_name(job), job.spec.scheduler_name
-                actions.append(MakePods([pod_body(seat, job.metadata, owner, group, scheduler) for seat in wanted]))
+                actions.append(
+                    MakePods([pod_body(desired_pod, job.metadata, owner, group, scheduler) for desired_pod in wanted])
+                )
         status = job.status if _phase(job) in _OVER else _status(job, phase, counts, retries, now_ms)
-        return [*actions, *self._said.say(job.metadata.uid, status, shown)]
+        return [*actions, *self._decided.set(job.metadata.uid, status, observed)]
 
-    def _after_troubles(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
-        """Phase and retries after what the policies say of pods that failed or vanished since the last look."""
-        for trouble in self._troubles(job, own):
-            action = _action(job, trouble)
+    def _after_pod_events(self, job: VolcanoJob, own: list[Pod], phase: str, retries: int) -> tuple[str, int]:
+        """Phase and retries after the policies for pods that failed or vanished since the last call."""
+        for event in self._pod_events(job, own):
+            action = _action(job, event)
             if not action:
                 continue
             live = [pod for pod in own if is_live(pod)]
             if action in _FINAL or retries >= job.spec.max_retry:
-                self._doomed.add(live)
+                self._pending_deletions.add(live)
                 return _FINAL.get(action, "Failed"), retries
             retries += 1
-            self._doomed.add(own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == trouble.uid])
+            self._pending_deletions.add(
+                own if action == "RestartJob" else [pod for pod in own if pod.metadata.uid == event.uid]
+            )
             if action == "RestartJob":
                 self._handled.update(pod.metadata.uid for pod in own)
                 break
         return phase, retries
 
-    def _troubles(self, job: VolcanoJob, own: list[Pod]) -> list[_Trouble]:
-        """Pods that failed, or that somebody else took away before they ended; each once."""
+    def _pod_events(self, job: VolcanoJob, own: list[Pod]) -> list[_PodEvent]:
+        """Pods that failed, or that were deleted by others before they finished; each once."""
         seen = self._seen.setdefault(job.metadata.uid, {})
         present = {pod.metadata.uid for pod in own}
-        found: list[_Trouble] = []
+        found: list[_PodEvent] = []
         for uid in [uid for uid in seen if uid not in present]:
             task = seen.pop(uid)
-            if not (self._doomed.has(uid) or uid in self._handled):
-                found.append(_Trouble(uid, task, "PodEvicted"))
-            self._doomed.forget(uid)
+            if not (self._pending_deletions.has(uid) or uid in self._handled):
+                found.append(_PodEvent(uid, task, "PodEvicted"))
+            self._pending_deletions.forget(uid)
             self._handled.discard(uid)
         for pod in own:
             uid, task = pod.metadata.uid, pod.metadata.annotation(TASK_SPEC)
@@ -178,7 +182,7 @@ class VolcanoRules:
             seen[uid] = task
             if pod.status.phase == "Failed" and uid not in self._handled:
                 self._handled.add(uid)
-                found.append(_Trouble(uid, task, "PodFailed"))
+                found.append(_PodEvent(uid, task, "PodFailed"))
         return found
 
     def _group(self, job: VolcanoJob) -> dict[str, Any]:
@@ -201,7 +205,7 @@ class VolcanoRules:
 
 
 def task_name(job: VolcanoJob, index: int) -> str:
-    """Name of a task; one without is ``default<index>``."""
+    """Name of a task; the default is ``default<index>``."""
     return job.spec.tasks[index].name or f"default{index}"
 
 
@@ -216,10 +220,10 @@ def templates_of(job: VolcanoJob) -> list[tuple[Template, int]]:
     return [(task.template, task.replicas) for task in job.spec.tasks]
 
 
-def seats_of(job: VolcanoJob) -> list[Seat]:
+def desired_pods_of(job: VolcanoJob) -> list[DesiredPod]:
     """All pods of a job, tasks in order."""
     meta = job.metadata
-    seats = []
+    desired_pods = []
     for position, task in enumerate(job.spec.tasks):
         name = task_name(job, position)
         for index in range(task.replicas):
@@ -229,8 +233,8 @@ def seats_of(job: VolcanoJob) -> list[Seat]:
                 TASK_SPEC: name,
                 "volcano.sh/task-index": str(index),
             }
-            seats.append(
-                Seat(
+            desired_pods.append(
+                DesiredPod(
                     name=f"{meta.name}-{name}-{index}",
                     task=name,
                     index=index,
@@ -244,7 +248,7 @@ def seats_of(job: VolcanoJob) -> list[Seat]:
                     env={"VC_TASK_INDEX": str(index), "VK_TASK_INDEX": str(index)},
                 )
             )
-    return seats
+    return desired_pods
 
 
 def _phase(job: VolcanoJob) -> str:
@@ -252,12 +256,12 @@ def _phase(job: VolcanoJob) -> str:
     return str(state.get("phase", "")) if isinstance(state, dict) else ""
 
 
-def _action(job: VolcanoJob, trouble: _Trouble) -> str:
-    """What the policies of the pod's task, then those of the job, say to do; empty for nothing."""
+def _action(job: VolcanoJob, event: _PodEvent) -> str:
+    """Action by the policies of the pod's task, then of the job; empty for none."""
     tasks = job.spec.tasks
-    own = next((item for index, item in enumerate(tasks) if task_name(job, index) == trouble.task), None)
+    own = next((item for index, item in enumerate(tasks) if task_name(job, index) == event.task), None)
     for policy in [*((own.policies if own else None) or ()), *(job.spec.policies or ())]:
-        if {policy.event, *(policy.events or ())} & {trouble.event, "*"}:
+        if {policy.event, *(policy.events or ())} & {event.event, "*"}:
             return policy.action if policy.action in _FINAL or policy.action in _RESTARTS else ""
     return ""
 

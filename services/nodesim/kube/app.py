@@ -28,7 +28,7 @@ from berth.services.nodesim.agents.registration import (
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.controllers.runner import controllers_of
 from berth.services.nodesim.kube.loop import KubeLoop
-from berth.services.nodesim.kube.writes import Write, insist, make_object, put_object
+from berth.services.nodesim.kube.writes import Write, make_object, put_object, retry_until_answered
 from berth.services.nodesim.metrics import NodesimMetrics
 
 CLUSTERD_APART_S: Final = 0.2
@@ -76,7 +76,7 @@ async def play(
             await bus.serve(bus.subjects.sim("counts"), loop.counts),
             await bus.serve(bus.subjects.sim("break"), loop.break_node),
         ]
-        instruments.log.info("cluster stands", nodes=len(loop.agents), faults=len(cluster.faults))
+        instruments.log.info("cluster ready", nodes=len(loop.agents), faults=len(cluster.faults))
         instruments.readiness.ready()
         try:
             await stop.wait()
@@ -108,13 +108,13 @@ class _Player:
             RefusedError: The server says no.
         """
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster_info.NAMESPACE}}
-        await self._insist(partial(self._make, "/api/v1/namespaces", body))
+        await self._retry_until_answered(partial(self._make, "/api/v1/namespaces", body))
         async with asyncio.TaskGroup() as group:
             waiting = iter(self.loop.agents)
 
             async def work() -> None:
                 for name in waiting:
-                    await self._insist(partial(self._register, name))
+                    await self._retry_until_answered(partial(self._register, name))
 
             for _ in range(self._config.agents.writes_at_once):
                 group.create_task(work())
@@ -122,7 +122,7 @@ class _Player:
         if data:
             leaves = leaves_body(data)
             collection = f"/api/v1/namespaces/{leaves['metadata']['namespace']}/configmaps"
-            await self._insist(partial(put_object, self._api, collection, leaves))
+            await self._retry_until_answered(partial(put_object, self._api, collection, leaves))
 
     async def _make(self, collection: str, body: dict[str, Any]) -> None:
         await make_object(self._api, collection, body)
@@ -136,9 +136,9 @@ class _Player:
         await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": metadata})
         await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": body["status"]}, how="strategic")
 
-    async def _insist(self, write: Write) -> None:
+    async def _retry_until_answered(self, write: Write) -> None:
         backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
-        await insist(write, backoff=backoff, log=self._log)
+        await retry_until_answered(write, backoff=backoff, log=self._log)
 
     async def show(self) -> None:
         """Keep the metrics up to date until cancelled."""

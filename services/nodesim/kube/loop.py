@@ -174,7 +174,7 @@ class KubeLoop:
                 case SetStatus(pod, status):
                     body = {"metadata": {"uid": pod.metadata.uid}, "status": status}
                     self._patch(pod.metadata.uid, f"{pod.path}/status", body, is_strategic=True)
-                    self._say_phase(pod, status)
+                    self._log_refusal(pod, status)
                 case Confirm(pod):
                     self._delete(pod.metadata.uid, pod.path, pod.metadata.uid)
                 case SetNode(node, status):
@@ -186,7 +186,7 @@ class KubeLoop:
                 case _:
                     assert_never(effect)
 
-    def _say_phase(self, pod: AgentPod, status: dict[str, object]) -> None:
+    def _log_refusal(self, pod: AgentPod, status: dict[str, object]) -> None:
         if status["phase"] == "Failed":
             self._log.warning("pod refused", pod=pod.key, node=pod.spec.node_name, reason=status["message"])
 
@@ -235,9 +235,9 @@ class KubeLoop:
             return str(error)
         if not wish.mend:
             agents.breakages.add(item)
-        elif not agents.breakages.mend(item.kind, item.chips):
+        elif not agents.breakages.repair(item.kind, item.chips):
             return f"node {wish.node} has no fault of kind {wish.fault}" + (" of these chips" if wish.chips else "")
-        self._log.info("mended" if wish.mend else "broken", node=wish.node, fault=wish.fault, level=item.level)
+        self._log.info("repaired" if wish.mend else "broken", node=wish.node, fault=wish.fault, level=item.level)
         self._due[wish.node] = self._clock.now_ms()
         self._to_report[wish.node] = None
         self._wake.set()

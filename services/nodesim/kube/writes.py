@@ -1,4 +1,4 @@
-"""Writes to the API server: several at once, those about one object one after another, each until it is answered."""
+"""Writes to the API server: several at once, one at a time for each object, each retried until it is answered."""
 
 import asyncio
 from collections import deque
@@ -11,23 +11,23 @@ from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger
 
 Write: TypeAlias = Callable[[], Awaitable[None]]
-"""A write that may be done twice."""
+"""A write that may be repeated."""
 
 _STALE: Final = frozenset({404, 409})
-"""Answers that say that an object is gone, or is another one now."""
+"""Status codes for an object that is gone or was replaced."""
 _FORBIDDEN: Final = 403
 _FORBIDDEN_MAX_S: Final = 30.0
-"""What is forbidden for so long is refused. A server that has just started does not know the roles for a moment."""
+"""A write forbidden for this long counts as refused. A server that has just started may not know the roles yet."""
 
 
 class KubeWrites:
-    """Writes in hand.
+    """Queue of writes.
 
     Args:
-        at_once: Most writes at the same time.
+        at_once: Maximum number of concurrent writes.
         backoff: Pauses while the server does not answer.
         log: Logger of the service.
-        forbidden_max_s: How long something may be forbidden before it counts as refused.
+        forbidden_max_s: How long a write may be forbidden before it counts as refused.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class KubeWrites:
         return sum(map(len, self._waiting.values()))
 
     def put(self, key: str, write: Write, *, is_newest: bool = False) -> None:
-        """Add a write about an object.
+        """Add a write of an object.
 
         Args:
             key: The object.
             write: The write.
-            is_newest: It makes those about the object that have not begun needless.
+            is_newest: It replaces the object's writes that have not started.
         """
         waiting = self._waiting.get(key)
         if waiting is None:
@@ -78,7 +78,7 @@ class KubeWrites:
             key = await self._ready.get()
             waiting = self._waiting[key]
             try:
-                await insist(
+                await retry_until_answered(
                     waiting[0],
                     backoff=self._backoff,
                     log=self._log,
@@ -96,11 +96,13 @@ class KubeWrites:
                 del self._waiting[key]
 
 
-async def insist(write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S) -> None:
-    """Do a write again and again until the server answers it.
+async def retry_until_answered(
+    write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s: float = _FORBIDDEN_MAX_S
+) -> None:
+    """Repeat a write until the server answers it.
 
     Raises:
-        RefusedError: The server says no.
+        RefusedError: The server refuses.
     """
     clock_s = asyncio.get_running_loop().time
     give_up_s: float | None = None
@@ -116,16 +118,16 @@ async def insist(write: Write, *, backoff: Backoff, log: Logger, forbidden_max_s
             give_up_s = clock_s() + forbidden_max_s if give_up_s is None else give_up_s
             if error.status != _FORBIDDEN or clock_s() >= give_up_s:
                 raise
-            log.warning("server forbids it for now", reason=str(error), wait_s=wait_s)
+            log.warning("write forbidden, retrying", reason=str(error), wait_s=wait_s)
         await asyncio.sleep(wait_s)
 
 
 async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:
-    """Write an object over what there is, or make it.
+    """Update an object, or create it.
 
     Raises:
-        RefusedError: The server says no to both.
-        TransientError: It did not answer.
+        RefusedError: The server refuses both.
+        TransientError: The server did not answer.
     """
     path = f"{collection}/{body['metadata']['name']}"
     try:
@@ -142,11 +144,11 @@ async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:
 
 
 async def make_object(api: Api, collection: str, body: dict[str, Any]) -> bool:
-    """Make an object unless there is one of the name; whether it was made.
+    """Create an object unless one of the name exists; returns whether it was created.
 
     Raises:
-        RefusedError: The server says no.
-        TransientError: It did not answer.
+        RefusedError: The server refuses.
+        TransientError: The server did not answer.
     """
     try:
         await api.create(collection, body)

@@ -101,7 +101,7 @@ def test_variables_of_other_processes_are_left_alone() -> None:
         ({"BERTH_AREA__EAGER": "maybe"}, "area.eager", "'maybe'", "true or false"),
         ({"BERTH_AREA__NAMES": "[1"}, "area.names", "'[1'", "truncated"),
         ({"BERTH_AREA__NAMES": "[1]"}, "area.names", "'[1]'", "Expected `str`"),
-        ({"BERTH_SHARDS__MORE": "1"}, "shards.more", "", "shards is no section"),
+        ({"BERTH_SHARDS__MORE": "1"}, "shards.more", "", "shards is not a section"),
         ({"BERTH_BUS__": "1"}, "bus.", "'1'", "known are"),
         ({"BERTH_BUS": "nats://x"}, "bus", "'nats://x'", "Expected `object`"),
     ],

@@ -39,9 +39,9 @@ async def test_a_process_is_ready_when_its_bus_is_connected_and_its_service_has_
                 return response.status, (await response.text()).strip()
 
         assert await answer("/livez") == (200, "ok")
-        assert await answer("/readyz") == (503, "the bus has not been reached yet")
+        assert await answer("/readyz") == (503, "the bus has not been connected yet")
         readiness.attach(link)
-        assert await answer("/readyz") == (503, "the service has not begun")
+        assert await answer("/readyz") == (503, "the service has not started")
         readiness.wait("the ledger is being folded")
         assert await answer("/readyz") == (503, "the ledger is being folded")
         readiness.ready()
@@ -51,7 +51,7 @@ async def test_a_process_is_ready_when_its_bus_is_connected_and_its_service_has_
         link.connected = True
         assert await answer("/readyz") == (200, "ok")
         readiness.stop()
-        assert await answer("/readyz") == (503, "the process was asked to stop")
+        assert await answer("/readyz") == (503, "the process is stopping")
         assert await answer("/livez") == (200, "ok")
         assert (await answer("/elsewhere"))[0] == 404
 

@@ -89,8 +89,8 @@ def test_a_service_that_ends_unasked_exits_1_and_says_so(printed: io.StringIO) -
 
     assert process.run(work, LOG) == 1
     (line,) = lines(printed)
-    assert (line["event"], line["service"], line["level"]) == ("cannot go on", "test", "error")
-    assert line["reason"] == "the service ended without being asked to"
+    assert (line["event"], line["service"], line["level"]) == ("fatal error", "test", "error")
+    assert line["reason"] == "the service ended unexpectedly"
 
 
 def test_a_service_that_cancels_itself_exits_1() -> None:
@@ -115,7 +115,7 @@ def test_an_unforeseen_error_exits_1_with_its_traceback(printed: io.StringIO) ->
 
     assert process.run(work, LOG) == 1
     (line,) = lines(printed)
-    assert line["event"] == "unforeseen error"
+    assert line["event"] == "unexpected error"
     assert "RuntimeError('broken')" in str(line["reason"])
     assert line["exception"]
 
@@ -239,12 +239,12 @@ def test_probes_answer_while_the_bus_is_looked_for(tmp_path: Path) -> None:
     process = started(tmp_path, f'[bus]\nurl = "nats://127.0.0.1:1"\n[probes]\nport = {port}\n')
     assert process.stderr is not None
     listening = json.loads(process.stderr.readline())
-    assert (listening["event"], listening["port"]) == ("probes answer", port)
+    assert (listening["event"], listening["port"]) == ("probe server started", port)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
         assert answer.status == 200
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10)
-    assert (caught.value.code, caught.value.read()) == (503, b"the bus has not been reached yet\n")
+    assert (caught.value.code, caught.value.read()) == (503, b"the bus has not been connected yet\n")
     caught.value.close()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)

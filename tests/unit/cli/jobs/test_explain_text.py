@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from berth.cli.jobs.explain_text import Told, show, told_of
+from berth.cli.jobs.explain_text import ExplainResult, describe, show
 from berth.cli.jobs.listing import find_job, row_of
 from berth.cli.output import CommandError
 from berth.schemas.subjects import StreamName
@@ -19,8 +19,8 @@ async def cell() -> AsyncIterator[Cell]:
     await opened.close()
 
 
-async def told(cell: Cell, name: str) -> Told:
-    return await told_of(cell.user, cell.clock, await find_job(cell.user, name, "default"))
+async def told(cell: Cell, name: str) -> ExplainResult:
+    return await describe(cell.user, cell.clock, await find_job(cell.user, name, "default"))
 
 
 async def test_a_placed_job_is_told_from_history(cell: Cell, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +48,7 @@ async def test_without_history_the_state_of_now_is_used_and_said(cell: Cell) -> 
     assert found.explanation is not None
     assert found.explanation.basis.is_current
     assert found.explanation.choices[0].node == "a"
-    assert found.sentences[-1].startswith("The history of this decision is no longer kept")
+    assert found.sentences[-1].startswith("The history of this decision is no longer stored")
 
 
 async def test_a_rejected_job_names_the_setting(cell: Cell) -> None:

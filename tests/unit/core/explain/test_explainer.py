@@ -76,8 +76,8 @@ async def test_what_was_asked_is_told_with_the_jobs_that_waited_before_it(cell: 
     assert found.asked.place == QueuePlace(gangs=2, chips=40, first="default/urgent", waiting=3)
     assert all_sentences(found)[:3] == [
         "It asked for 4 pods with 8 chips each of huawei.com/Ascend910, 32 chips in all, to run for 2 h, at 1700000000000.",
-        "It carries selector accelerator-type=module-910b-8.",
-        "Before it wait 2 jobs for 40 chips, the first is default/urgent.",
+        "It has selector accelerator-type=module-910b-8.",
+        "Ahead of it wait 2 jobs for 40 chips, the first is default/urgent.",
     ]
     assert (found.basis.nodes, found.basis.chips, found.basis.chips_free, found.basis.jobs_held) == (1, 8, 6, 1)
     assert found.basis.values["queue_policy"] == "skip"
@@ -283,7 +283,7 @@ async def test_without_history_the_state_of_now_is_told_and_marked(cell: Cell) -
     assert found.basis.is_current
     choice = found.choices[0]
     assert (choice.node, choice.score, choice.free) == ("a", 792, 8), "its own chips are put back before it is scored"
-    assert sentences(found)[-1].startswith("The history of this decision is no longer kept")
+    assert sentences(found)[-1].startswith("The history of this decision is no longer stored")
 
 
 async def test_every_choice_of_a_mixed_load_is_confirmed(cell: Cell) -> None:
@@ -322,7 +322,7 @@ async def test_nodes_of_a_scorer_that_did_not_answer_are_spoken_of() -> None:
         await cell.close()
     assert found.basis.missing_shards == [1]
     assert found.is_confirmed
-    assert sentences(found)[-1] == "Scorers of shard 1 did not answer; their nodes were out."
+    assert sentences(found)[-1] == "Scorers of shard 1 did not answer; their nodes were not considered."
 
 
 def test_a_rejection_names_the_field_and_the_setting() -> None:
@@ -333,7 +333,7 @@ def test_a_rejection_names_the_field_and_the_setting() -> None:
     assert (found.field, found.value, found.setting) == ("tasks", "8 chips in 2 pods", "decisions.strict_job_shape")
     assert sentences(found) == [
         "Product form module910x8 (910A module, 8 chips in two rings), because node selector accelerator-type is module.",
-        "It was turned away: tasks is '8 chips in 2 pods', expected up to 8 chips in one pod (setting strict_job_shape).",
+        "It was rejected: tasks is '8 chips in 2 pods', expected up to 8 chips in one pod (setting strict_job_shape).",
         "The setting decisions.strict_job_shape of the dispatcher asks for this.",
     ]
 

@@ -20,7 +20,7 @@ NO = Refusal("no-room", pods_need=2, nodes_total=3)
 PLACEMENT = placement_of(["a", "b"], [(0,), (1,)], [Run(2, 1)], resource="r")
 
 
-class Told:
+class ExplainResult:
     """A job of two pods, and what is told of it."""
 
     def __init__(self, **changes: object) -> None:
@@ -71,14 +71,14 @@ def test_nobody_has_no_status() -> None:
 
 
 def test_a_job_that_was_just_accepted_waits() -> None:
-    status = Told().status
+    status = ExplainResult().status
     assert (status.phase, status.sentence, status.attempt, status.ledger_seq) == ("waiting", "", 0, 0)
     assert (status.pods, status.chips, status.queue, status.priority) == (2, 2, "q", 4)
     assert (status.since_ms, status.at_ms, status.intake_seq) == (5, 99, 1)
 
 
 def test_a_refused_job_is_told_why() -> None:
-    told = Told()
+    told = ExplainResult()
     told.refuse()
     assert told.brief == ("waiting", "0 of 3 nodes fit")
     assert told.status.refusal == NO
@@ -88,7 +88,7 @@ def test_a_refused_job_is_told_why() -> None:
 
 
 def test_a_placed_job_is_placed_then_bound_then_running() -> None:
-    told = Told()
+    told = ExplainResult()
     told.refuse()
     told.place()
     assert told.brief == ("placed", "")
@@ -102,7 +102,7 @@ def test_a_placed_job_is_placed_then_bound_then_running() -> None:
 
 
 def test_a_placed_job_outside_what_switch_affinity_supports_is_warned_of_while_it_holds_its_place() -> None:
-    told = Told()
+    told = ExplainResult()
     words = "switch affinity 2.0 is meant for PyTorch, not for MindSpore"
     part = SwitchPart("normal-schema", 2, policy="2.0", rule="best-fit", warning=words)
     told.place(placement=msgspec.structs.replace(PLACEMENT, switch=part))
@@ -115,7 +115,7 @@ def test_a_placed_job_outside_what_switch_affinity_supports_is_warned_of_while_i
 
 
 def test_pods_and_outcomes_of_another_attempt_do_not_count() -> None:
-    told = Told()
+    told = ExplainResult()
     told.place(attempt=2)
     told.fact(OutcomeSeen("default", "j", "uid-j", 1, "bound", 2))
     told.pods(PodPhase.RUNNING, attempt=1)
@@ -132,7 +132,7 @@ def test_pods_and_outcomes_of_another_attempt_do_not_count() -> None:
     ],
 )
 def test_a_job_that_is_over_says_how_it_ended(reason: ReleaseReason, brief: tuple[str, str]) -> None:
-    told = Told()
+    told = ExplainResult()
     told.place()
     told.release(reason)
     assert told.brief == brief
@@ -140,30 +140,30 @@ def test_a_job_that_is_over_says_how_it_ended(reason: ReleaseReason, brief: tupl
 
 
 def test_a_job_whose_pods_could_not_be_bound_waits_anew_and_says_so() -> None:
-    told = Told()
+    told = ExplainResult()
     told.place()
     told.release("bind-failed", again=True)
-    assert told.brief == ("waiting", "its pods could not be bound; it is placed anew")
+    assert told.brief == ("waiting", "its pods could not be bound; it is placed again")
     told.refuse()
     assert told.brief == ("waiting", "0 of 3 nodes fit")
 
 
 def test_a_job_whose_attempts_are_used_up_says_so() -> None:
-    told = Told()
+    told = ExplainResult()
     told.place()
     told.release("bind-failed")
     assert told.brief == ("failed", "its pods could not be bound in 1 attempt")
 
 
 def test_an_evicted_job_ends() -> None:
-    told = Told()
+    told = ExplainResult()
     told.place()
     told.round(evictions=[Eviction("uid-j", 1, "cancelled")])
     assert told.brief == ("ending", "its pods are being deleted")
 
 
 def test_a_cancelled_job_that_waited_gives_the_reason() -> None:
-    told = Told(state="cancelled", reason="not needed")
+    told = ExplainResult(state="cancelled", reason="not needed")
     assert told.brief == ("cancelled", "not needed")
     told.refuse()
     assert told.brief == ("cancelled", "not needed")
@@ -171,14 +171,14 @@ def test_a_cancelled_job_that_waited_gives_the_reason() -> None:
 
 def test_a_rejected_job_is_told_what_was_wrong_and_shows_nothing_of_others() -> None:
     wrong = Refusal("invalid-request", field="tasks", value="[]", expected="at least one task")
-    told = Told(state="rejected", refusal=wrong)
+    told = ExplainResult(state="rejected", refusal=wrong)
     told.place()  # another job may have the uid
     assert told.brief == ("rejected", "tasks is '[]', expected at least one task")
     assert told.status.placement is None
 
 
 def test_a_status_is_written_again_when_its_phase_its_record_or_a_rejection_changed() -> None:
-    told = Told()
+    told = ExplainResult()
     seen = {digest(told.status)}
     told.refuse()
     seen.add(digest(told.status))
@@ -190,4 +190,4 @@ def test_a_status_is_written_again_when_its_phase_its_record_or_a_rejection_chan
     seen.add(digest(told.status))
     assert len(seen) == 4
     beside = Rejection("other", 9, NO, 0)
-    assert digest(Told(rejection=beside).status) != digest(Told().status)
+    assert digest(ExplainResult(rejection=beside).status) != digest(ExplainResult().status)

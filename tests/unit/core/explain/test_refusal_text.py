@@ -161,13 +161,13 @@ def a_lack(rule: str, need: int, have: int = 0, **more: object) -> SwitchLack:
             "no-rows",
             a_lack("logical-switches", 12, 15, places=8, rows=1, rest=4, barred=2),
             "needs 1 complete logical switch of 8 nodes and 4 nodes of another; 0 complete ones can be made of 15 usable"
-            " nodes on 6 leaves, 2 of them barred by cross jobs",
+            " nodes on 6 leaves, 2 of them excluded because of cross jobs",
         ),
         (
             "no-rows",
             a_lack("logical-switches", 16, 15, places=8, rows=2, rows_have=1, leaves=1, barred=1),
-            "needs 2 complete logical switches of 8 nodes; 1 complete one can be made of 15 usable nodes on 1 leaf, which"
-            " cross jobs bar",
+            "needs 2 complete logical switches of 8 nodes; 1 complete one can be made of 15 usable nodes on 1 leaf,"
+            " excluded because of cross jobs",
         ),
         (
             "no-rows",
@@ -208,7 +208,7 @@ def a_lack(rule: str, need: int, have: int = 0, **more: object) -> SwitchLack:
         (
             "no-leaves",
             a_lack("any-leaf", 20, 17, barred=1),
-            "needs 20 nodes on any leaves; it can use 17 on 6 leaves, 1 of them barred by cross jobs",
+            "needs 20 nodes on any leaves; it can use 17 on 6 leaves, 1 of them excluded because of cross jobs",
         ),
     ],
 )  # fmt: skip

@@ -79,7 +79,7 @@ async def test_blocks_are_told_with_superpod_ranks_and_the_queue_that_gave_them(
     ]
     assert lines(one)[:3] == [
         "SuperPoD affinity of A3, hard, asks for 2 logical SuperPoDs (blocks) of 4 nodes for its 8 pods with chips; a SuperPoD"
-        " keeps 2 nodes while another can give.",
+        " keeps 2 nodes in reserve while another has room.",
         "By queue 1, fits (SuperPoDs with room for no more blocks than are open, which keep their reserve): block 0 in SuperPoD"
         " 1 (ranks 0-3), block 1 in SuperPoD 10 (ranks 4-7).",
         "Rank 0 (worker) is on p1-n00 (block 0, SuperPoD 1), chips 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, by"
@@ -91,7 +91,7 @@ async def test_blocks_are_told_with_superpod_ranks_and_the_queue_that_gave_them(
     assert lines(two)[1:3] == [
         "By queue 1, fits (SuperPoDs with room for no more blocks than are open, which keep their reserve): block 0 in SuperPoD"
         " 2 (ranks 0-3).",
-        "By queue 2 (SuperPoDs that give up nodes of their reserve, as none can give a block and keep it): block 1 in SuperPoD 0"
+        "By queue 2 (SuperPoDs that use nodes of their reserve, as no other one has room for a block): block 1 in SuperPoD 0"
         " (ranks 4-7).",
     ]
     await cell.close()
@@ -107,7 +107,7 @@ async def test_a_soft_job_is_told_its_pieces() -> None:
         "SuperPoD affinity of A3, soft, asks for 2 logical SuperPoDs (blocks) of 4 nodes for its 8 pods with chips.",
         "By queue 1, fits (SuperPoDs with room for no more blocks than are open, which keep their reserve): block 0 in SuperPoD"
         " 0 (ranks 0-3).",
-        "By queue 3 (what SuperPoDs have left, in pieces, as blocks may be split): block 1 in SuperPoD 1 (ranks 4-6, 3 of 4"
+        "By queue 3 (the remaining nodes of SuperPoDs, in pieces, as blocks may be split): block 1 in SuperPoD 1 (ranks 4-6, 3 of 4"
         " nodes), block 2 in SuperPoD 0 (rank 7, 1 of 4 nodes).",
     ]
     await cell.close()
@@ -168,13 +168,13 @@ async def test_mindie_jobs_are_confirmed_beside_a_job_of_the_same_record() -> No
     assert (one.is_confirmed, two.is_confirmed) == (True, True)
     assert lines(one)[:2] == [
         "SuperPoD affinity of A3 for MindIE asks for 1 logical SuperPoD (block) of 2 nodes for its 2 pods with chips; a SuperPoD"
-        " keeps 2 nodes while another can give.",
+        " keeps 2 nodes in reserve while another has room.",
         "By preferred affinity (SuperPoDs that keep their reserve go first, then emptier ones): block 0 in SuperPoD 1 (ranks"
         " 0,1).",
     ]
     assert lines(two)[1] == (
-        "By preferred affinity (SuperPoDs that keep their reserve go first, then those with more nodes of the pods beside which"
-        " it wants to be, then fuller ones): block 0 in SuperPoD 1 (ranks 0,1)."
+        "By preferred affinity (SuperPoDs that keep their reserve go first, then those with more nodes of the pods that it"
+        " prefers to be near, then fuller ones): block 0 in SuperPoD 1 (ranks 0,1)."
     )
     await cell.close()
 
@@ -239,7 +239,7 @@ async def test_levels_are_told_with_their_groups() -> None:
     assert found.is_confirmed
     assert lines(found)[:3] == [
         "Levels put its 4 pods with chips into groups of one tree: 2 in a group of level 1, 4 in a group of level 2.",
-        "By levels (groups of one tree, those first that are used up with the least left over): block 0 in group r0 (ranks"
+        "By levels (groups of one tree; groups with the least left over go first): block 0 in group r0 (ranks"
         " 0,1), block 1 in group r1 (ranks 2,3).",
         "Rank 0 (worker) is on n0 (block 0, group r0), chips 0, 1, 2, 3, 4, 5, 6, 7, by block plan: 8 usable chips free before.",
     ]

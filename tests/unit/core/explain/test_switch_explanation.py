@@ -91,8 +91,8 @@ async def test_a_fallback_tells_what_the_other_rules_lacked() -> None:
     found = await told(cell, "job")
     assert found.is_confirmed
     assert lines(found)[:3] == [
-        "Switch affinity 1.0 chose the leaves for a common job of 5 pods by fallback: what the leaves have, as the job is a"
-        " common one and no other rule can hold it.",
+        "Switch affinity 1.0 chose the leaves for a common job of 5 pods by fallback: any usable nodes, as the job is a"
+        " common one and no other rule fits.",
         "By the other rules it needs 1 complete logical switch of 4 nodes and 1 node of another; 0 complete ones can be made"
         " of 6 usable nodes on 2 leaves.",
         "It is below leaf0 (ranks 0-2), leaf1 (ranks 3,4).",

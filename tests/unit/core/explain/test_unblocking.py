@@ -86,7 +86,7 @@ def test_a_node_that_becomes_well_is_named_with_what_is_wrong(
     found = ground.unblocking(big, ground.refuse(big))
     assert [kinds(way) for way in found.ways] == [[("node-well", "b")]]
     assert words(found) == [
-        f"There is room when node b is well again (now {wrong}).",
+        f"There is room when node b is available again (now {wrong}).",
         "No set of running jobs ending makes room.",
     ]
 
@@ -98,7 +98,7 @@ def test_a_job_larger_than_the_cluster_waits_for_nodes() -> None:
     found = ground.unblocking(big, ground.refuse(big))
     assert not found.ends_help
     assert [(event.kind, event.nodes) for event in found.ways[0].events] == [("nodes-come", 4)]
-    assert words(found)[0] == "There is room when 4 more nodes like those of module910bx8 come."
+    assert words(found)[0] == "There is room when 4 more nodes like those of module910bx8 are added."
 
 
 def test_what_no_event_can_cure_is_said() -> None:
@@ -117,7 +117,7 @@ def test_a_job_behind_another_waits_for_that_one() -> None:
     refusal = Refusal(code="behind", ahead="default/first")
     found = ground.unblocking(second, refusal)
     assert [kinds(way) for way in found.ways] == [[("job-placed", "default/first"), ("job-ends", "default/one")]]
-    assert "default/first, which goes before it, is placed" in words(found)[0]
+    assert "default/first, which is ahead of it, is placed" in words(found)[0]
 
 
 def test_in_strict_order_it_is_placed_with_the_job_ahead() -> None:
@@ -144,9 +144,9 @@ def test_where_both_have_no_room_at_once_it_waits_for_the_other_to_be_over(polic
     assert (refusal.code, refusal.ahead) == (code, "default/first")
     found = ground.unblocking(second, refusal)
     assert words(found) == [
-        "There is room when default/first, which goes before it, has ended or is taken back.",
-        "There is room when 2 things have happened: default/first, which goes before it, is placed; 2 more nodes like those of"
-        " module910bx8 come.",
+        "There is room when default/first, which is ahead of it, has ended or is cancelled.",
+        "There is room when 2 things have happened: default/first, which is ahead of it, is placed; 2 more nodes like those of"
+        " module910bx8 are added.",
     ]
     ground.take_back("first")
     assert [verdict.name for verdict in ground.decide() if verdict.placement is not None] == ["second"]
@@ -224,8 +224,8 @@ def test_where_very_many_jobs_would_have_to_end_none_is_named() -> None:
     found = ground.unblocking(big, ground.refuse(big))
     assert found.is_whole
     assert words(found) == [
-        "There is room when 70 more nodes like those of module910bx8 come.",
-        "The ends of the 64 running jobs that are nearest to helping are not enough.",
+        "There is room when 70 more nodes like those of module910bx8 are added.",
+        "The ends of the 64 running jobs most likely to help are not enough.",
     ]
 
 

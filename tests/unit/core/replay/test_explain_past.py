@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
-from berth.cli.jobs.explain import Recorded, Where, point_of, told_of_cell
-from berth.cli.jobs.explain_text import NOT_ASKED, Told
+from berth.cli.jobs.explain import Recorded, Where, describe_cell, point_of
+from berth.cli.jobs.explain_text import NOT_ASKED, ExplainResult
 from berth.cli.output import CommandError, moment
 from berth.core.replay.job_history import Point, Trail
 from berth.runtime.recording import When, record
@@ -66,12 +66,12 @@ def iso(at_ms: int) -> str:
     return moment(at_ms).removesuffix(" UTC").replace(" ", "T") + "Z"
 
 
-async def both(story: Story, path: Path, *, at: str = "", uid: str = "") -> Told:
+async def both(story: Story, path: Path, *, at: str = "", uid: str = "") -> ExplainResult:
     """What the file and the cell tell; they tell the same."""
     await story.file(path)
     where = Where(log=path, at=at, uid=uid)
     from_file = Recorded(path, salvage=False).told(KEY, where)
-    from_cell = await told_of_cell(story.cell.user, KEY, Where(at=at, uid=uid))
+    from_cell = await describe_cell(story.cell.user, KEY, Where(at=at, uid=uid))
     if at or uid:
         assert (from_cell.phase, from_cell.uid, from_cell.sentences) == (
             from_file.phase,
@@ -144,11 +144,11 @@ async def test_what_came_before_the_snapshot_is_found_in_older_history(story: St
     story.cell.clock.advance(10)
     await story.cell.submit(a_job("later", chips=1))
     await story.step("later")
-    found = await told_of_cell(story.cell.user, KEY, Where(at=iso(story.at["later"])))
+    found = await describe_cell(story.cell.user, KEY, Where(at=iso(story.at["later"])))
     assert (found.phase, found.uid) == ("placed", "second")
     assert found.explanation is not None
     assert not found.explanation.basis.is_current
-    assert (await told_of_cell(story.cell.user, KEY, Where(uid="first"))).phase == "succeeded"
+    assert (await describe_cell(story.cell.user, KEY, Where(uid="first"))).phase == "succeeded"
 
 
 async def test_a_decision_before_the_start_of_the_recording_is_told_from_the_state(
@@ -164,7 +164,7 @@ async def test_a_decision_before_the_start_of_the_recording_is_told_from_the_sta
     assert (found.phase, found.uid) == ("placed", "second")
     assert found.explanation is not None
     assert found.explanation.basis.is_current
-    assert found.sentences[-1].startswith("The history of this decision is no longer kept")
+    assert found.sentences[-1].startswith("The history of this decision is no longer stored")
 
 
 async def test_jobs_that_were_turned_away_or_taken_back_are_told_after_their_names_are_free(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ async def test_jobs_that_were_turned_away_or_taken_back_are_told_after_their_nam
         key = ("default", name)
         for found in (
             Recorded(file, salvage=False).told(key, Where()),
-            await told_of_cell(cell.user, key, Where(at=iso(story.at["long after"]))),
-            await told_of_cell(cell.user, key, Where()),
+            await describe_cell(cell.user, key, Where(at=iso(story.at["long after"]))),
+            await describe_cell(cell.user, key, Where()),
         ):
             assert found.phase == phase
             assert found.explanation is not None
@@ -240,7 +240,7 @@ async def test_unknown_jobs_are_answered_with_near_names_and_the_span(story: Sto
         Recorded(file, salvage=False).told(("default", "jib"), Where())
     assert "near names: default/job" in caught.value.lines[0]
     with pytest.raises(CommandError, match="no job is named default/jib; near names: default/job"):
-        await told_of_cell(story.cell.user, ("default", "jib"), Where())
+        await describe_cell(story.cell.user, ("default", "jib"), Where())
 
 
 async def test_a_damaged_file_is_told_with_frame_and_offset_and_used_up_to_there_if_asked(

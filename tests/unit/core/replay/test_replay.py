@@ -9,8 +9,8 @@ from berth.cli.recordings.replay import lines_of
 from berth.core.replay.divergence import Difference
 from berth.core.replay.replay import Replay, ReplayError, replayed
 from berth.schemas.columns import pack_names, unpack_names
-from berth.schemas.envelope import body_of, decode, encode, open_envelope
-from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.envelope import NewerVersionError, body_of, decode, encode, open_envelope
+from berth.schemas.facts import NodeHealth, PodPhase, TimerSeen
 from berth.schemas.ledger import Epoch, Eviction, Release, Round
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recording import BEGINNING, Entry
@@ -241,9 +241,17 @@ def test_a_record_that_cannot_be_is_told_by_its_sequence(story: Story) -> None:
 
 def test_void_records_are_no_decisions(story: Story) -> None:
     void = Entry(len([entry for entry in story.entries if not entry.subject]) + 1, encode(Round(0, 0, 0, 1, 7)))
-    other = Entry(void.sequence + 1, msgspec.msgpack.encode(("ledger.other", 1, [])))
+    other = Entry(void.sequence + 1, encode(TimerSeen(5)))
     result = see_same([*story.entries, void, other])
     assert result.void == 2
+
+
+@pytest.mark.parametrize(("kind", "version"), [("ledger.round", 2), ("ledger.epoch", 2), ("ledger.other", 1)])
+def test_a_record_of_a_newer_release_ends_a_replay(story: Story, kind: str, version: int) -> None:
+    last = max(entry.sequence for entry in story.entries if not entry.subject)
+    newer = Entry(last + 1, msgspec.msgpack.encode((kind, version, [1, last, 0, 9], "9.7")))
+    with pytest.raises(NewerVersionError, match=rf"{kind} of version {version} needs Berth 9\.7 or later"):
+        see_same([*story.entries, newer])
 
 
 def test_facts_that_do_not_decode_are_counted() -> None:

@@ -169,7 +169,7 @@ def test_a_reservation_below_leaf_switches_is_planned_with_their_policy() -> Non
 def test_sentences_say_for_whom_room_is_kept_and_from_when_on() -> None:
     kept = Refusal("reserved", ahead="ml/llm", start_ms=1_700_003_600_000, nodes_fit=16, nodes_total=40)
     assert sentence(kept) == (
-        "16 of 40 nodes fit, but room is reserved for ml/llm from 2023-11-14T23:13:20Z on, and this job would be in its way"
+        "16 of 40 nodes fit, but room is reserved for ml/llm from 2023-11-14T23:13:20Z on, and this job would delay it"
     )
     own = Refusal("no-room", nodes_total=2, start_ms=1_700_003_600_000)
     assert sentence(own) == "0 of 2 nodes fit; room is reserved for it from 2023-11-14T23:13:20Z on"

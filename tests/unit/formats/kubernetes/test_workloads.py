@@ -106,7 +106,7 @@ def test_a_deployment_with_chips_starts_together_and_one_without_pod_by_pod() ->
     key = OwnerKey("ReplicaSet", "ns", "web-5d8")
     assert first_request(key, {"replicas": 3}, *many(3, RS)) == ("", ["replicaset.web-5d8:3"])
     hold, requests = first_request(key, {"replicas": 3}, *many(2, RS))
-    assert (hold, requests) == ("2 of at least 3 pods are there", [])
+    assert (hold, requests) == ("2 of at least 3 pods exist", [])
     _, requests = first_request(key, {"replicas": 3}, *many(2, RS, chips=0))
     assert [name.rpartition(":")[2] for name in requests] == ["1", "1"]
 
@@ -133,7 +133,7 @@ def test_a_stateful_set_is_a_gang_only_when_its_pods_come_together() -> None:
     assert first_request(key, {"replicas": 3}, a_pod("db-0", owner=STS)) == ("", ["statefulset.db:1"])
     parallel = {"replicas": 3, "podManagementPolicy": "Parallel"}
     hold, _ = first_request(key, parallel, a_pod("db-0", owner=STS))
-    assert hold == "1 of at least 3 pods are there"
+    assert hold == "1 of at least 3 pods exist"
 
 
 def test_an_indexed_job_is_a_gang_and_a_plain_one_is_not() -> None:
@@ -144,7 +144,7 @@ def test_an_indexed_job_is_a_gang_and_a_plain_one_is_not() -> None:
         for at in range(4)
     ]
     assert first_request(key, indexed, *pods) == ("", ["job.train:4"])
-    assert first_request(key, indexed, *pods[:3])[0] == "3 of at least 4 pods are there"
+    assert first_request(key, indexed, *pods[:3])[0] == "3 of at least 4 pods exist"
     assert first_request(key, {**indexed, "completions": 2}, *pods[:2]) == ("", ["job.train:2"])
     _, requests = first_request(key, {"parallelism": 2}, *many(2, JOB))
     assert [name.rpartition(":")[2] for name in requests] == ["1", "1"]
@@ -174,7 +174,7 @@ def test_a_job_set_is_as_large_as_all_its_jobs() -> None:
     world.settle()
     world.gangs.set_owner(key, facts_of(key, {"replicatedJobs": jobs}))
     world.settle()
-    assert world.hold("jobset.s") == "4 of at least 5 pods are there"
+    assert world.hold("jobset.s") == "4 of at least 5 pods exist"
     labels = {f"{JOBSET}/jobset-name": "s", f"{JOBSET}/replicatedjob-name": "workers", f"{JOBSET}/job-index": "1"}
     world.pods(a_pod("workers-1-0", labels=labels, annotations={"batch.kubernetes.io/job-completion-index": "0"}))
     world.settle()
@@ -224,7 +224,7 @@ def test_a_leader_and_its_workers_are_a_gang_of_the_size_they_tell() -> None:
     ],
 )  # fmt: skip
 def test_objects_that_tell_the_minimum(key: OwnerKey, spec: dict[str, Any], pod: dict[str, Any], name: str) -> None:
-    assert first_request(key, spec, *many(1, **pod))[0] == "1 of at least 2 pods are there"
+    assert first_request(key, spec, *many(1, **pod))[0] == "1 of at least 2 pods exist"
     assert first_request(key, spec, *many(2, **pod)) == ("", [f"{name}:2"])
 
 
@@ -238,9 +238,9 @@ def test_a_native_group_without_a_gang_policy_starts_pod_by_pod() -> None:
 @pytest.mark.parametrize(
     ("key", "pod", "hold"),
     [
-        (OwnerKey("JobSet", "ns", "s"), {"labels": {f"{JOBSET}/jobset-name": "s"}}, "JobSet s is not there, or cannot be read"),
-        (OwnerKey("ReplicaSet", "ns", "web-5d8"), {"owner": RS}, "ReplicaSet web-5d8 is not there, or cannot be read"),
-        (OwnerKey("CoPodGroup", "ns", "c"), {"labels": {"scheduling.x-k8s.io/pod-group": "c"}}, "PodGroup c is not there, or cannot be read"),
+        (OwnerKey("JobSet", "ns", "s"), {"labels": {f"{JOBSET}/jobset-name": "s"}}, "JobSet s does not exist or cannot be read"),
+        (OwnerKey("ReplicaSet", "ns", "web-5d8"), {"owner": RS}, "ReplicaSet web-5d8 does not exist or cannot be read"),
+        (OwnerKey("CoPodGroup", "ns", "c"), {"labels": {"scheduling.x-k8s.io/pod-group": "c"}}, "PodGroup c does not exist or cannot be read"),
     ],
 )  # fmt: skip
 def test_an_owner_that_cannot_be_read_holds_the_gang_and_is_read_again(

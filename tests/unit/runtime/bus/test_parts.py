@@ -126,7 +126,7 @@ async def test_no_more_publishes_are_on_their_way_than_the_bound_says(monkeypatc
     monkeypatch.setattr(publishing, "OUTSTANDING_MAX", 2)
     _, publisher = await a_publisher()
     futures = [publisher.submit("a", b"1"), publisher.submit("a", b"2")]
-    with pytest.raises(TransientError, match="2 publishes are on their way"):
+    with pytest.raises(TransientError, match="2 publishes are outstanding"):
         publisher.submit("a", b"3")
     futures.append(publisher.submit("lease", b"4", awaited=True))
     await publisher.close()

@@ -128,7 +128,7 @@ async def test_a_refusal_says_why(tmp_path: Path) -> None:
         assert caught.value.is_absent
         with pytest.raises(RefusedError, match="HTTP 302") as caught:
             await api.get(ONE, ConfigMap)
-        with pytest.raises(PoisonError, match=f"GET {ONE}: no ConfigMap"):
+        with pytest.raises(PoisonError, match=f"GET {ONE}: not a ConfigMap"):
             await api.get(ONE, ConfigMap)
     assert len(server.asked) == 5
 

@@ -123,7 +123,7 @@ async def test_an_expired_page_starts_the_list_again_and_at_last_in_one_piece(tm
         stream('{"type":"MODIFIED","object":\n'),
         stream('{"type":5}\n'),
     ],
-    ids=["410", "error 410", "error too large", "504 too large", "broken line", "strange line"],
+    ids=["410", "error 410", "error too large", "504 too large", "broken line", "unexpected line"],
 )
 async def test_a_version_that_the_server_does_not_know_is_listed_again(tmp_path: Path, end: Answer) -> None:
     async with reflecting(tmp_path, page(7, pod("p", 1)), end, page(9, pod("q", 8))) as (server, seen, reflection):

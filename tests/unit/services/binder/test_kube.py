@@ -9,7 +9,7 @@ from berth.formats.kubernetes.objects import Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.services.binder.cluster import Gang, NotYetError
-from berth.services.binder.pod_binding import PodLean, PodSpecLean, Verdict, Wish, judge
+from berth.services.binder.pod_binding import PodBindRequest, PodLean, PodSpecLean, Verdict, judge
 from tests.support.binder_world import World, bound, made, replace, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
 
@@ -322,7 +322,7 @@ async def test_a_binding_of_an_earlier_run_that_lands_meanwhile_keeps_its_annota
 
 def test_a_pod_that_the_same_attempt_bound_on_another_node_is_not_done() -> None:
     written = {"berth/uid": "uid-job", "berth/attempt": "1", "berth/rank": "0"}
-    wish = Wish("ns", "p0", "u0", "n0", written)
+    wish = PodBindRequest("ns", "p0", "u0", "n0", written)
     there = PodLean(Meta(name="p0", uid="u0", annotations=written), PodSpecLean(node_name="n1"))
     verdict = judge(there, wish)
     assert verdict is not None

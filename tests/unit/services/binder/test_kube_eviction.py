@@ -12,7 +12,7 @@ from berth.runtime.fault_points import FaultPoints
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.kube_eviction import KubeEviction
-from berth.services.binder.node_book import NodeLean
+from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.pod_binding import PodBinding
 from tests.support.binder_world import World, made, replace
 from tests.support.clock import ManualClock

@@ -14,7 +14,7 @@ from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
-from berth.services.binder.loop import FAILURES_TOLD_MAX, Loop
+from berth.services.binder.loop import FAILURES_REPORTED_MAX, Loop
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.work import AttemptKey, Work
 from tests.support.clock import ManualClock
@@ -169,13 +169,15 @@ async def test_ranks_that_were_released_are_not_missed() -> None:
     await binder.bus.close()
 
 
-@pytest.mark.parametrize(("failures", "state"), [(FAILURES_TOLD_MAX, "bound"), (FAILURES_TOLD_MAX + 1, "failed")])
+@pytest.mark.parametrize(
+    ("failures", "state"), [(FAILURES_REPORTED_MAX, "bound"), (FAILURES_REPORTED_MAX + 1, "failed")]
+)
 async def test_a_gang_is_left_in_part_only_if_all_who_failed_can_be_told(failures: int, state: str) -> None:
     binder = await Binder(partial="leave").open()
     binder.record("a")
     named = [RankFailure(rank, "taken") for rank in range(failures)]
     seen = binder.loop._outcome(binder.work.attempts[KEY], BindResult(1), named)
-    assert (seen.state, len(seen.failures)) == (state, FAILURES_TOLD_MAX)
+    assert (seen.state, len(seen.failures)) == (state, FAILURES_REPORTED_MAX)
     await binder.bus.close()
 
 

@@ -14,7 +14,7 @@ from berth.schemas.status import JobStatus, Phase
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notice_loop import NoticeLoop
-from berth.services.binder.notices import Notices, Told, Word
+from berth.services.binder.notices import Notice, Notices, NoticeWrite
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of
@@ -47,10 +47,10 @@ class Book:
 
     def written(self) -> list[tuple[str, str, str]]:
         """(pod or nothing, kind, sentence) of all that is due."""
-        found: list[Told] = []
+        found: list[NoticeWrite] = []
         while (told := self.notices.next(self.now_s)) is not None:
             found.append(told)
-        return [(told.pod, *told.word) for told in found]
+        return [(told.pod, *told.notice) for told in found]
 
 
 def test_a_gang_that_waits_gets_one_event_and_a_condition_a_pod_once() -> None:
@@ -98,7 +98,7 @@ def test_a_new_kind_is_written_at_once() -> None:
 def test_what_waits_to_be_written_of_a_gang_that_was_placed_is_dropped() -> None:
     book = Book()
     book.say("waiting", "no room")
-    book.notices.hush(("ns", "job"))
+    book.notices.suppress(("ns", "job"))
     assert book.written() == []
 
 
@@ -171,7 +171,7 @@ def test_a_status_may_come_before_the_members() -> None:
     notices.take_members(members_of(GANG, PODS), 0)
     told = notices.next(0)
     assert told is not None
-    assert told.word == Word("rejected", "no such policy")
+    assert told.notice == Notice("rejected", "no such policy")
 
 
 class World:
@@ -265,8 +265,8 @@ async def test_an_event_that_was_written_by_an_earlier_run_counts_up() -> None:
     world.members()
     pod = Involved(api_version="v1", kind="Pod", namespace="ns", name="p0", uid=world.uids[0])
     async with world.writing():
-        world.loop.tell(pod, "Evicted", "cancelled")
-        world.loop.tell(pod, "Evicted", "cancelled")
+        world.loop.report_event(pod, "Evicted", "cancelled")
+        world.loop.report_event(pod, "Evicted", "cancelled")
         await until(lambda: world.events() and world.events()[0][-1] == 2, deadline_s=5, what="it is counted")
     assert world.events() == [("Pod", "p0", "Evicted", "cancelled", 2)]
 

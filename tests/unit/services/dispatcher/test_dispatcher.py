@@ -121,7 +121,7 @@ async def test_where_health_is_told_a_node_of_which_nobody_speaks_takes_no_work(
     await cell.nodes([a_node("a"), a_node("b")])
     await cell.submit(a_job("waits", chips=8))
     await cell.turns(2)
-    assert (await status(cell, "waits")).sentence.endswith("2 have nobody who says how healthy they are")
+    assert (await status(cell, "waits")).sentence.endswith("2 have no health report")
     await cell.health("bucket-all", [NodeCondition("b")])
     await cell.turns(2)
     placement = (await status(cell, "waits")).placement

@@ -39,7 +39,7 @@ async def test_a_cluster_that_is_well(world: World) -> None:
     async with world.service():
         await world.has("a", level=OK, reason="", unhealthy=0, network_known=True)
         await world.has("b", level=OK, unhealthy=128, reason="device plug-in: Ascend910-7 RestartNPU 80E24E00")
-        assert world.said("cpu") is None
+        assert world.published("cpu") is None
     (fact,) = world.history("d")
     assert (fact.source, fact.at_ms) == ("direct", world.clock.now_ms())
 
@@ -72,7 +72,7 @@ async def test_a_report_that_grows_old_takes_new_work_away_until_the_next(world:
         world.device("b")
         world.clock.advance(200)
         await world.ask(b"{}")
-        assert world.said("a") == NodeCondition("a", updated_ms=world.clock.now_ms() - 600_000)
+        assert world.published("a") == NodeCondition("a", updated_ms=world.clock.now_ms() - 600_000)
         world.clock.advance(1)
         await world.has("a", level=NO_NEW, reason="device plug-in: report is more than 10 min old (limit 10 min)")
         await world.has("b", level=OK)
@@ -104,7 +104,7 @@ async def test_a_report_that_is_deleted_ages(world: World) -> None:
         await world.has("a", level=OK, unhealthy=8)
     async with world.service():
         await world.ask(b"{}")
-        assert world.said("a") == NodeCondition("a", unhealthy=8, updated_ms=world.clock.now_ms())
+        assert world.published("a") == NodeCondition("a", unhealthy=8, updated_ms=world.clock.now_ms())
         world.clock.advance(601)
         await world.has("a", level=NO_NEW)
 
@@ -116,7 +116,7 @@ async def test_nodes_that_only_the_switch_is_wrong_with(world: World) -> None:
         await world.has("a", level=EVICT, reason="switch: node status is UnHealthy, fault level Separate")
         world.device("a", switch="{")
         found = await world.has("a", level=EVICT)
-        await until(lambda: "suspect" in (world.said("a") or found).reason, deadline_s=5, what="a suspect node")
+        await until(lambda: "suspect" in (world.published("a") or found).reason, deadline_s=5, what="a suspect node")
         world.device("a")
         await world.has("a", level=OK, reason="")
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_read_leaves_the_last_good_word_and_is_said(world: 
                 await world.has("b", unhealthy=1 << len(bad) % 8)
         found = await world.has("a", unhealthy=8, level=OK)
         assert found.reason.startswith("device plug-in is suspect: newest report refused, DeviceInfoCfg")
-        refused = [entry for entry in logs if entry["event"] == "report refused, the last good one holds"]
+        refused = [entry for entry in logs if entry["event"] == "report rejected, last valid one stays in force"]
         assert [(entry["node"], entry["source"]) for entry in refused] == [("a", "device plug-in")]
         world.device("a")
         await world.has("a", unhealthy=0, reason="")
@@ -203,7 +203,7 @@ async def test_nodes_that_change_domains_and_domains_that_go(world: World) -> No
         await world.nodes("d", a_node("b"))
         await world.nodes("e", a_node("a"))
         await world.has("a", "e", unhealthy=2)
-        await until(lambda: world.said("a") is None, deadline_s=5, what="the node to leave its domain")
+        await until(lambda: world.published("a") is None, deadline_s=5, what="the node to leave its domain")
         await world.has("b", unhealthy=2)
         await world.nodes("e")
         await until(lambda: world.history("e")[-1].names == b"", deadline_s=5, what="the domain to be emptied")
@@ -249,7 +249,7 @@ async def test_without_an_api_server_what_was_said_holds_and_then_ages(world: Wo
         assert world.history("d") == before
         world.clock.advance(601)
         found = await world.has("a", level=NO_NEW, unhealthy=0)
-        assert found.reason == "the last report is more than 10 min old (limit 10 min); its source is silent since"
+        assert found.reason == "the last report is more than 10 min old (limit 10 min); no newer report"
 
 
 async def test_facts_that_cannot_be_read_do_not_end_the_service(world: World) -> None:
@@ -290,7 +290,7 @@ async def test_a_damaged_report_of_noded_leaves_its_last_good_word(world: World)
         world.noded("a", node_cfg("Healthy")[:-3])
         found = await world.has("a", level=NO_NEW)
         await until(
-            lambda: "NodeD is suspect" in (world.said("a") or found).reason, deadline_s=5, what="a suspect node"
+            lambda: "NodeD is suspect" in (world.published("a") or found).reason, deadline_s=5, what="a suspect node"
         )
         world.kube.confirm(f"{MINDX}/mindx-dl-nodeinfo-a")
         await world.has("a", level=OK, reason="")

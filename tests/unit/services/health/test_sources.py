@@ -76,8 +76,8 @@ async def test_damaged_chunks_of_clusterd(world: World) -> None:
         await world.has("a", unhealthy=2, reason="")
         world.chunk("cluster-info-device-0", text[:-10])
         found = await world.has("a", unhealthy=2, level=OK)
-        await until(lambda: "suspect" in (world.said("a") or found).reason, deadline_s=5, what="suspects")
-        assert "cluster-info-device-0 is " in (world.said("b") or found).reason
+        await until(lambda: "suspect" in (world.published("a") or found).reason, deadline_s=5, what="suspects")
+        assert "cluster-info-device-0 is " in (world.published("b") or found).reason
         tree = json.loads(text)
         tree["mindx-dl-deviceinfo-a"]["DeviceList"] = None
         world.chunk("cluster-info-device-0", json.dumps(tree))
@@ -100,7 +100,7 @@ async def test_agents_report_straight_to_the_bus(world: World) -> None:
         wrong = await world.ask(b'{"node":"a","unhealthy":[12]}')
         assert wrong["error"] == "unhealthy[0] is 12, expected a chip of the node, which has 0, 1, 2, 3, 4, 5, 6, 7"
         found = await world.has("a", level=OK, unhealthy=4)
-        await until(lambda: "suspect" in (world.said("a") or found).reason, deadline_s=5, what="a suspect node")
+        await until(lambda: "suspect" in (world.published("a") or found).reason, deadline_s=5, what="a suspect node")
         await world.bus.send(
             world.bus.subjects.report_health("a"), encode(HealthReport("a", level="evict", reason="fire"))
         )
@@ -135,7 +135,7 @@ async def test_chunks_of_clusterd_that_went_while_nobody_looked(world: World) ->
         world.chunk("cluster-info-node-cm", "{")
         found = await world.has("a", level=NO_NEW)
         await until(
-            lambda: "NodeD is suspect" in (world.said("a") or found).reason, deadline_s=5, what="a suspect node"
+            lambda: "NodeD is suspect" in (world.published("a") or found).reason, deadline_s=5, what="a suspect node"
         )
         world.kube.watching.clear()
         for name in ("cluster-info-node-cm", "cluster-info-device-0"):

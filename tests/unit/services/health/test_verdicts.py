@@ -8,8 +8,8 @@ from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.reports import HealthReport
-from berth.services.health.verdicts import Rules, judge, judge_switch, span, turns_ms
-from berth.services.health.words import AgentWord, Word, Words
+from berth.services.health.report_store import NodeReports, ReportStore, StoredAgentReport
+from berth.services.health.verdicts import Rules, judge, judge_switch, next_change_ms, span
 from tests.support.device_texts import RES, device_list, fault_row
 
 OK, SUB, NO_NEW, EVICT = NodeHealth
@@ -17,16 +17,16 @@ NOW = 1_700_000_000_000
 NODE = NodeDescription(name="a", resource=RES, chips=0xFF, allocatable=8)
 
 
-def word(devices: dict[str, str] | None = None, *, age_s: int = 0, idle: int = 8) -> Word:
-    words = Words()
+def word(devices: dict[str, str] | None = None, *, age_s: int = 0, idle: int = 8) -> NodeReports:
+    words = ReportStore()
     if devices is not None:
         report = report_of(devices, update_s=NOW // 1000 - age_s, field="list")
-        words.hear_device("a", report, now_ms=NOW, is_live=False, idle=idle)
+        words.put_device("a", report, now_ms=NOW, is_live=False, idle=idle)
     return words.of("a")
 
 
 def verdict(
-    found: Word,
+    found: NodeReports,
     *,
     node: NodeDescription = NODE,
     held: int = 0,
@@ -128,17 +128,17 @@ def test_what_an_earlier_run_said_holds_until_it_is_old() -> None:
     assert verdict(found) is found.restored
     late = verdict(found, now_ms=NOW + 1)
     assert late.level is NO_NEW
-    assert late.reason == "the last report is more than 10 min old (limit 10 min); its source is silent since"
+    assert late.reason == "the last report is more than 10 min old (limit 10 min); no newer report"
 
 
 def test_a_report_that_was_refused_makes_the_node_suspect_and_nothing_else() -> None:
     found = word(device_list(unhealthy=[1]))
-    found.doubts = {"device plug-in": "DeviceInfoCfg.CheckCode is 'x', expected 'y' for this content"}
+    found.suspect = {"device plug-in": "DeviceInfoCfg.CheckCode is 'x', expected 'y' for this content"}
     seen = verdict(found)
     assert (seen.level, seen.unhealthy) == (OK, 2)
     assert seen.reason.startswith("device plug-in is suspect: newest report refused, DeviceInfoCfg.CheckCode is 'x', ")
     nothing = word()
-    nothing.doubts = found.doubts
+    nothing.suspect = found.suspect
     assert verdict(nothing).level is NO_NEW
     assert verdict(nothing).reason.startswith("no report that can be read; device plug-in is suspect: ")
 
@@ -174,7 +174,7 @@ def test_the_worst_of_all_sources_counts_and_all_are_named() -> None:
     found = word(device_list(unhealthy=[1], faults=[fault_row(2, "SubHealthFault")]))
     found.node = NodeInfo(None, "PreSeparate")
     found.switch = SwitchInfo(node_status="SubHealthy", fault_level="SubHealthFault")
-    found.agent = AgentWord(HealthReport("a", [3], [4], [5], "evict", "on fire", source="watcher"), NOW)
+    found.agent = StoredAgentReport(HealthReport("a", [3], [4], [5], "evict", "on fire", source="watcher"), NOW)
     seen = verdict(found)
     assert (seen.level, seen.unhealthy, seen.recovering, seen.network_unhealthy) == (EVICT, 0b1010, 0b10000, 0b100000)
     assert seen.reason == (
@@ -185,13 +185,13 @@ def test_the_worst_of_all_sources_counts_and_all_are_named() -> None:
 
 def test_the_word_of_an_agent_ends_where_a_plug_in_speaks_and_grows_stale_where_none_does() -> None:
     both = word(device_list())
-    both.agent = AgentWord(HealthReport("a", [3], level="evict"), NOW - 600_001)
+    both.agent = StoredAgentReport(HealthReport("a", [3], level="evict"), NOW - 600_001)
     assert verdict(both) == NodeCondition("a", updated_ms=NOW)
     alone = word()
     alone.agent = both.agent
     seen = verdict(alone)
     assert (seen.level, seen.unhealthy) == (EVICT, 8)
-    alone.agent = AgentWord(HealthReport("a"), NOW - 600_001)
+    alone.agent = StoredAgentReport(HealthReport("a"), NOW - 600_001)
     seen = verdict(alone)
     assert (seen.level, seen.reason) == (NO_NEW, "agent: report is more than 10 min old (limit 10 min)")
 
@@ -210,15 +210,15 @@ def test_only_where_the_plug_ins_list_counts_chips_are_withheld() -> None:
 def test_when_time_alone_changes_a_verdict() -> None:
     rules = Rules()
     found = word(device_list(), age_s=100)
-    turn_ms = turns_ms(found, rules, now_ms=NOW)
+    turn_ms = next_change_ms(found, rules, now_ms=NOW)
     assert turn_ms == NOW + 500_001
     assert verdict(found, now_ms=turn_ms - 1).level is OK
     assert verdict(found, now_ms=turn_ms).level is NO_NEW
-    later_ms = turns_ms(found, rules, now_ms=turn_ms)
+    later_ms = next_change_ms(found, rules, now_ms=turn_ms)
     assert later_ms is not None
     assert verdict(found, now_ms=later_ms - 1) == verdict(found, now_ms=turn_ms)
     assert "20 min" in verdict(found, now_ms=later_ms).reason
-    assert turns_ms(Word(), rules, now_ms=NOW) is None
+    assert next_change_ms(NodeReports(), rules, now_ms=NOW) is None
 
 
 def test_lengths_of_time() -> None:
@@ -241,5 +241,5 @@ def test_what_an_earlier_run_said_of_a_time_to_come_does_not_hold() -> None:
 def test_a_chip_that_one_source_calls_sick_and_another_withholds_is_sick() -> None:
     found = word(device_list(faults=[fault_row(3, "PreSeparateNPU")]))
     assert (verdict(found).withheld, verdict(found).unhealthy) == (8, 0)
-    found.agent = AgentWord(HealthReport("a", unhealthy=[3]), NOW)
+    found.agent = StoredAgentReport(HealthReport("a", unhealthy=[3]), NOW)
     assert (verdict(found).withheld, verdict(found).unhealthy) == (0, 8)

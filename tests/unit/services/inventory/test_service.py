@@ -156,7 +156,7 @@ async def test_nodes_and_switches_become_facts(world: World) -> None:
         broken = {"metadata": {"name": "basic-tor-node-cm"}, "data": {"tor_info": info[:-3]}}
         with capture_logs() as logs:
             world.kube.put(path, broken)
-            await world.has(lambda: any("the last value" in str(log) for log in logs), "a complaint")
+            await world.has(lambda: any("the last valid value" in str(log) for log in logs), "a complaint")
         await world.quiet()
         first, second = world.facts("topology", TopologySeen)
         assert (first.reason, second.leaves) == ("", first.leaves)
@@ -218,7 +218,7 @@ async def test_a_node_with_something_wrong_is_told_of_once_on_the_node(world: Wo
             await world.has(lambda: world.kube.objects(path), "an event")
             world.kube.put("/api/v1/nodes", a_node("a", annotations={"baseDeviceInfos": "{"}))
             await world.quiet()
-    assert len([log for log in logs if log["event"] == "object is wrong"]) == 1
+    assert len([log for log in logs if log["event"] == "object invalid"]) == 1
     (event,) = world.kube.objects(path)
     assert (event["involvedObject"]["kind"], event["count"], event["type"]) == ("Node", 1, "Warning")
     assert event["message"].startswith("node a: annotation baseDeviceInfos is '{': expected a JSON map")

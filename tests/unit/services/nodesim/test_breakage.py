@@ -54,10 +54,10 @@ def test_breakages_come_and_go_and_are_mended_by_chip() -> None:
     found.add(Breakage("chip", 0b1100, "SeparateNPU", "B", from_ms=15))
     assert [found.at(now).unhealthy(0) for now in (9, 10, 15, 20)] == [0, 0b11, 0b1111, 0b1100]
     assert [found.next_turn_ms(now) for now in (0, 10, 15, 20)] == [10, 15, 20, None]
-    assert found.mend("chip", 0b0100) == 1
+    assert found.repair("chip", 0b0100) == 1
     assert found.at(15).unhealthy(0) == 0b1011
-    assert found.mend("network") == 0
-    assert found.mend("chip") == 2
+    assert found.repair("network") == 0
+    assert found.repair("chip") == 2
     assert found.at(15).items == ()
 
 

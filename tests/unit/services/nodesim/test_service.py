@@ -336,7 +336,7 @@ async def test_a_node_breaks_and_is_mended_on_command(world: World) -> None:
         ]
         for wish, reason in (
             (BreakNode("b9", "chip", [0]), "node is 'b9'"),
-            (BreakNode("b0", "chip", [0], mend=True), "was not broken so by command"),
+            (BreakNode("b0", "chip", [0], mend=True), "has no such fault set by command"),
             (BreakNode("b0", "plugin"), "fault is 'plugin'"),
             (BreakNode("b0", "chip", [8]), "chips are"),
         ):

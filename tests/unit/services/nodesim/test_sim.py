@@ -6,8 +6,8 @@ from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
 from berth.schemas.placement import Placement, Run, Share, placement_of
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.services.nodesim.gangs import Restored
-from berth.services.nodesim.ground import Ground
 from berth.services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Sim, Ticked
+from berth.services.nodesim.sim_nodes import SimNodes
 
 RESOURCE = "huawei.com/Ascend910"
 FILE = """
@@ -27,8 +27,8 @@ faults:
 """
 
 
-def ground() -> Ground:
-    return Ground(parse_cluster(FILE), start_ms=1000)
+def ground() -> SimNodes:
+    return SimNodes(parse_cluster(FILE), start_ms=1000)
 
 
 def a_sim() -> Sim:
@@ -132,9 +132,9 @@ def test_cpu_and_memory_cannot_be_given_twice_either() -> None:
     sim = a_sim()
     assert bound(sim.step(wish(placed([("n0", (0,)), ("n0", (1,))], cpu_milli=4000)), 1000)).bound == 2
     assert reasons(sim.step(wish(placed([("n0", (2,))], cpu_milli=1), name="b"), 1000)) == [
-        "node n0 has 0 cpu left, 1 are asked for"
+        "node n0 has 0 cpu left, 1 requested"
     ]
-    assert reasons(sim.step(wish(placed([("n1", (2,))], memory_mib=9000), name="c"), 1000)) == ["node n1 has 8192 memory left, 9000 are asked for"]  # fmt: skip
+    assert reasons(sim.step(wish(placed([("n1", (2,))], memory_mib=9000), name="c"), 1000)) == ["node n1 has 8192 memory left, 9000 requested"]  # fmt: skip
     assert (sim.counts().overcommits, sim.counts().double_allocations) == (2, 0)
     sim.step(Ticked(), 2000)
     assert bound(sim.step(wish(placed([("n0", (0,))], cpu_milli=8000), name="d"), 2000)).bound == 1
@@ -287,7 +287,7 @@ def test_pods_whose_node_is_no_more_are_gone_after_a_restart() -> None:
     seen = told(a_sim().step(wish([("n0", (0,))]), 1000))
     small = FILE.replace('count: 3, name: "n{index}"', 'count: 2, first: 1, name: "n{index}"')
     small = small.replace("  - {node: n0, chips: [7], kind: network-unhealthy, from: 10s}\n", "")
-    sim = Sim(Ground(parse_cluster(small), start_ms=0), run_default_ms=100, terminating_ms=10)
+    sim = Sim(SimNodes(parse_cluster(small), start_ms=0), run_default_ms=100, terminating_ms=10)
     assert phases(told(restored(seen, sim, 1010))) == [PodPhase.GONE]
     assert sim.next_due_ms() is None
 

@@ -240,7 +240,7 @@ async def test_a_missing_namespace_is_said_once_and_tried_again(capsys: pytest.C
     async with desk.running():
         await desk.until_states()
     assert desk.writes() == ["POST"] * 6
-    assert capsys.readouterr().out.count("leaf switches not told") == 1
+    assert capsys.readouterr().out.count("leaf switch facts not written") == 1
 
 
 @pytest.mark.parametrize("error", [TransientError("busy"), AmbiguousError("no answer")])

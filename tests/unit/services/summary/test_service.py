@@ -14,8 +14,8 @@ from berth.schemas.envelope import decode
 from berth.schemas.subjects import StreamName
 from berth.schemas.summary import JobSummary
 from berth.services.summary.app import write_on
-from berth.services.summary.book import Book
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.loop import Loop
 from berth.services.summary.metrics import SummaryMetrics
 from berth.services.summary.record import Chunk
@@ -220,7 +220,7 @@ def a_chunk(index: int) -> Chunk:
 async def test_the_first_chunk_is_written_when_all_others_are_there() -> None:
     desk = Desk()
     store = await a_store(desk)
-    await store.become(JobName("team-a", "Job", "llm", "u-llm"), [a_chunk(0), a_chunk(1), a_chunk(2)])
+    await store.reconcile(JobName("team-a", "Job", "llm", "u-llm"), [a_chunk(0), a_chunk(1), a_chunk(2)])
     made = [call.body["metadata"]["name"] for call in desk.kube.calls if call.method == "POST"]
     assert made == ["job-summary-llm-2", "job-summary-llm-1", "job-summary-llm"]
 
@@ -231,9 +231,9 @@ async def test_an_event_that_may_not_have_been_stored_is_published_again() -> No
     job = JobName("team-a", "Job", "llm", "u-llm")
     desk.server.lose_messages = 1
     with pytest.raises(TransientError):
-        await store.become(job, [a_chunk(0)])
+        await store.reconcile(job, [a_chunk(0)])
     assert await desk.events() == []
-    await store.become(job, [a_chunk(0)])
+    await store.reconcile(job, [a_chunk(0)])
     assert [event.data["n"] for event in await desk.events()] == ["0"]
 
 
@@ -241,7 +241,7 @@ async def test_pauses_before_a_summary_is_tried_again_double() -> None:
     desk = Desk()
     store = await a_store(desk)
     config = SummaryConfig(retry_wait_s=40, retry_wait_max_s=100)
-    writer = Loop(Book(kept_s=60), store, desk.clock, config, Instruments.make(SummaryMetrics))
+    writer = Loop(JobSummaries(kept_s=60), store, desk.clock, config, Instruments.make(SummaryMetrics))
     clock = asyncio.get_running_loop()
     for expected_s in (40, 80, 100):
         writer._later(JobName("team-a", "Job", "llm", "u-llm"), TransientError("busy"))

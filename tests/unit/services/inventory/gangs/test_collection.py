@@ -15,7 +15,7 @@ def test_a_gang_is_requested_when_its_minimum_is_there() -> None:
     world.gangs.set_group(a_group("pg", least=4))
     world.pods(*members(2))
     world.settle()
-    assert world.hold(BASE) == "2 of at least 4 pods are there"
+    assert world.hold(BASE) == "2 of at least 4 pods exist"
     assert world.members[BASE].uid == ""
     assert world.standing(BASE) == {0: "p-0", 1: "p-1"}
     world.pods(*members(2, 2))
@@ -149,7 +149,7 @@ def test_a_group_that_is_not_there_holds_its_pods() -> None:
     world = GangWorld()
     world.pods(*members(1))
     world.settle()
-    assert world.hold(BASE) == "PodGroup pg is not there"
+    assert world.hold(BASE) == "PodGroup pg does not exist"
 
 
 # Pods that are not to be requested
@@ -169,7 +169,7 @@ def test_pods_with_gates_or_wrong_asks_are_no_members_and_the_reason_is_told() -
     )
     world.settle()
     assert world.hold(BASE) == (
-        "2 of at least 3 pods are there; pod p-2 asks for chips in two containers: a and b; ask in one, and 1 more"
+        "2 of at least 3 pods exist; pod p-2 asks for chips in two containers: a and b; ask in one, and 1 more"
     )
     world.pods(a_pod("p-3", group="pg"))
     world.settle()
@@ -268,7 +268,7 @@ def test_a_job_with_switch_affinity_that_would_not_start_whole_is_held() -> None
     tasks = {"tasks": [{"name": "a", "replicas": 4}]}
     world.gangs.set_owner(world.looks[0], facts_of(world.looks[0], tasks))
     world.settle()
-    words = "minMember is 2 of 4 pods: expected 4, for with label tor-affinity all pods of the job start together"
+    words = "minMember is 2 of 4 pods: expected 4: with label tor-affinity all pods of the job start together"
     assert (world.hold("vcjob.llm"), world.requests) == (words, {})
     world.gangs.set_group(a_group("pg", least=4, owner=VCJOB, version="2"))
     world.settle()

@@ -130,7 +130,7 @@ def test_all_pods_of_a_job_in_blocks_are_asked_for_at_once(annotations: dict[str
             world.settle()
             assert bool(world.requests) == (count == 2)
     if count == 4:
-        assert world.hold("vcjob.llm") == "3 of at least 4 pods are there"
+        assert world.hold("vcjob.llm") == "3 of at least 4 pods exist"
     world.settle()
     asked(world, count)
 

@@ -118,7 +118,7 @@ def test_pods_of_a_job_that_starts_anew_are_a_whole_gang_again() -> None:
         world.gangs.drop_pod(f"uid-p-{index}")
     world.status(BASE, "failed")
     world.settle()
-    assert world.hold(BASE) == "2 of at least 4 pods are there"
+    assert world.hold(BASE) == "2 of at least 4 pods exist"
     world.pods(*(a_pod(f"p-{index}", uid=f"new-{index}", group="pg") for index in range(2, 4)))
     world.settle()
     assert world.requests[BASE].uid != uid
@@ -132,7 +132,7 @@ def test_pods_whose_request_failed_are_tried_again_later_and_ever_later() -> Non
         world.verdict(BASE)
         world.status(BASE, "failed", sentence="its pods could not be bound", code="bind-failed")
         world.settle()
-        assert world.hold(BASE) == "its request failed: its pods could not be bound; it is tried again later"
+        assert world.hold(BASE) == "its request failed: its pods could not be bound; it is retried later"
         world.settle(after_s=pause_s - 1)
         assert world.requests[BASE].uid == uid
         world.settle(after_s=1)
@@ -145,7 +145,7 @@ def test_a_request_that_was_cancelled_is_not_made_again_for_the_same_pods() -> N
     uid = world.requests[BASE].uid
     world.status(BASE, "cancelled", sentence="by hand")
     world.settle()
-    assert world.hold(BASE) == "its request was cancelled: by hand; delete the pods to have new ones tried"
+    assert world.hold(BASE) == "its request was cancelled: by hand; delete the pods so that new ones are requested"
     assert world.members[BASE].uid == uid
     world.verdict(BASE, "tombstone")
     world.settle(after_s=3_600)
@@ -206,11 +206,11 @@ def test_a_deployment_that_was_scaled_while_it_had_no_pods_is_read_again() -> No
     world.settle()
     world.gangs.set_owner(key, facts_of(key, {"replicas": 2}))
     world.settle()
-    assert world.hold("replicaset.web") == "1 of at least 2 pods are there"
+    assert world.hold("replicaset.web") == "1 of at least 2 pods exist"
     world.pods(a_pod("w-2", owner=RS))
     world.settle(after_s=60)
     assert world.looks == [key, key]
     assert not world.requests  # what was read is a minute old
     world.gangs.set_owner(key, facts_of(key, {"replicas": 3}))
     world.settle()
-    assert world.hold("replicaset.web") == "2 of at least 3 pods are there"
+    assert world.hold("replicaset.web") == "2 of at least 3 pods exist"

@@ -36,7 +36,7 @@ def test_after_a_restart_nothing_is_asked_for_again(pods_first: Any) -> None:  #
     after.pods(*pods)
     after.requests = dict(world.requests)
     after.status(BASE, "running")
-    assert [effect for effect in after.settle() if type(effect).__name__ != "SetGroup"] == []
+    assert [effect for effect in after.settle() if type(effect).__name__ != "PatchPodGroup"] == []
 
 
 def test_after_a_restart_a_new_pod_takes_the_rank_of_one_that_went_meanwhile() -> None:
@@ -67,7 +67,7 @@ def test_what_was_told_but_not_published_is_published_after_a_restart() -> None:
     again.pods(*members(3))
     again.settle()
     assert again.withdrawn == [(BASE, world.requests[BASE].uid, "its pods are gone")]
-    assert again.hold(BASE) == "3 of at least 4 pods are there"
+    assert again.hold(BASE) == "3 of at least 4 pods exist"
 
 
 def test_a_request_whose_pods_went_while_nobody_looked_is_taken_back() -> None:
@@ -130,7 +130,7 @@ def test_a_cancelled_request_stays_cancelled_after_a_restart() -> None:
     after.gangs.restore(world.members[BASE], None)  # its name is forgotten already
     after.gangs.set_group(a_group("pg"))
     after.pods(*members(4))
-    assert [effect for effect in after.settle(after_s=60) if type(effect).__name__ != "SetGroup"] == []
+    assert [effect for effect in after.settle(after_s=60) if type(effect).__name__ != "PatchPodGroup"] == []
 
 
 def test_a_request_that_was_taken_back_just_before_a_restart_comes_again_when_its_group_is_let_in() -> None:
@@ -197,7 +197,7 @@ def test_many_gangs_are_settled_in_time_proportional_to_what_was_touched() -> No
         gangs.set_group(a_group(f"g{number}", least=2))
         for index in range(2):
             gangs.set_pod(a_pod(f"g{number}-{index}", group=f"g{number}"))
-    assert sum(1 for effect in gangs.settle(1) if type(effect).__name__ == "Publish") == 500
+    assert sum(1 for effect in gangs.settle(1) if type(effect).__name__ == "PublishRequest") == 500
     gangs.set_pod(a_pod("g7-0", group="g7", annotations={"predicate-time": "1"}))
-    assert [type(effect).__name__ for effect in gangs.settle(2)] == ["Tell"]
+    assert [type(effect).__name__ for effect in gangs.settle(2)] == ["PublishMembers"]
     assert (gangs.parts, gangs.held) == (500, 0)

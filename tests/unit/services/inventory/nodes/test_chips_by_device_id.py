@@ -77,7 +77,7 @@ class World:
     def __init__(self, node: Node) -> None:
         self.nodes = Nodes()
         self.nodes.put(node)
-        self.pods = Pods(self.nodes, stranger_ms=1000)
+        self.pods = Pods(self.nodes, await_job_ms=1000)
         self.pods.note_job(
             JobSeen("ns", "j", "u", "accepted", 1, request=JobRequest("ns", "j", "u", NPU, [Task("t", 1, 2)]))
         )
@@ -90,7 +90,7 @@ class World:
     def masks(self) -> list[int]:
         facts = self.pods.due(0)
         for fact in facts:
-            self.pods.say(fact)
+            self.pods.note_published(fact)
         return [mask for fact in facts for mask in unpack(fact.chips, 8)]
 
 
@@ -117,7 +117,7 @@ def test_an_id_that_no_device_has_is_told_as_it_stands() -> None:
     world.put(a_pod("npu-12,npu-1"))
     assert world.masks() == [0b01]
     assert world.pods.reasons == {
-        "uid-p": "pod ns/p: its chips 1 are none of node n1: expected chips of the node that it is bound to"
+        "uid-p": "pod ns/p: its chips 1 do not exist on node n1: expected chips of the node that it is bound to"
     }
 
 

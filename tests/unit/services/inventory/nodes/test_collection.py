@@ -37,7 +37,7 @@ def said(nodes: Nodes, at_ms: int = 1) -> dict[str, list[str]]:
     for mark, facts in (("-", due.leaving), ("", due.rest)):
         for fact in facts:
             found[mark + fact.domain] = [one.name for one in unpack_nodes(fact)]
-            nodes.say(fact)
+            nodes.note_published(fact)
     return found
 
 
@@ -87,9 +87,9 @@ def test_nodes_with_a_place_are_known_by_their_addresses() -> None:
 def test_it_is_counted_when_places_change() -> None:
     nodes = Nodes()
     nodes.replace([node("a"), node("b")])
-    count = nodes.placing
+    count = nodes.place_revision
     nodes.put(node("a", cpu="3"))
-    assert nodes.placing == count
+    assert nodes.place_revision == count
     for change in (
         lambda: nodes.place(PLACES),
         lambda: nodes.put(node("c")),
@@ -98,10 +98,10 @@ def test_it_is_counted_when_places_change() -> None:
         lambda: nodes.place(PLACES | {"ip-c": Slot("sw2", 1)}),
     ):
         change()
-        assert nodes.placing > count
-        count = nodes.placing
+        assert nodes.place_revision > count
+        count = nodes.place_revision
     nodes.place(dict(PLACES) | {"ip-c": Slot("sw2", 1)})
-    assert nodes.placing == count
+    assert nodes.place_revision == count
 
 
 def test_nodes_with_pods_that_use_chips_are_busy_until_they_are_gone() -> None:
@@ -138,7 +138,7 @@ def test_cpu_and_memory_of_others_are_taken_off() -> None:
     fact = nodes.due(1).rest[0]
     (found,) = unpack_nodes(fact)
     assert (found.cpu_milli, found.memory_mib) == (70_000, 1000)
-    nodes.say(fact)
+    nodes.note_published(fact)
     nodes.use(use, use._replace(cpu_milli=200_000))
     assert unpack_nodes(nodes.due(2).rest[0])[0].cpu_milli == 0
     nodes.use(use._replace(cpu_milli=200_000), None)

@@ -36,7 +36,7 @@ def only(nodes: Nodes) -> NodeDescription:
     due = nodes.due(1)
     found = [node for fact in due.rest for node in unpack_nodes(fact)]
     for fact in (*due.leaving, *due.rest):
-        nodes.say(fact)
+        nodes.note_published(fact)
     assert len(found) == 1
     return found[0]
 
@@ -97,7 +97,7 @@ def test_which_nodes_need_their_report(node: Node, needed: bool) -> None:  # noq
 def test_a_node_stands_where_its_report_says_whichever_comes_first(first: str) -> None:
     nodes = Nodes()
     if first == "report":
-        nodes.hear_device("n", report(SuperPodID=7, ServerIndex=3, RackID=1))
+        nodes.note_device_report("n", report(SuperPodID=7, ServerIndex=3, RackID=1))
     nodes.put(a_node())
     if first == "node":
         assert (only(nodes).superpod, nodes.reasons["n"]) == (
@@ -107,7 +107,7 @@ def test_a_node_stands_where_its_report_says_whichever_comes_first(first: str) -
                 "'module-a3-16-super-pod'",
             ),
         )
-        nodes.hear_device("n", report(SuperPodID=7, ServerIndex=3, RackID=1))
+        nodes.note_device_report("n", report(SuperPodID=7, ServerIndex=3, RackID=1))
     found = only(nodes)
     assert (found.superpod, found.rack, found.position, found.product) == ("7", "1", 3, "superpod910a3x16")
     assert nodes.reasons == {}
@@ -115,7 +115,7 @@ def test_a_node_stands_where_its_report_says_whichever_comes_first(first: str) -
 
 def test_the_nodes_own_word_outranks_the_report_and_the_report_fills_the_rest() -> None:
     nodes = Nodes()
-    nodes.hear_device("n", report(SuperPodID=7, ServerIndex=3, RackID=1))
+    nodes.note_device_report("n", report(SuperPodID=7, ServerIndex=3, RackID=1))
     nodes.put(a_node(kind="npu", labels=NPU, superPodID="2"))
     found = only(nodes)
     assert (found.superpod, found.rack, found.position) == ("2", "1", 3)
@@ -127,16 +127,16 @@ def test_the_nodes_own_word_outranks_the_report_and_the_report_fills_the_rest() 
 def test_a_bad_report_leaves_the_last_good_one_in_force_and_is_told() -> None:
     nodes = Nodes()
     nodes.put(a_node())
-    nodes.hear_device("n", report(SuperPodID="seven"))
+    nodes.note_device_report("n", report(SuperPodID="seven"))
     assert only(nodes).superpod == ""
     assert "DeviceInfoCfg.SuperPodID is 'seven'" in nodes.reasons["n"][0]
-    nodes.hear_device("n", report(SuperPodID=7))
+    nodes.note_device_report("n", report(SuperPodID=7))
     assert only(nodes).superpod == "7"
-    nodes.hear_device("n", "")
+    nodes.note_device_report("n", "")
     assert not nodes.due(1).rest
     (reason,) = nodes.reasons["n"]
-    assert reason.endswith("; the report before counts")
-    nodes.hear_device("n", report(SuperPodID=-1))
+    assert reason.endswith("; the previous report stays in force")
+    nodes.note_device_report("n", report(SuperPodID=-1))
     assert only(nodes).superpod == ""
     assert "SuperPodID is -1: expected 0 or more" in nodes.reasons["n"][0]
 
@@ -144,15 +144,15 @@ def test_a_bad_report_leaves_the_last_good_one_in_force_and_is_told() -> None:
 def test_a_report_that_is_deleted_leaves_what_it_said_and_a_node_that_comes_back_stands_where_it_did() -> None:
     nodes = Nodes()
     nodes.put(a_node())
-    nodes.hear_device("n", report(SuperPodID=7))
-    nodes.hear_device("n", None)
+    nodes.note_device_report("n", report(SuperPodID=7))
+    nodes.note_device_report("n", None)
     assert only(nodes).superpod == "7"
     nodes.remove("n")
     assert not nodes.needs_devices
     nodes.put(a_node())
     assert not nodes.due(1).leaving
     nodes.remove("n")
-    nodes.hear_device("n", None)
+    nodes.note_device_report("n", None)
     nodes.put(a_node())
     assert only(nodes).superpod == ""
 
@@ -168,15 +168,15 @@ def test_a_restart_without_a_good_report_leaves_a_node_where_it_was_said_to_be(t
     before = Nodes()
     for name in ("n", "m"):
         before.put(a_node(name, kind="npu", labels=NPU))
-        before.hear_device(name, report(SuperPodID=7, ServerIndex=3, RackID=1))
+        before.note_device_report(name, report(SuperPodID=7, ServerIndex=3, RackID=1))
     nodes = after_a_restart(before.due(1).rest)
     nodes.replace([a_node("n", kind="npu", labels=NPU), a_node("m", kind="npu", labels=NPU)])
     if text is not None:
-        nodes.hear_device("n", text)
-        assert nodes.reasons["n"][0].endswith("; the report before counts")
+        nodes.note_device_report("n", text)
+        assert nodes.reasons["n"][0].endswith("; the previous report stays in force")
     due = nodes.due(1)
     assert (due.leaving, due.rest) == ([], [])
-    nodes.hear_device("n", report(SuperPodID=-2))
+    nodes.note_device_report("n", report(SuperPodID=-2))
     found = nodes.due(1)
     assert {node.name: node.superpod for fact in found.rest for node in unpack_nodes(fact)} == {"n": ""}
 
@@ -213,6 +213,6 @@ def test_nodes_of_other_forms_in_no_superpod_are_nothing_wrong() -> None:
     nodes = Nodes()
     nodes.put(a_node(labels={"accelerator-type": "module-910b-8"}, superPodID="-2"))
     nodes.put(a_node("m", labels={"accelerator-type": "module-910b-8"}))
-    nodes.hear_device("m", report(SuperPodID=-2))
+    nodes.note_device_report("m", report(SuperPodID=-2))
     nodes.put(a_node("c", chips=0))
     assert nodes.reasons == {}

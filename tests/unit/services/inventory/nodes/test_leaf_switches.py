@@ -47,7 +47,7 @@ class Cell:
 
     def __init__(self, said: TopologySeen | None = None, nodes: list[NodesSeen] | None = None) -> None:
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, stranger_ms=0)
+        self.pods = Pods(self.nodes, await_job_ms=0)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.facts: list[TopologySeen] = []
         self.node_facts: dict[str, NodesSeen] = {}
@@ -59,12 +59,12 @@ class Cell:
         self.switches.settle()
         due = self.nodes.due(1)
         for fact in (*due.leaving, *due.rest):
-            self.nodes.say(fact)
+            self.nodes.note_published(fact)
             self.node_facts[fact.domain] = fact
         switches = self.switches.due(len(self.facts) + 1)
         if switches is not None:
             check_topology(switches)
-            self.switches.say(decode(encode(switches), TopologySeen))
+            self.switches.note_published(decode(encode(switches), TopologySeen))
             self.facts.append(switches)
         assert self.switches.due(9) is None, "what was said is due again"
         return switches
@@ -142,7 +142,7 @@ def test_the_last_good_value_holds_while_the_newest_is_wrong_and_the_fact_says_w
     assert fact is not None
     assert fact.reason == (
         "ConfigMap kube-system/basic-tor-node-cm: tor_info server_list[1].server[1].server_ip is 'ip-c': expected an "
-        "address of its own: server_list[0].server[0].server_ip is the same; the last value that could be used holds"
+        "address of its own: server_list[0].server[0].server_ip is the same; the last valid value stays in force"
     )
     assert cell.below() == BOTH
     assert cell.turn() is None
@@ -192,8 +192,8 @@ def test_a_leaf_stays_while_pods_with_chips_run_below_it(
     fact = cell.turn()
     assert fact is not None
     assert fact.reason == (
-        f"ConfigMap kube-system/basic-tor-node-cm: {words}: expected as before while pods with chips run there, "
-        "team/p on node a; the last value that could be used holds"
+        f"ConfigMap kube-system/basic-tor-node-cm: {words}: expected no change while pods with chips run there, "
+        "team/p on node a; the last valid value stays in force"
     )
     assert cell.below() == BOTH
     assert cell.turn() is None
@@ -247,7 +247,7 @@ def test_the_reason_names_a_leaf_some_of_its_pods_and_that_there_are_others(cell
     cell.switches.take(config_map({"other": ["e"]}))
     cell.turn()
     assert "without leaf 'sw2'" in cell.switches.reason
-    assert "team/q on node d; leaf 'sw1' likewise; the last value" in cell.switches.reason
+    assert "team/q on node d; leaf 'sw1' too; the last valid value" in cell.switches.reason
     cell.pods.remove("u-q")
     cell.turn()
     assert "without leaf 'sw1'" in cell.switches.reason

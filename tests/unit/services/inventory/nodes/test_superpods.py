@@ -49,7 +49,7 @@ class Watched(FakeKube):
         self.put(MAPS, {"metadata": meta, "data": {"DeviceInfoCfg": text}})
 
 
-class Told(World):
+class RankState(World):
     """A world of which is asked where nodes stand."""
 
     def __init__(self) -> None:
@@ -68,14 +68,14 @@ class Told(World):
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Told]:
-    found = Told()
+async def world() -> AsyncIterator[RankState]:
+    found = RankState()
     await found.bus.ensure_streams()
     yield found
     await found.bus.close()
 
 
-async def test_reports_are_only_read_once_a_node_needs_its_own(world: Told) -> None:
+async def test_reports_are_only_read_once_a_node_needs_its_own(world: RankState) -> None:
     world.node("a", superPodID="1", serverIndex="5")
     world.node("b", superPodID="-2")
     world.kube.report("c", report(SuperPodID=4, ServerIndex=2, RackID=1))
@@ -88,7 +88,7 @@ async def test_reports_are_only_read_once_a_node_needs_its_own(world: Told) -> N
         assert world.kube.reads_reports
 
 
-async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(world: Told) -> None:
+async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(world: RankState) -> None:
     world.node("a")
     world.node("b")
     world.kube.report("a", report(SuperPodID=4, ServerIndex=2))
@@ -106,7 +106,7 @@ async def test_nothing_is_said_before_the_reports_that_nodes_need_are_there(worl
 
 
 async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
-    world: Told, monkeypatch: pytest.MonkeyPatch
+    world: RankState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.node("a")
     world.node("b", superPodID="1")
@@ -125,7 +125,7 @@ async def test_reports_that_may_not_be_read_hold_up_nodes_for_a_while_only(
 
 
 @pytest.mark.parametrize("error", [RefusedError("no", status=403), TransientError("away", retry_after_s=0.001)])
-async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: Told, error: Exception) -> None:
+async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: RankState, error: Exception) -> None:
     world.node("a")
     world.kube.report("a", report(SuperPodID=4))
     world.kube.fail(error, method="GET", part="configmaps", times=3)
@@ -134,7 +134,7 @@ async def test_reports_that_may_be_read_a_moment_later_are_waited_for(world: Tol
     assert [fact.domain for fact in world.facts("node", NodesSeen)] == ["superpod-4"]
 
 
-async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(world: Told) -> None:
+async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_the_pods_stay(world: RankState) -> None:
     world.node("a", superPodID="1")
     world.node("b", superPodID="1")
     pod = a_pod("f", node="a", phase="Running", scheduler="volcano")
@@ -148,7 +148,7 @@ async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_
         (event,) = world.kube.objects("/api/v1/namespaces/default/events")
         assert (event["reason"], event["involvedObject"]["name"]) == ("NodeMoved", "a")
         assert event["message"].startswith(
-            "node a: SuperPoD is 2: expected 1, as before, while pods with chips run there"
+            "node a: SuperPoD is 2: expected 1, no change while pods with chips run there"
         )
     domains = [(fact.domain, [node.name for node in unpack_nodes(fact)]) for fact in world.facts("node", NodesSeen)]
     assert domains == [("superpod-1", ["a", "b"]), ("superpod-1", ["b"]), ("superpod-2", ["a"])]
@@ -216,7 +216,7 @@ def test_readers_keep_what_is_held_on_a_node_that_moves_to_another_superpod_or_r
         found = nodes.due(1)
         for fact in (*found.leaving, *found.rest):
             life.fact(fact, f"node.{fact.domain}")
-            nodes.say(fact)
+            nodes.note_published(fact)
             check(life.state)
             assert life.state.held("a") == 1
         table = life.state.table

@@ -7,7 +7,7 @@ import pytest
 
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
-from berth.services.inventory.effects import SetGroup
+from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.status import dequeues, enqueued_ms
@@ -39,7 +39,7 @@ class GroupWorld(GangWorld):
             self.shown[group.metadata.name] = group
             self.gangs.set_group(group)
 
-    def write(self) -> list[SetGroup]:
+    def write(self) -> list[PatchPodGroup]:
         """Take the patches that are wanted; later changes come back as the watch brings them."""
         taken, self.patches = self.patches, []
         for patch in taken:
@@ -116,7 +116,7 @@ def test_nothing_is_let_in_before_it_is_known_what_is_free() -> None:
     assert world.settle() == []
     world.gangs.set_capacity(Capacity({CHIPS: 8}))
     (patch,) = world.settle()
-    assert isinstance(patch, SetGroup)
+    assert isinstance(patch, PatchPodGroup)
     assert patch.patch["status"] == {"phase": "Inqueue"}
     assert patch.resource_version == "1"
 
@@ -146,7 +146,7 @@ def test_by_force_only_chips_count_and_otherwise_cpu_and_the_claims_of_others() 
     careful.show(pending("b", 16), pending("a"))
     careful.run()
     assert (careful.phase("a"), careful.phase("b")) == ("Inqueue", "Pending")
-    assert careful.condition("b")[2] == f"asks for 16 {CHIPS}, 16 are free, of which others that were let in claim 8"
+    assert careful.condition("b")[2] == f"asks for 16 {CHIPS}, 16 are free, of which other admitted PodGroups claim 8"
     careful.free(16, cpu=1000)
     careful.show(pending("c", 0))
     careful.run()
@@ -287,7 +287,7 @@ def test_why_pods_wait_is_told_as_a_condition() -> None:
     world.show(a_group("pg", least=2))
     started(world, [""])
     world.run()
-    assert world.condition() == ("Unschedulable", "JobValidateFailed", "1 of at least 2 pods are there")
+    assert world.condition() == ("Unschedulable", "JobValidateFailed", "1 of at least 2 pods exist")
     started(world, ["", ""])
     world.run(after_s=5)
     world.status("podgroup.pg", "waiting", sentence="0 of 9 nodes have room", code="no-room")
@@ -324,7 +324,7 @@ def test_a_claim_is_taken_back_from_a_group_that_cannot_start_and_it_comes_again
     assert world.phase() == "Pending"
     assert world.shown["pg"].metadata.annotations == {DEQUEUED: "1"}
     assert world.withdrawn == [("podgroup.pg", uid, "its PodGroup is Pending again")]
-    why = "it could not start for 300 s and gave back its claim"
+    why = "it could not start for 300 s and released its claim"
     assert world.condition() == ("Unschedulable", "JobEnqueueFailed", why)
     assert world.hold("podgroup.pg") == f"PodGroup is Pending: {why}"
     world.run(after_s=29)

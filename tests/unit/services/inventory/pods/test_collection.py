@@ -88,7 +88,7 @@ class World:
     def __init__(self, restored: list[PodsSeen] | None = None) -> None:
         self.nodes = Nodes()
         self.nodes.replace([a_node("n1"), a_node("n2")])
-        self.pods = Pods(self.nodes, stranger_ms=1000)
+        self.pods = Pods(self.nodes, await_job_ms=1000)
         self.now_ms = 0
         for seen in restored or []:
             self.pods.restore(seen)
@@ -105,7 +105,7 @@ class World:
         while facts := self.pods.due(self.now_ms):
             assert len(found) < 20, "it never ends"
             for fact in facts:
-                self.pods.say(fact)
+                self.pods.note_published(fact)
             found += facts
         return found
 
@@ -286,7 +286,7 @@ def test_what_pods_without_chips_use_is_taken_off_once() -> None:
     def left() -> int:
         due = world.nodes.due(1)
         for fact in due.rest:
-            world.nodes.say(fact)
+            world.nodes.note_published(fact)
         return unpack(due.rest[0].cpu_milli, 4)[0] if due.rest else -1
 
     assert left() == 100_000
@@ -363,7 +363,7 @@ def test_chips_that_the_node_does_not_have_are_told_and_not_counted() -> None:
     world.put(a_pod("f", chips="Ascend910-0,Ascend910-9"))
     assert world.said() == [("pod/f", "uid-f", 0, {0: ("n1", R, 1)})]
     assert list(world.pods.reasons) == ["uid-f"]
-    assert world.pods.reasons["uid-f"].startswith("pod team/f: its chips 9 are none of node n1")
+    assert world.pods.reasons["uid-f"].startswith("pod team/f: its chips 9 do not exist on node n1")
     world.nodes.put(a_node("n1", chips=16))
     world.pods.touch_nodes(["n1"])
     assert world.said() == [("pod/f", "uid-f", 0, {0: ("n1", R, 0x201)})]
@@ -392,5 +392,5 @@ def test_what_could_not_be_said_is_due_again_with_what_came_since() -> None:
     assert rows(first) == {0: ("n1", R, 0), 1: ("n2", R, 0)}
     world.put(a_pod("b", job=("j", "u", 1, 1), node="n2", phase="Failed"))
     for fact in (first, second):
-        world.pods.say(fact)
+        world.pods.note_published(fact)
     assert world.said() == [("j", "u", 1, {0: ("n1", R, 0), 1: ("n2", F, 0)})]

@@ -13,7 +13,7 @@ from berth.schemas.facts import PodsSeen, TimerSeen
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.publishing.api_tasks import ApiTasks, Chore
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from tests.support.clock import ManualClock
@@ -26,10 +26,10 @@ CONFIG = InventoryConfig(retry_wait_s=0.001, retry_wait_max_s=0.004, calls_at_on
 
 
 @asynccontextmanager
-async def at_work(chores: ApiTasks) -> AsyncIterator[None]:
+async def at_work(api_tasks: ApiTasks) -> AsyncIterator[None]:
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(chores.run(stop))
+        group.create_task(api_tasks.run(stop))
         try:
             yield
         finally:
@@ -55,35 +55,35 @@ def quick() -> TransientError:
 
 async def test_a_call_is_tried_again_until_it_is_answered() -> None:
     done: list[str] = []
-    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
-    async with at_work(chores):
-        chores.put(Chore("a", "a", answering(done, "a", *(quick() for _ in range(9)))))
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    async with at_work(api_tasks):
+        api_tasks.put(ApiTask("a", "a", answering(done, "a", *(quick() for _ in range(9)))))
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
     assert done == ["a"]
 
 
 async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> None:
     done: list[str] = []
-    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
-    async with at_work(chores):
+    api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    async with at_work(api_tasks):
         errors = [quick() for _ in range(3)]
-        chores.put(Chore("a", "a", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3))
-        chores.put(Chore("b", "b", answering(done, "b", PoisonError("no")), lambda: done.append("gave up b")))
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+        api_tasks.put(ApiTask("a", "a", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3))
+        api_tasks.put(ApiTask("b", "b", answering(done, "b", PoisonError("no")), lambda: done.append("gave up b")))
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
     assert sorted(done) == ["gave up a", "gave up b"]
 
 
 async def test_of_two_calls_about_one_thing_the_newer_is_made() -> None:
     done: list[str] = []
-    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
-    chores.put(Chore("a", "old", answering(done, "old")))
-    chores.put(Chore("a", "new", answering(done, "new")))
-    async with at_work(chores):
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
-        chores.put(Chore("a", "failing", answering(done, "failing", TransientError("away", retry_after_s=60))))
-        await until(lambda: not chores.is_busy, deadline_s=5, what="the first try")
-        chores.put(Chore("a", "newest", answering(done, "newest")))
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+    api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    api_tasks.put(ApiTask("a", "old", answering(done, "old")))
+    api_tasks.put(ApiTask("a", "new", answering(done, "new")))
+    async with at_work(api_tasks):
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        api_tasks.put(ApiTask("a", "failing", answering(done, "failing", TransientError("away", retry_after_s=60))))
+        await until(lambda: not api_tasks.is_busy, deadline_s=5, what="the first try")
+        api_tasks.put(ApiTask("a", "newest", answering(done, "newest")))
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
     assert done == ["new", "newest"]
 
 
@@ -98,15 +98,15 @@ async def test_calls_about_one_thing_are_never_made_at_the_same_time() -> None:
         await gate.wait()
         running.pop()
 
-    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
-    async with at_work(chores):
-        chores.put(Chore("a", "a", do))
+    api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    async with at_work(api_tasks):
+        api_tasks.put(ApiTask("a", "a", do))
         await until(lambda: running, deadline_s=5, what="the first")
-        chores.put(Chore("a", "a", do))
-        chores.put(Chore("b", "b", do))
+        api_tasks.put(ApiTask("a", "a", do))
+        api_tasks.put(ApiTask("b", "b", do))
         await until(lambda: len(running) == 2, deadline_s=5, what="another thing")
         gate.set()
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
     assert len(most) == 3
     assert max(most) == 2
 
@@ -115,15 +115,15 @@ async def test_messages_are_stored_in_order_and_again_after_a_break() -> None:
     server = FakeServer(ManualClock())
     bus = FakeBus(server, "test")
     await bus.ensure_streams()
-    outlet = PublishQueue(bus, Instruments.make(InventoryMetrics))
+    publish_queue = PublishQueue(bus, Instruments.make(InventoryMetrics))
     letters = [OutboundMessage(bus.subjects.fact_timer, TimerSeen(number)) for number in range(600)]
-    assert await outlet.store(letters) == 600
+    assert await publish_queue.store(letters) == 600
     server.is_down = True
     with capture_logs() as logs:
-        assert await outlet.store(letters[:2]) == 0
+        assert await publish_queue.store(letters[:2]) == 0
     assert [log["event"] for log in logs] == ["message not stored"]
     server.is_down = False
-    assert await outlet.store(letters[:2]) == 2
+    assert await publish_queue.store(letters[:2]) == 2
     assert (await bus.state(StreamName.FACTS)).last_seq == 602
     await bus.close()
 
@@ -148,24 +148,26 @@ async def test_a_message_that_is_too_large_is_left_out() -> None:
 async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
     clock = ManualClock()
     kube = FakeKube(clock=clock)
-    chores = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
-    complaints = EventReporter(kube, clock, CONFIG, chores, Instruments.make(InventoryMetrics), reason="NodeInvalid")
+    api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
+    event_reporter = EventReporter(
+        kube, clock, CONFIG, api_tasks, Instruments.make(InventoryMetrics), reason="NodeInvalid"
+    )
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)
 
-    async with at_work(chores):
+    async with at_work(api_tasks):
         for number in range(5):
-            complaints.look({"n1": f"wrong {number}", "n2": "wrong"}, involved)
-        complaints.look({}, involved)
-        complaints.look({"n2": "wrong"}, involved)
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+            event_reporter.look({"n1": f"wrong {number}", "n2": "wrong"}, involved)
+        event_reporter.look({}, involved)
+        event_reporter.look({"n2": "wrong"}, involved)
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
         path = "/api/v1/namespaces/default/events"
         assert sorted(event["message"] for event in kube.objects(path)) == ["wrong", "wrong 0"]
         clock.advance(61)
-        complaints.look({"n1": "wrong 9"}, involved)
-        complaints.look({"n1": "wrong 9", "n2": "wrong"}, involved)
-        await until(lambda: chores.is_idle, deadline_s=5, what="rest")
+        event_reporter.look({"n1": "wrong 9"}, involved)
+        event_reporter.look({"n1": "wrong 9", "n2": "wrong"}, involved)
+        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
     assert sorted((event["message"], event["count"]) for event in kube.objects(path)) == [
         ("wrong", 2),
         ("wrong 0", 1),

@@ -7,12 +7,12 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.facts import MembersSeen, Owner, PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.config import InventoryConfig
-from berth.services.inventory.effects import SetGroup
+from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.metrics import InventoryMetrics
-from berth.services.inventory.podgroups.notices import GroupNotes
+from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
-from berth.services.inventory.publishing.warnings import Remarks
+from berth.services.inventory.publishing.warnings import RequestWarnings
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.gang_world import GangWorld, a_group, members, requested
@@ -55,10 +55,10 @@ def uid_of(namespace: str, name: str) -> str:
 def test_the_form_that_is_assumed_is_told_of_the_group_else_its_owner_else_its_pod(
     told: MembersSeen, kind: str, name: str, uid: str
 ) -> None:
-    remarks = Remarks()
-    remarks.judge(a_request("a"), told, uid_of)
-    ((key, sentence),) = remarks.sentences.items()
-    about = remarks.involved(key)
+    warnings = RequestWarnings()
+    warnings.judge(a_request("a"), told, uid_of)
+    ((key, sentence),) = warnings.sentences.items()
+    about = warnings.involved(key)
     assert about is not None
     assert (about.kind, about.namespace, about.name, about.uid) == (kind, "ns", name, uid)
     assert sentence == (
@@ -68,42 +68,42 @@ def test_the_form_that_is_assumed_is_told_of_the_group_else_its_owner_else_its_p
 
 
 def test_many_requests_of_one_owner_are_one_remark_until_the_last_is_over() -> None:
-    remarks = Remarks()
+    warnings = RequestWarnings()
     owner = Owner("Job", "j", "uid-j")
     for name in ("a", "b"):
-        remarks.judge(a_request(name), seen(name, owner=owner), uid_of)
-    assert len(remarks.sentences) == 1
-    remarks.drop("ns", "a")
-    assert len(remarks.sentences) == 1
-    remarks.drop("ns", "b")
-    remarks.drop("ns", "b")
-    assert remarks.sentences == {}
+        warnings.judge(a_request(name), seen(name, owner=owner), uid_of)
+    assert len(warnings.sentences) == 1
+    warnings.drop("ns", "a")
+    assert len(warnings.sentences) == 1
+    warnings.drop("ns", "b")
+    warnings.drop("ns", "b")
+    assert warnings.sentences == {}
 
 
 def test_nothing_is_said_of_known_policies_of_pods_without_chips_and_of_requests_that_are_refused() -> None:
-    remarks = Remarks()
-    remarks.judge(a_request("known", "chip8-node8"), seen("known"), uid_of)
-    remarks.judge(a_request("plain", chips=0), seen("plain"), uid_of)
+    warnings = RequestWarnings()
+    warnings.judge(a_request("known", "chip8-node8"), seen("known"), uid_of)
+    warnings.judge(a_request("plain", chips=0), seen("plain"), uid_of)
     unknown = a_request("refused")
     unknown.node_selector["accelerator-type"] = "nothing-known"
-    remarks.judge(unknown, seen("refused"), uid_of)
-    remarks.judge(a_request("lost"), None, uid_of)
-    assert remarks.sentences == {}
+    warnings.judge(unknown, seen("refused"), uid_of)
+    warnings.judge(a_request("lost"), None, uid_of)
+    assert warnings.sentences == {}
 
 
-def patch_of(*messages: str) -> SetGroup:
+def patch_of(*messages: str) -> PatchPodGroup:
     conditions = [{"type": "Unschedulable", "message": message} for message in messages]
-    return SetGroup("ns", "pg", "uid-pg", "1", {"status": {"conditions": conditions}})
+    return PatchPodGroup("ns", "pg", "uid-pg", "1", {"status": {"conditions": conditions}})
 
 
 def test_a_group_that_waits_without_pods_is_told_of_until_it_is_let_in() -> None:
-    notes = GroupNotes()
+    notes = AdmissionReasons()
     notes.see(patch_of("no room"), has_pods=False)
     assert notes.sentences == {"uid-pg": "no room"}
     about = notes.involved("uid-pg")
     assert about is not None
     assert (about.kind, about.name, about.uid) == ("PodGroup", "pg", "uid-pg")
-    notes.see(SetGroup("ns", "pg", "uid-pg", "2", {"status": {"running": 1}}), has_pods=False)
+    notes.see(PatchPodGroup("ns", "pg", "uid-pg", "2", {"status": {"running": 1}}), has_pods=False)
     assert notes.sentences == {"uid-pg": "no room"}
     notes.see(patch_of(), has_pods=False)
     assert notes.sentences == {}
@@ -118,20 +118,20 @@ def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     clock = ManualClock()
     config = InventoryConfig(event_apart_s=60)
     instruments = Instruments.make(InventoryMetrics)
-    chores = ApiTasks(config, instruments)
-    complaints = EventReporter(FakeKube(clock=clock), clock, config, chores, instruments, reason="NodeInvalid")
+    api_tasks = ApiTasks(config, instruments)
+    event_reporter = EventReporter(FakeKube(clock=clock), clock, config, api_tasks, instruments, reason="NodeInvalid")
 
     def involved(name: str) -> Involved:
         return Involved(kind="Node", name=name, uid=name)
 
-    complaints.look({"n1": "one thing"}, involved)
-    assert complaints.next_due_ms() is None
-    complaints.look({"n1": "another thing"}, involved)
-    assert complaints.next_due_ms() == clock.now_ms() + 60_000
+    event_reporter.look({"n1": "one thing"}, involved)
+    assert event_reporter.next_due_ms() is None
+    event_reporter.look({"n1": "another thing"}, involved)
+    assert event_reporter.next_due_ms() == clock.now_ms() + 60_000
     clock.advance(60)
-    complaints.look({"n1": "another thing"}, involved)
-    assert complaints.next_due_ms() is None
-    assert chores.is_busy
+    event_reporter.look({"n1": "another thing"}, involved)
+    assert event_reporter.next_due_ms() is None
+    assert api_tasks.is_busy
 
 
 def test_pods_that_were_bound_and_deleted_between_two_words_give_their_chips_back() -> None:

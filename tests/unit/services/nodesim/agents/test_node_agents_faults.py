@@ -152,8 +152,8 @@ def test_addresses_of_pods_are_given_once_and_come_back() -> None:
     addresses = PodAddresses()
     addresses.note("old", "10.128.0.2")
     assert [addresses.take(uid) for uid in ("a", "b", "a")] == ["10.128.0.1", "10.128.0.3", "10.128.0.1"]
-    addresses.give_back("a")
-    addresses.give_back("a")
+    addresses.release("a")
+    addresses.release("a")
     assert addresses.take("c") == "10.128.0.4"
 
 

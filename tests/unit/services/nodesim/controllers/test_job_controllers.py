@@ -7,7 +7,7 @@ import pytest
 
 from berth.formats.kubernetes.objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
 from berth.services.nodesim.controllers.ascend_operator import AscendJob, AscendRules
-from berth.services.nodesim.controllers.ascend_operator import seats_of as ascend_seats
+from berth.services.nodesim.controllers.ascend_operator import desired_pods_of as ascend_seats
 from berth.services.nodesim.controllers.gang_children import (
     Action,
     Children,

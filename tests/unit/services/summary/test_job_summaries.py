@@ -7,8 +7,8 @@ import pytest
 
 from berth.formats.ascend.rank_table import INITIALIZING
 from berth.formats.kubernetes.objects import ConfigMap, Meta, Node, Pod, PodGroup
-from berth.services.binder.leaf_notes import leaf_notes
-from berth.services.summary.book import Book, Change
+from berth.services.binder.leaf_annotations import leaf_annotations_of
+from berth.services.summary.job_summaries import Change, JobSummaries
 from berth.services.summary.record import Chunk
 from berth.services.summary.views import SOFT_SHARE
 from tests.support.leaf_ledger import switch_placement
@@ -92,7 +92,7 @@ class Desk:
     """A book, and the data of each ConfigMap as its changes have left them."""
 
     def __init__(self) -> None:
-        self.book = Book(kept_s=KEPT_S)
+        self.book = JobSummaries(kept_s=KEPT_S)
         self.maps: dict[str, Chunk] = {}
         self.now_s = 1_000
 
@@ -205,7 +205,7 @@ def test_a_summary_lists_each_shared_leaf_of_a_placement_under_policy_2_once_in_
         ("node-0", "198.51.100.3", 2), ("node-1", "198.51.100.2", 1),
         ("node-2", "198.51.100.1", 5), ("node-3", "198.51.100.2", 1),
     ]  # fmt: skip
-    notes = leaf_notes(switch_placement(ranks))
+    notes = leaf_annotations_of(switch_placement(ranks))
     assert [sorted(note) for note in notes] == [["isHealthy", "isSharedTor"]] + [
         ["isHealthy", "isSharedTor", "sharedTorIp"]
     ] * 3

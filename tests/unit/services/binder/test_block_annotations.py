@@ -10,7 +10,7 @@ from berth.formats.ascend.block_annotations import block_annotations, block_of
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import pack
 from berth.schemas.placement import BlockPart, Run, SwitchPart, placement_of
-from berth.services.binder.block_notes import block_notes
+from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.cluster import Gang
 from tests.support.binder_world import bound, made, uid_of
 from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
@@ -38,7 +38,7 @@ def placed(part: BlockPart | None = PART, switch: SwitchPart | None = None) -> G
 
 
 def test_each_rank_has_its_block_and_the_blocks_superpod() -> None:
-    assert block_notes(placed().placement) == [
+    assert block_annotations_of(placed().placement) == [
         {"super-pod-id": "3", "super-pod-rank": "0"},
         {"super-pod-id": "3", "super-pod-rank": "0"},
         {"super-pod-id": "12", "super-pod-rank": "7"},
@@ -47,10 +47,12 @@ def test_each_rank_has_its_block_and_the_blocks_superpod() -> None:
 
 def test_nothing_is_written_for_other_jobs_for_pods_without_chips_or_block_and_where_the_variant_writes_none() -> None:
     silent = msgspec.structs.replace(PART, annotated=False)
-    assert block_notes(placed(silent).placement) == block_notes(placed(None).placement) == [{}, {}, {}]
+    assert (
+        block_annotations_of(placed(silent).placement) == block_annotations_of(placed(None).placement) == [{}, {}, {}]
+    )
     plain = msgspec.structs.replace(PART, block_index=pack([0, 1, 2], 2), superpod_index=pack([0, 1, 2], 2))
     mixed = placement_of(["n0", "n1", "n1"], [(), (), (3,)], [Run(2, 0), Run(1, 1)], resource=RESOURCE, block=plain)
-    assert block_notes(mixed) == [{}, {}, {"super-pod-id": "3", "super-pod-rank": "7"}]
+    assert block_annotations_of(mixed) == [{}, {}, {"super-pod-id": "3", "super-pod-rank": "7"}]
 
 
 async def test_a_part_without_a_block_for_each_rank_binds_nothing_and_says_what_is_wrong() -> None:
@@ -68,7 +70,7 @@ async def test_a_binding_carries_them_beside_those_of_leaf_switches() -> None:
     world.pods(gang, "p0", "p1", "p2")
     assert await world.cluster.bind(gang) == bound(3)
     notes = [world.annotations(pod) for pod in ("p0", "p1", "p2")]
-    assert [{name: found[name] for name in NAMES} for found in notes] == block_notes(gang.placement)
+    assert [{name: found[name] for name in NAMES} for found in notes] == block_annotations_of(gang.placement)
     assert [found["isSharedTor"] for found in notes] == ["0", "0", "0"]
 
 

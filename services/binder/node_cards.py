@@ -1,4 +1,4 @@
-"""Nodes of the cluster, as far as annotations of pods speak of them."""
+"""Data of nodes that annotations of pods need."""
 
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
@@ -13,14 +13,14 @@ class NodeStatusLean(Lean, frozen=True):
 
 
 class NodeLean(Lean, frozen=True):
-    """The parts of a node that are read here."""
+    """Fields of a node that are read here."""
 
     metadata: Meta = Meta()
     status: NodeStatusLean = NodeStatusLean()
 
 
-class NodeBook:
-    """Cards of all nodes; takes what a reflection sees."""
+class NodeCards:
+    """Data of all nodes; handler of a reflection."""
 
     def __init__(self) -> None:
         self._cards: dict[str, NodeCard] = {}
@@ -29,15 +29,15 @@ class NodeBook:
         return len(self._cards)
 
     def get(self, name: str) -> NodeCard | None:
-        """Card of a node; None when there is no such node."""
+        """Data of a node; None for an unknown node."""
         return self._cards.get(name)
 
     def replace(self, objects: list[NodeLean]) -> None:
-        """All nodes that there are."""
+        """Take all nodes."""
         self._cards = {node.metadata.name: card_of(node) for node in objects}
 
     def change(self, changes: list[tuple[Change, NodeLean]]) -> None:
-        """Changes, oldest first. The kubelet touches every node all the time: what says the same is kept."""
+        """Take changes, oldest first. The kubelet updates every node all the time; unchanged data is kept."""
         for change, node in changes:
             if change == "DELETED":
                 self._cards.pop(node.metadata.name, None)
@@ -48,7 +48,7 @@ class NodeBook:
 
 
 def card_of(node: NodeLean) -> NodeCard:
-    """What is kept of a node."""
+    """Data that is kept of a node."""
     meta = node.metadata
     addresses = node.status.addresses or ()
     return NodeCard(

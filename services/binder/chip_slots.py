@@ -1,10 +1,11 @@
-"""Whose turn it is on a node: pods with equally many chips there are bound one after another. Pure.
+"""Slots of chips on nodes: pods with the same number of chips on a node are bound one after another. Pure.
 
-The kubelet's request to the device plug-in says how many chips it wants, not for which pod; the plug-in takes the oldest pod
-with so many. With two such pods waiting, the kubelet may ask for the second first, and both get the other's chips. So a
-*slot*, equally many chips of a kind on a node, belongs to one pod from its binding until it has its chips.
+The kubelet's request to the device plug-in states the number of chips, not the pod; the plug-in takes the oldest pod
+with that number. With two such pods waiting, the kubelet may ask for the second first, and each gets the other's chips.
+So a *slot*, a number of chips of a kind on a node, belongs to one pod from its binding until it has its chips.
 
-Two sources say who is in a slot: our own bindings, at once, and facts of pods, which also know those of others.
+Two sources report the occupants of a slot: Berth's own bindings, at once, and facts of pods, which include pods of
+others.
 
 Source: docs/reference/kubernetes.md, "Gaps of the hand-off" and "Binding".
 """
@@ -24,42 +25,42 @@ _SEEN: Final = 2
 
 
 class Slot(NamedTuple):
-    """Equally many chips of a kind on a node."""
+    """A number of chips of a kind on a node."""
 
     node: str
     resource: str
     chips: int
 
 
-class Turns:
-    """Who is in which slot."""
+class ChipSlots:
+    """Occupants of all slots."""
 
     def __init__(self) -> None:
         self._in: dict[Slot, dict[PodKey, int]] = {}
-        """Pods in each slot, in the order in which they came, and who says so."""
+        """Pods in each slot, in the order of their arrival, and the sources that report them."""
         self._claims: dict[tuple[str, int], dict[int, Slot]] = {}
         self._seen: dict[tuple[str, str], dict[PodKey, Slot | None]] = {}
 
     def occupant(self, slot: Slot, *, besides: PodKey | None = None) -> PodKey | None:
-        """The pod in a slot that came first, if any."""
+        """Pod that came first into a slot, if any."""
         return next((key for key in self._in.get(slot, ()) if key != besides), None)
 
     def claim(self, slot: Slot, key: PodKey) -> bool:
-        """Take a slot for a pod that is about to be bound; returns whether nobody else is in it."""
+        """Occupy a slot for a pod that is about to be bound; returns whether the slot has no other pod."""
         if self.occupant(slot, besides=key) is not None:
             return False
         self.hold(slot, key)
         return True
 
     def hold(self, slot: Slot, key: PodKey) -> None:
-        """A pod is in a slot, whoever else is."""
+        """Occupy a slot for a pod, even if it has others."""
         if self._claims.get(key[:2], {}).get(key[2], slot) != slot:
-            self.let_go(key)
+            self.release(key)
         self._claims.setdefault(key[:2], {})[key[2]] = slot
         self._enter(slot, key, _CLAIMED)
 
-    def let_go(self, key: PodKey) -> list[Slot]:
-        """A pod was not bound, or needs its slot no longer; returns the slots that are free now."""
+    def release(self, key: PodKey) -> list[Slot]:
+        """Release the slot of a pod that was not bound or has its chips; returns the slots that are now free."""
         claims = self._claims.get(key[:2], {})
         slot = claims.pop(key[2], None)
         if not claims:
@@ -67,26 +68,26 @@ class Turns:
         return [] if slot is None else self._leave(slot, key, _CLAIMED)
 
     def forget(self, uid: str, attempt: int) -> list[Slot]:
-        """No pod of an attempt was bound, or none is left; returns the slots that are free now."""
+        """Release all slots of an attempt without pods; returns the slots that are now free."""
         return [
-            slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.let_go((uid, attempt, rank))
+            slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.release((uid, attempt, rank))
         ]
 
     def is_served(self, namespace: str, gang: str, key: PodKey) -> bool:
-        """Whether facts say that a pod waits for no chips: it has them, needs none, or has ended."""
+        """Whether facts state that a pod waits for no chips: it has them, needs none, or has finished."""
         rows = self._seen.get((namespace, gang), {})
         return key in rows and rows[key] is None
 
-    def is_told(self, namespace: str, gang: str, key: PodKey) -> bool:
-        """Whether the last fact of a gang speaks of a pod as one that is there."""
+    def is_reported(self, namespace: str, gang: str, key: PodKey) -> bool:
+        """Whether the last fact of a gang reports a pod as existing."""
         return key in self._seen.get((namespace, gang), {})
 
     def take(self, fact: PodsSeen) -> list[Slot]:
-        """Take a fact; returns the slots that are free now.
+        """Take a fact; returns the slots that are now free.
 
         Raises:
-            ValueError: A column or the name table is damaged; then nothing was taken.
-            IndexError: An index points outside its table; likewise.
+            ValueError: A column or the name table is damaged; then the fact is ignored.
+            IndexError: An index points outside its table; then the fact is ignored.
         """
         name = (fact.namespace, fact.gang)
         now = _rows(fact)
@@ -98,14 +99,14 @@ class Turns:
             freed += self.forget(fact.uid, fact.attempt)
         for key, slot in now.items():
             if slot is None:
-                freed += self.let_go(key)
+                freed += self.release(key)
             else:
                 self._enter(slot, key, _SEEN)
         for key, slot in before.items():
             if slot is not None and now.get(key) != slot:
                 freed += self._leave(slot, key, _SEEN)
             if key not in now:
-                freed += self.let_go(key)
+                freed += self.release(key)
         return freed
 
     def _enter(self, slot: Slot, key: PodKey, source: int) -> None:

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from berth.schemas.columns import pack
 from berth.schemas.facts import PodPhase
+from berth.services.binder.chip_slots import ChipSlots, Slot
 from berth.services.binder.predicate_times import PredicateTimes
-from berth.services.binder.turns import Slot, Turns
 from tests.support.kube_binder import RESOURCE, a_gang, pods_of
 
 SLOT = Slot("n0", RESOURCE, 2)
@@ -16,20 +16,20 @@ GANG_A = a_gang("a", ["n0"], [(0, 1)])
 
 
 def test_a_slot_has_one_pod_until_it_lets_go() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     assert turns.claim(SLOT, A)
     assert turns.claim(SLOT, A)
     assert not turns.claim(SLOT, B)
     assert turns.occupant(SLOT) == A
     assert turns.claim(Slot("n0", RESOURCE, 1), B)
     assert turns.claim(Slot("n1", RESOURCE, 2), B)
-    assert turns.let_go(A) == [SLOT]
-    assert turns.let_go(A) == []
+    assert turns.release(A) == [SLOT]
+    assert turns.release(A) == []
     assert turns.claim(SLOT, B)
 
 
 def test_a_slot_is_free_when_the_pod_has_its_chips() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     turns.claim(SLOT, A)
     assert turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)])) == []
     assert not turns.claim(SLOT, B)
@@ -39,22 +39,22 @@ def test_a_slot_is_free_when_the_pod_has_its_chips() -> None:
 
 def test_pods_that_run_end_or_are_gone_wait_for_nothing() -> None:
     for phase in (PodPhase.RUNNING, PodPhase.TERMINATING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE):
-        turns = Turns()
+        turns = ChipSlots()
         turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)]))
         assert not turns.claim(SLOT, B)
         assert turns.take(pods_of(GANG_A, [(0, "n0", phase, 3, False)])) == [SLOT]
 
 
 def test_a_pod_that_is_first_heard_of_when_it_has_ended_lets_go_and_is_forgotten() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     turns.claim(SLOT, A)
     assert turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.FAILED, 3, False)])) == [SLOT]
-    assert not turns.is_told("ns", "a", A)
+    assert not turns.is_reported("ns", "a", A)
     assert turns.claim(SLOT, B)
 
 
 def test_a_damaged_fact_changes_nothing() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)]))
     damaged = msgspec.structs.replace(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)]), node_index=pack([9], 4))
     with pytest.raises(IndexError):
@@ -64,16 +64,16 @@ def test_a_damaged_fact_changes_nothing() -> None:
 
 
 def test_jobs_whose_pods_have_all_ended_take_no_memory() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     both = a_gang("a", ["n0", "n1"], [(0, 1), (0, 1)])
     turns.take(pods_of(both, [(0, "n0", PodPhase.RUNNING, 3, True), (1, "n1", PodPhase.SUCCEEDED, 3, True)]))
     assert turns.is_served("ns", "a", ("uid-a", 1, 1))
     turns.take(pods_of(both, [(0, "n0", PodPhase.SUCCEEDED, 3, True), (1, "n1", PodPhase.SUCCEEDED, 3, True)]))
-    assert vars(turns) == vars(Turns())
+    assert vars(turns) == vars(ChipSlots())
 
 
 def test_pods_of_other_schedulers_count() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     foreign = a_gang("pod/x", ["n0"], [(6, 7)], attempt=0)
     turns.take(pods_of(foreign, [(0, "n0", PodPhase.PENDING, 0xC0, False)], foreign=True))
     assert not turns.claim(SLOT, A)
@@ -82,7 +82,7 @@ def test_pods_of_other_schedulers_count() -> None:
 
 
 def test_a_row_that_is_missing_lets_go() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     both = a_gang("a", ["n0", "n1"], [(0, 1), (0, 1)])
     turns.claim(SLOT, A)
     turns.take(pods_of(both, [(0, "n0", PodPhase.PENDING, 3, False), (1, "n1", PodPhase.RUNNING, 3, True)]))
@@ -90,7 +90,7 @@ def test_a_row_that_is_missing_lets_go() -> None:
 
 
 def test_a_fact_from_before_the_binding_does_not_let_go() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     both = a_gang("a", ["n0", "n1"], [(0, 1), (0, 1)])
     turns.take(pods_of(both, [(1, "n1", PodPhase.RUNNING, 3, True)]))
     turns.claim(SLOT, A)
@@ -99,7 +99,7 @@ def test_a_fact_from_before_the_binding_does_not_let_go() -> None:
 
 
 def test_no_pods_left_of_an_attempt_lets_go() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     turns.claim(SLOT, A)
     assert turns.take(pods_of(GANG_A, [])) == [SLOT]
     turns.claim(SLOT, A)
@@ -108,14 +108,14 @@ def test_no_pods_left_of_an_attempt_lets_go() -> None:
 
 
 def test_a_pod_that_takes_another_slot_leaves_the_first() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     turns.hold(SLOT, A)
     turns.hold(Slot("n9", RESOURCE, 2), A)
     assert turns.occupant(SLOT) is None
 
 
 def test_whom_facts_show_with_chips() -> None:
-    turns = Turns()
+    turns = ChipSlots()
     turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.PENDING, 3, False)]))
     assert not turns.is_served("ns", "a", A)
     turns.take(pods_of(GANG_A, [(0, "n0", PodPhase.RUNNING, 3, True)]))
@@ -136,7 +136,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 def test_at_most_one_claim_is_granted_and_nothing_stays_for_ever(steps: list[tuple[str, object]]) -> None:
-    turns = Turns()
+    turns = ChipSlots()
     gang = a_gang("a", ["n0"] * 4, [(0, 1)] * 4)
     waiting: set[int] = set()
     claimed: set[int] = set()
@@ -159,7 +159,7 @@ def test_at_most_one_claim_is_granted_and_nothing_stays_for_ever(steps: list[tup
                 assert granted == (not (waiting | claimed) - {what})
                 claimed |= {what} if granted else set()
             else:
-                turns.let_go(key)
+                turns.release(key)
                 claimed.discard(what)
         inside = {rank for _, _, rank in turns._in.get(SLOT, ())}
         assert inside == waiting | claimed

@@ -1,4 +1,4 @@
-"""Ground: the nodes of a simulated cluster, their faults, and the facts that tell of both. Pure."""
+"""Nodes of a simulated cluster, their faults, and the facts about both. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,18 +20,18 @@ _FIELDS: Final = {"unhealthy": "unhealthy", "network-unhealthy": "network_unheal
 
 
 class DomainFacts(msgspec.Struct, frozen=True):
-    """What is said of one domain."""
+    """Facts about one domain."""
 
     nodes: NodesSeen
     health: HealthSeen
 
 
-class Ground:
-    """Nodes and faults: those of the file for any moment, and what is broken on command from now on.
+class SimNodes:
+    """Nodes and faults: those of the file for any moment, and those set by command from now on.
 
     Args:
         cluster: Nodes, and faults whose times count from ``start_ms``.
-        start_ms: When the cluster started.
+        start_ms: Time at which the cluster started.
     """
 
     def __init__(self, cluster: Cluster, *, start_ms: UnixMs) -> None:
@@ -52,35 +52,35 @@ class Ground:
             yield self._start_ms + fault.until_ms
 
     def next_turn_ms(self, now_ms: UnixMs) -> UnixMs | None:
-        """When a fault next comes or goes after ``now_ms``; None for never."""
+        """Time of the next start or end of a fault after ``now_ms``; None for never."""
         turns = [next((turn for turn in self._turns if turn > now_ms), None)]
         turns += [broken.next_turn_ms(now_ms) for broken in self._broken.values()]
         return min((turn for turn in turns if turn is not None), default=None)
 
     def faulty_domains(self) -> list[str]:
-        """Domains that some fault concerns at some time, sorted."""
+        """Domains with a fault at any time, sorted."""
         return sorted({self.domain_of[name] for name in (*self._faults, *self._broken)})
 
-    def break_node(self, wish: BreakNode, now_ms: UnixMs) -> str:
-        """Break or mend something on command; why not, or nothing. Faults of the file are not mended."""
-        node = self.nodes.get(wish.node)
+    def break_node(self, request: BreakNode, now_ms: UnixMs) -> str:
+        """Add or repair a fault by command; returns why not, or an empty text. Faults of the file stay."""
+        node = self.nodes.get(request.node)
         if node is None:
-            return f"node is {wish.node!r}, expected a node of the topology file"
-        if wish.fault == "plugin":
-            return "fault is 'plugin', and without an API server there are no device plug-ins: their reports are not played"
+            return f"node is {request.node!r}, expected a node of the topology file"
+        if request.fault == "plugin":
+            return "fault is 'plugin', and without an API server there are no device plug-ins and no reports"
         try:
-            item = breakage_of(wish, node, now_ms)
+            item = breakage_of(request, node, now_ms)
         except WrongBreakError as error:
             return str(error)
-        broken = self._broken.setdefault(wish.node, Breakages())
-        if not wish.mend:
+        broken = self._broken.setdefault(request.node, Breakages())
+        if not request.mend:
             broken.add(item)
-        elif not broken.mend(item.kind, item.chips):
-            return f"node {wish.node} was not broken so by command"
+        elif not broken.repair(item.kind, item.chips):
+            return f"node {request.node} has no such fault set by command"
         return ""
 
     def condition(self, name: str, now_ms: UnixMs) -> NodeCondition:
-        """Health of a node: its faults at the moment together, the worst level first."""
+        """Health of a node: all its current faults, and the worst level."""
         seen = NodeCondition(name)
         for fault in self._faults.get(name, []):
             age_ms = now_ms - self._start_ms
@@ -94,7 +94,7 @@ class Ground:
         return self._with_broken(seen, now_ms)
 
     def _with_broken(self, seen: NodeCondition, now_ms: UnixMs) -> NodeCondition:
-        """Health of a node with what is broken on command."""
+        """Health of a node with the faults set by command."""
         if seen.name not in self._broken:
             return seen
         broken = self._broken[seen.name].at(now_ms)
@@ -109,7 +109,7 @@ class Ground:
         )
 
     def facts(self, domain: str, now_ms: UnixMs) -> DomainFacts:
-        """What is to be said of a domain: unhealthy and recovering chips are not allocatable."""
+        """Facts about a domain: unhealthy and recovering chips are not allocatable."""
         conditions = [self.condition(name, now_ms) for name in self.domains[domain]]
         nodes = [
             _allocatable(self.nodes[condition.name], condition, is_dead=self._is_dead(condition.name, now_ms))

@@ -1,4 +1,4 @@
-"""Annotations that say on each pod of a gang what the leaf switch above its node is for the job. Pure.
+"""Annotations for the pods of a gang: the state of the leaf switch above the node. Pure.
 
 Source: docs/reference/switches.md, "Ranks, scores and annotations". See decision annotations-in-1.0.
 """
@@ -12,11 +12,11 @@ from berth.schemas.placement import Placement
 _INDEX_BYTES: Final = 2
 
 
-def leaf_notes(placement: Placement) -> list[dict[str, str]]:
-    """Annotations of each rank; none for pods without chips, and where the placement says that none are written.
+def leaf_annotations_of(placement: Placement) -> list[dict[str, str]]:
+    """Annotations of each rank; none for pods without chips, and for a placement without annotations.
 
     Raises:
-        ValueError: The columns do not have one entry a rank.
+        ValueError: The columns do not have one entry per rank.
     """
     part = placement.switch
     ranks = placement.pods()

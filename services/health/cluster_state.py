@@ -1,4 +1,4 @@
-"""Ground: nodes by domain, and how many of their chips pods hold, as the facts say. Pure."""
+"""Nodes by domain, and the chips that their pods hold, folded from facts. Pure."""
 
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.schemas.columns import unpack, unpack_names
@@ -8,7 +8,7 @@ from berth.schemas.nodes import NodeDescription
 _LIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING})
 
 
-class Ground:
+class ClusterState:
     """Nodes and pods of the cell, folded from facts."""
 
     def __init__(self) -> None:
@@ -16,15 +16,15 @@ class Ground:
         self.domain_of: dict[str, str] = {}
         self.domains: dict[str, set[str]] = {}
         self._held: dict[str, dict[str, int]] = {}
-        """Masks of the chips that the pods of each gang hold, by node; gangs by their subject."""
+        """Bitmaps of the chips that the pods of each gang hold, by node; gangs by their subject."""
         self._gangs_on: dict[str, dict[str, None]] = {}
 
     def apply_nodes(self, fact: NodesSeen) -> list[str]:
-        """Take the nodes of a domain for what a fact says; returns the domains in which something changed, sorted.
+        """Apply the fact of a domain's nodes; returns the domains that changed, sorted.
 
         Raises:
             ValueError: As :func:`unpack_nodes`.
-            IndexError: As there.
+            IndexError: As :func:`unpack_nodes`.
         """
         found = unpack_nodes(fact)
         before = self.domains.get(fact.domain, set())
@@ -47,7 +47,7 @@ class Ground:
         return sorted(touched)
 
     def apply_pods(self, subject: str, fact: PodsSeen) -> list[str]:
-        """Take the pods of a gang for what a fact says; returns the nodes whose held chips changed, sorted.
+        """Apply the fact of a gang's pods; returns the nodes whose held chips changed, sorted.
 
         Raises:
             ValueError: A column or the name table is damaged.
@@ -74,13 +74,13 @@ class Ground:
         return changed
 
     def held(self, node: str) -> int:
-        """Mask of the chips that pods of a node hold."""
+        """Bitmap of the chips that pods of a node hold."""
         mask = 0
         for gang in self._gangs_on.get(node, ()):
             mask |= self._held[gang][node]
         return mask
 
     def idle(self, node: str) -> int:
-        """Chips that Kubernetes counts as idle: allocatable minus those of pods. 0 for a node that is not known."""
+        """Chips that Kubernetes counts as idle: allocatable minus those of pods. 0 for an unknown node."""
         known = self.nodes.get(node)
         return max(0, known.allocatable - self.held(node).bit_count()) if known is not None else 0

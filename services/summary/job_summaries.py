@@ -1,6 +1,7 @@
-"""All summaries: which jobs there are, what each one's ConfigMaps should be, and when the next one goes. Pure.
+"""All job summaries: the existing jobs, the desired ConfigMaps of each, and the time of the next deletion. Pure.
 
-Two jobs of different kinds with one name in a namespace want the same ConfigMap; the one that was seen first has it.
+Two jobs of different kinds with one name in a namespace want the same ConfigMap; the one that was observed first has
+it.
 
 Source: docs/reference/kubernetes.md, "Identity of a job summary" and "States of a job summary".
 """
@@ -14,7 +15,17 @@ from berth.formats.ascend.pod_annotations import SERIAL_NUMBER
 from berth.formats.ascend.rank_table import INITIALIZING
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.whole_numbers import whole_number
-from berth.services.summary.record import STATUSES, Chunk, JobStatus, NodeView, Operator, Record, Seen, advance, chunks
+from berth.services.summary.record import (
+    STATUSES,
+    Chunk,
+    JobStatus,
+    NodeView,
+    Observed,
+    Operator,
+    Record,
+    advance,
+    chunks,
+)
 from berth.services.summary.views import RING, GroupView, JobName, PodView, group_view, is_summary, pod_view
 
 _NPU: Final = "huawei.com/npu"
@@ -23,18 +34,18 @@ Place = tuple[str, str]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What the ConfigMaps of a job should be from now on."""
+    """Desired ConfigMaps of a job."""
 
     job: JobName
     chunks: list[Chunk]
-    """In order; none: they are to be deleted."""
+    """In order; empty: they are to be deleted."""
 
 
-class Book:
+class JobSummaries:
     """Jobs and their summaries.
 
     Args:
-        kept_s: How long the summary of a job that is gone is kept.
+        kept_s: How long the summary of a deleted job is kept.
     """
 
     def __init__(self, *, kept_s: int) -> None:
@@ -46,19 +57,19 @@ class Book:
         self._groups_of: dict[str, dict[Place, GroupView]] = {}
         self._records: dict[str, Record] = {}
         self._holders: dict[Place, str] = {}
-        """Job (uid) that has the name of a summary."""
+        """Job (uid) that uses the name of a summary."""
         self._touched: dict[str, None] = {}
-        self._said: dict[str, list[Chunk]] = {}
+        self._desired: dict[str, list[Chunk]] = {}
 
     def __contains__(self, uid: object) -> bool:
-        """Whether a job is there, or has a summary."""
+        """Whether a job exists or has a summary."""
         return uid in self._records or uid in self._pods_of or uid in self._groups_of
 
     def __len__(self) -> int:
         return len(self._records)
 
     def set_pod(self, pod: Pod) -> None:
-        """Take a pod as it is now."""
+        """Take the current state of a pod."""
         view = pod_view(pod)
         before = self._pods.get(pod.metadata.uid)
         if view == before:
@@ -70,19 +81,19 @@ class Book:
             self._touched[view.job.uid] = None
 
     def drop_pod(self, uid: str) -> None:
-        """A pod is gone."""
+        """Take the deletion of a pod."""
         view = self._pods.pop(uid, None)
         if view is not None:
             _remove(self._pods_of, view.job.uid, uid)
             self._touched[view.job.uid] = None
 
     def keep_pods(self, uids: Iterable[str]) -> None:
-        """Only these pods are there."""
+        """Drop all other pods."""
         for uid in sorted(self._pods.keys() - set(uids)):
             self.drop_pod(uid)
 
     def set_group(self, group: PodGroup) -> None:
-        """Take a PodGroup as it is now."""
+        """Take the current state of a PodGroup."""
         place = (group.metadata.namespace, group.metadata.name)
         view = group_view(group)
         if view == self._groups.get(place):
@@ -94,23 +105,23 @@ class Book:
             self._touched[view.job.uid] = None
 
     def drop_group(self, place: Place) -> None:
-        """A PodGroup is gone."""
+        """Take the deletion of a PodGroup."""
         view = self._groups.pop(place, None)
         if view is not None:
             _remove(self._groups_of, view.job.uid, place)
             self._touched[view.job.uid] = None
 
     def keep_groups(self, places: Iterable[Place]) -> None:
-        """Only these PodGroups are there."""
+        """Drop all other PodGroups."""
         for place in sorted(self._groups.keys() - set(places)):
             self.drop_group(place)
 
     def set_node(self, node: Node) -> None:
-        """Take a node as it is now; what its running jobs say of it follows with their next change."""
+        """Take the current state of a node. The summaries of its running jobs follow with their next change."""
         self._nodes[node.metadata.name] = NodeView(node.metadata.annotation(SERIAL_NUMBER))
 
     def restore(self, found: Iterable[ConfigMap]) -> None:
-        """Take up the summaries that an earlier run wrote, before the first :meth:`settle`."""
+        """Restore the summaries that an earlier run wrote, before the first :meth:`settle`."""
         parts: dict[tuple[str, str], dict[int, ConfigMap]] = {}
         for item in found:
             if is_summary(item):
@@ -122,10 +133,10 @@ class Book:
                 self._restore(namespace, uid, chunks_found)
 
     def _restore(self, namespace: str, uid: str, found: dict[int, ConfigMap]) -> None:
-        first = found[min(found)]  # not always chunk 0: who deletes or writes chunks may die in between
+        first = found[min(found)]  # not always chunk 0: the process may end between two writes
         data = first.data or {}
         labels = first.metadata.labels or {}
-        status: JobStatus = next((word for word in STATUSES if word == data.get("job_status")), "pending")
+        status: JobStatus = next((known for known in STATUSES if known == data.get("job_status")), "pending")
         total = max(_number(data.get("total", "")), 1)
         listed = [index for index in sorted(found) if index < total] if 0 in found else []
         tables = [(found[index].data or {}).get("hccl.json", "") for index in listed]
@@ -147,7 +158,7 @@ class Book:
         self._touched[uid] = None
 
     def settle(self, now_s: int) -> list[Change]:
-        """What changed for the jobs that something happened to, in order of namespace, name and uid."""
+        """Changes of the affected jobs, in order of namespace, name and uid."""
         for uid, record in self._records.items():
             if record.operator == Operator.DELETE and record.delete_s + self._kept_s <= now_s:
                 self._touched[uid] = None
@@ -162,55 +173,55 @@ class Book:
         )
 
     def next_due_s(self) -> int | None:
-        """When the next summary is to be deleted; None for never."""
+        """Time of the next deletion of a summary; None for never."""
         due = [item.delete_s + self._kept_s for item in self._records.values() if item.operator == Operator.DELETE]
         return min(due, default=None)
 
     def wanted(self, uid: str) -> list[Chunk]:
-        """ConfigMaps that a job should have; none when it should have none."""
-        return self._said.get(uid, [])
+        """Desired ConfigMaps of a job; empty when it should have none."""
+        return self._desired.get(uid, [])
 
     def _settle(self, uid: str, now_s: int) -> list[Change]:
-        seen = Seen(
+        observed = Observed(
             sorted(self._pods_of.get(uid, {}).values(), key=lambda pod: pod.name),
             next((view for _, view in sorted(self._groups_of.get(uid, {}).items())), None),
         )
-        job = seen.pods[0].job if seen.pods else seen.group.job if seen.group is not None else None
+        job = observed.pods[0].job if observed.pods else observed.group.job if observed.group is not None else None
         record = self._records.get(uid)
         gone: list[Change] = []
         if record is None:
-            if job is None or not self._is_told(seen):
+            if job is None or not self._has_summary(observed):
                 return []
             holder = self._holders.get((job.namespace, job.name), uid)
             if holder != uid:
                 if holder in self._pods_of or holder in self._groups_of:
-                    return []  # that one lives: two kinds of jobs with one name
+                    return []  # the other job exists: two kinds of jobs with one name
                 gone = [self._forget(self._records[holder])]
             self._holders[job.namespace, job.name] = uid
             record = self._records[uid] = Record(job=job, time_s=now_s)
         elif job is not None:
             record.job = job
         was = record.operator
-        advance(record, seen, self._nodes, now_s)
+        advance(record, observed, self._nodes, now_s)
         if record.operator != was and record.operator == Operator.DELETE:
-            self._touched.update(dict.fromkeys(self._namesakes(record.job)))
+            self._touched.update(dict.fromkeys(self._same_name(record.job)))
         if record.operator == Operator.DELETE and record.delete_s + self._kept_s <= now_s:
             return [*gone, self._forget(record)]
         wanted = chunks(record)
-        if wanted == self._said.get(uid):
+        if wanted == self._desired.get(uid):
             return gone
-        self._said[uid] = wanted
+        self._desired[uid] = wanted
         return [*gone, Change(record.job, wanted)]
 
     @staticmethod
-    def _is_told(seen: Seen) -> bool:
-        """Whether a job gets a summary: it has a PodGroup or asks for chips, and shares none."""
-        if any(pod.is_shared for pod in seen.pods) or (seen.group is not None and seen.group.is_shared):
+    def _has_summary(observed: Observed) -> bool:
+        """Whether a job gets a summary: it has a PodGroup or asks for chips, and none of its chips are shared."""
+        if any(pod.is_shared for pod in observed.pods) or (observed.group is not None and observed.group.is_shared):
             return False
-        return seen.group is not None or any(pod.resource for pod in seen.pods)
+        return observed.group is not None or any(pod.resource for pod in observed.pods)
 
-    def _namesakes(self, job: JobName) -> list[str]:
-        """Other jobs (uid) of the same name that are there."""
+    def _same_name(self, job: JobName) -> list[str]:
+        """Other existing jobs (uid) of the same name."""
         views = [view.job for view in self._pods.values()] + [view.job for view in self._groups.values()]
         return sorted(
             {
@@ -224,15 +235,15 @@ class Book:
         job = record.job
         place = (job.namespace, job.name)
         del self._records[job.uid]
-        self._said.pop(job.uid, None)
+        self._desired.pop(job.uid, None)
         if self._holders.get(place) == job.uid:
             del self._holders[place]
-            self._touched.update(dict.fromkeys(self._namesakes(job)))
+            self._touched.update(dict.fromkeys(self._same_name(job)))
         return Change(job, [])
 
 
 def _number(text: str) -> int:
-    """A whole number, as summaries hold it; 0 for any other text."""
+    """A whole number from a summary; 0 for any other text."""
     return whole_number(text) or 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from berth.formats.ascend.device_info import DeviceReport, report_of
 from berth.schemas.nodes import NodeCondition
-from berth.services.health.words import Words
+from berth.services.health.report_store import ReportStore
 from tests.support.device_texts import RES, device_list
 
 MINUTE = 60_000
@@ -17,19 +17,19 @@ def report(update_ms: int, free: Sequence[int] = range(8)) -> DeviceReport:
 
 class Ear:
     def __init__(self) -> None:
-        self.words = Words()
+        self.words = ReportStore()
 
     def hear(
         self, update_ms: int, now_ms: int, *, is_live: bool = True, idle: int = 8, free: Sequence[int] = range(8)
     ) -> int:
-        self.words.hear_device("a", report(update_ms, free), now_ms=now_ms, is_live=is_live, idle=idle)
-        return self.spoke_ms
+        self.words.put_device("a", report(update_ms, free), now_ms=now_ms, is_live=is_live, idle=idle)
+        return self.reported_ms
 
     @property
-    def spoke_ms(self) -> int:
+    def reported_ms(self) -> int:
         word = self.words.of("a").device
         assert word is not None
-        return word.spoke_ms
+        return word.reported_ms
 
 
 def test_what_was_there_before_counts_by_its_own_time() -> None:
@@ -78,8 +78,8 @@ def test_a_time_of_nothing_is_no_time_before_1970() -> None:
     ear = Ear()
     ear.hear(NOON + 60 * MINUTE, NOON, is_live=False)
     ear.hear(NOON + 61 * MINUTE, NOON + MINUTE)
-    ear.words.hear_device("a", report(0), now_ms=NOON + 2 * MINUTE, is_live=False, idle=8)
-    assert ear.spoke_ms == 0
+    ear.words.put_device("a", report(0), now_ms=NOON + 2 * MINUTE, is_live=False, idle=8)
+    assert ear.reported_ms == 0
 
 
 def test_a_list_that_grows_too_early_is_believed_later() -> None:
@@ -87,9 +87,9 @@ def test_a_list_that_grows_too_early_is_believed_later() -> None:
     ear.hear(NOON, NOON, idle=4, free=[4, 5, 6, 7])
     ear.hear(NOON + 5_000, NOON + 5_000, idle=4, free=list(range(8)))
     assert ear.words.unsettled == {"a"}
-    ear.words.look_again("a", now_ms=NOON + 14_000, idle=4)
+    ear.words.reexamine("a", now_ms=NOON + 14_000, idle=4)
     assert ear.words.unsettled == {"a"}
-    ear.words.look_again("a", now_ms=NOON + 16_000, idle=4)
+    ear.words.reexamine("a", now_ms=NOON + 16_000, idle=4)
     assert ear.words.unsettled == set()
     word = ear.words.of("a").device
     assert word is not None
@@ -97,14 +97,14 @@ def test_a_list_that_grows_too_early_is_believed_later() -> None:
 
 
 def test_doubt_is_new_once_and_ends_once() -> None:
-    words = Words()
-    assert words.doubt("a", "x", "why")
-    assert not words.doubt("a", "x", "why else")
-    assert words.of("a").doubts == {"x": "why else"}
-    assert words.doubted() == 1
-    assert words.trust("a", "x")
-    assert not words.trust("a", "x")
-    assert words.doubted() == 0
+    words = ReportStore()
+    assert words.mark_suspect("a", "x", "why")
+    assert not words.mark_suspect("a", "x", "why else")
+    assert words.of("a").suspect == {"x": "why else"}
+    assert words.suspect_count() == 1
+    assert words.mark_valid("a", "x")
+    assert not words.mark_valid("a", "x")
+    assert words.suspect_count() == 0
 
 
 def test_an_earlier_run_may_have_known_less() -> None:

@@ -4,7 +4,7 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.nodes import NodeDescription
-from berth.services.health.ground import Ground
+from berth.services.health.cluster_state import ClusterState
 
 
 def node(name: str, allocatable: int = 8) -> NodeDescription:
@@ -27,7 +27,7 @@ def pods(*rows: tuple[str, PodPhase, int]) -> PodsSeen:
 
 
 def test_nodes_come_leave_and_move() -> None:
-    ground = Ground()
+    ground = ClusterState()
     assert ground.apply_nodes(pack_nodes("one", [node("a"), node("b")])) == ["one"]
     assert ground.apply_nodes(pack_nodes("two", [node("b")])) == ["one", "two"]
     assert ground.domains == {"one": {"a"}, "two": {"b"}}
@@ -39,7 +39,7 @@ def test_nodes_come_leave_and_move() -> None:
 
 
 def test_idle_is_what_is_allocatable_less_what_live_pods_hold() -> None:
-    ground = Ground()
+    ground = ClusterState()
     ground.apply_nodes(pack_nodes("one", [node("a"), node("b", 7)]))
     fact = pods(("a", PodPhase.RUNNING, 0b11), ("a", PodPhase.TERMINATING, 0b100), ("b", PodPhase.SUCCEEDED, 1))
     assert ground.apply_pods("s1", fact) == ["a"]
@@ -54,7 +54,7 @@ def test_idle_is_what_is_allocatable_less_what_live_pods_hold() -> None:
 
 
 def test_a_fact_whose_columns_do_not_belong_together_changes_nothing() -> None:
-    ground = Ground()
+    ground = ClusterState()
     ground.apply_pods("s", pods(("a", PodPhase.RUNNING, 1)))
     broken = PodsSeen(
         "ns", "g", "u", 1, nodes=pack_names(["a"]), node_index=pack([3], 4), phase=b"\1", chips=pack([1], 8)

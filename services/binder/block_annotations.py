@@ -1,4 +1,4 @@
-"""Annotations that say on each pod of a gang in which block and in which SuperPoD it lies. Pure.
+"""Annotations for the pods of a gang: their logical SuperPoD (block) and their SuperPoD. Pure.
 
 Source: docs/reference/superpods.md, "Ranks and annotations of blocks" and "Keys of SuperPoDs".
 """
@@ -12,11 +12,11 @@ from berth.schemas.placement import Placement
 _INDEX_BYTES: Final = 2
 
 
-def block_notes(placement: Placement) -> list[dict[str, str]]:
-    """Annotations of each rank; none for pods without chips or a block, and where the placement says that none are written.
+def block_annotations_of(placement: Placement) -> list[dict[str, str]]:
+    """Annotations of each rank; none for pods without chips or a block, and for a placement without annotations.
 
     Raises:
-        ValueError: The columns do not have one entry a rank.
+        ValueError: The columns do not have one entry per rank.
     """
     part = placement.block
     ranks = placement.pods()

@@ -1,0 +1,166 @@
+"""Store of reports: the last valid one of each source on each node, and its time. Pure.
+
+A node's clock may be wrong, so its UpdateTime alone does not give the age of a report. Reports that are watched live
+give the offset of the node's clock: the smallest observed difference between receipt and UpdateTime. The time of a
+report is its UpdateTime plus that offset. For a report that existed before the watch it is the UpdateTime alone.
+"""
+
+import msgspec
+
+from berth.formats.ascend.device_info import ChipLists, DeviceReport, SwitchInfo
+from berth.formats.ascend.free_list import FreeList, FreeView, looked_again, with_report
+from berth.formats.ascend.node_info import NodeInfo
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.reports import HealthReport
+from berth.schemas.units import UnixMs
+
+_MS = 1000
+
+
+class StoredDeviceReport(msgspec.Struct, frozen=True):
+    """Report of a device plug-in.
+
+    Attributes:
+        report: The report.
+        reported_ms: Time at which it was written, by Berth's clock.
+        behind_ms: How far the node's clock is behind Berth's; None when unknown.
+        views: Accepted free list of each resource.
+    """
+
+    report: DeviceReport
+    reported_ms: UnixMs
+    behind_ms: int | None = None
+    views: dict[str, FreeView] = {}
+
+
+class StoredAgentReport(msgspec.Struct, frozen=True):
+    """Report that arrived over the bus, and its time."""
+
+    report: HealthReport
+    reported_ms: UnixMs
+
+
+class NodeReports(msgspec.Struct):
+    """All reports on a node.
+
+    Attributes:
+        restored: Condition published by an earlier run; it counts only until a report arrives.
+        suspect: Error of a source's newest report, by source; the report before stays in force.
+    """
+
+    device: StoredDeviceReport | None = None
+    node: NodeInfo | None = None
+    switch: SwitchInfo | None = None
+    agent: StoredAgentReport | None = None
+    restored: NodeCondition | None = None
+    suspect: dict[str, str] = {}
+
+
+class ReportStore:
+    """Reports on all nodes, by name."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, NodeReports] = {}
+        self.unsettled: set[str] = set()
+        """Nodes whose newest free list is not accepted yet."""
+
+    def of(self, node: str) -> NodeReports:
+        """Reports on a node; empty for a node without reports."""
+        return self._reports.get(node) or NodeReports()
+
+    def suspect_count(self) -> int:
+        """Number of nodes for which the newest report of some source is invalid."""
+        return sum(1 for reports in self._reports.values() if reports.suspect)
+
+    def restore(self, condition: NodeCondition) -> None:
+        """Restore the condition that an earlier run published."""
+        self._reports_of(condition.name).restored = condition
+
+    def put_device(self, node: str, report: DeviceReport, *, now_ms: UnixMs, is_live: bool, idle: int) -> None:
+        """Take a report of a device plug-in.
+
+        Args:
+            node: The node.
+            report: The report.
+            now_ms: The time.
+            is_live: The change was watched, not found in a list.
+            idle: Chips of the node that Kubernetes counts as idle.
+        """
+        reports = self._reports_of(node)
+        before = reports.device
+        reported_ms, behind_ms = _reported(before, report, now_ms=now_ms, is_live=is_live)
+        if before is None and reports.restored is not None and reports.restored.updated_ms <= now_ms:
+            reported_ms = max(reported_ms, reports.restored.updated_ms)
+        views = before.views if before is not None else {}
+        views = {
+            resource: with_report(views.get(resource), _free_list(chips, report.update_s), idle=idle)
+            for resource, chips in report.chips.items()
+        }
+        reports.device = StoredDeviceReport(report, reported_ms, behind_ms, views)
+        self._note(node, views)
+
+    def reexamine(self, node: str, *, now_ms: UnixMs, idle: int) -> None:
+        """Update the accepted free lists after time has passed or pods have changed."""
+        device = self._reports_of(node).device
+        if device is None:
+            return
+        age_s = (now_ms - device.reported_ms) / _MS
+        views = {key: looked_again(view, idle=idle, age_s=age_s) for key, view in device.views.items()}
+        self._reports_of(node).device = msgspec.structs.replace(device, views=views)
+        self._note(node, views)
+
+    def put_node(self, node: str, info: NodeInfo | None) -> None:
+        """Take NodeD's report on a node; None: there is none, so the node is healthy."""
+        self._reports_of(node).node = info
+
+    def put_switch(self, node: str, info: SwitchInfo | None) -> None:
+        """Take the report on a node's switch; None: there is none."""
+        self._reports_of(node).switch = info
+
+    def put_agent(self, report: HealthReport, *, now_ms: UnixMs) -> None:
+        """Take a report that arrived over the bus."""
+        self._reports_of(report.node).agent = StoredAgentReport(report, now_ms)
+
+    def mark_suspect(self, node: str, source: str, reason: str) -> bool:
+        """Mark a source's newest report as invalid; returns whether it was valid before."""
+        suspect = self._reports_of(node).suspect
+        is_new = source not in suspect
+        self._reports_of(node).suspect = {**suspect, source: reason}
+        return is_new
+
+    def mark_valid(self, node: str, source: str) -> bool:
+        """Mark a source's newest report as valid; returns whether it was invalid before."""
+        reports = self._reports_of(node)
+        if source not in reports.suspect:
+            return False
+        reports.suspect = {key: reason for key, reason in reports.suspect.items() if key != source}
+        return True
+
+    def _reports_of(self, node: str) -> NodeReports:
+        return self._reports.setdefault(node, NodeReports())
+
+    def _note(self, node: str, views: dict[str, FreeView]) -> None:
+        if all(view.shown == view.report for view in views.values()):
+            self.unsettled.discard(node)
+        else:
+            self.unsettled.add(node)
+
+
+def _reported(
+    before: StoredDeviceReport | None, report: DeviceReport, *, now_ms: UnixMs, is_live: bool
+) -> tuple[UnixMs, int | None]:
+    """Time of a report by Berth's clock, and how far the node's clock is behind."""
+    written_ms = report.update_s * _MS
+    if before is None:
+        return min(written_ms, now_ms), None
+    if report.update_s == before.report.update_s:
+        return before.reported_ms, before.behind_ms
+    behind_ms = before.behind_ms
+    if is_live:
+        is_first = behind_ms is None or report.update_s < before.report.update_s  # or the node's clock was set back
+        behind_ms = now_ms - written_ms if is_first or behind_ms is None else min(behind_ms, now_ms - written_ms)
+    return max(0, min(written_ms + (behind_ms or 0), now_ms)), behind_ms
+
+
+def _free_list(chips: ChipLists, update_s: int) -> FreeList:
+    return FreeList(chips.free, frozenset(chips.unhealthy_names), update_s)

@@ -1,0 +1,216 @@
+"""A record of a newer release ends every service that folds the ledger, with exit code 2 and the release that is needed."""
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from berth.runtime.config import ConfigError
+from berth.runtime.errors import FatalError
+from berth.runtime.feeds import newest_snapshot
+from berth.runtime.history import settings_now, state_now, verdict_on
+from berth.runtime.instruments import Instruments
+from berth.runtime.logs import DEFAULT_LOG
+from berth.runtime.process import MISCONFIGURED, report
+from berth.runtime.recording import record
+from berth.schemas.envelope import NewerVersionError, encode, open_envelope
+from berth.schemas.ledger import Round
+from berth.schemas.status import SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName
+from berth.schemas.versions import VERSIONS, Version, Versions
+from berth.services.binder.app import bind_on
+from berth.services.binder.cluster import SimCluster
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.metrics import BinderMetrics
+from berth.services.dispatcher.loop import Dispatcher
+from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.summary.app import write_on
+from berth.services.summary.config import SummaryConfig
+from berth.services.summary.metrics import SummaryMetrics
+from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_kube import FakeKube
+
+KINDS = [("ledger.round", 2), ("ledger.epoch", 2), ("ledger.hold", 1)]
+NEEDED = "needs Berth 9.7 or later"
+PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
+
+each_kind = pytest.mark.parametrize(("kind", "version"), KINDS)
+
+
+async def a_cell(*, shards: int = 0) -> Cell:
+    """A cell with a node and a job that is placed."""
+    cell = await Cell(shards=shards).open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("job", chips=2))
+    await cell.turns(2)
+    return cell
+
+
+async def plant(cell: Cell, kind: str, version: int) -> None:
+    """Append a record that a newer release wrote."""
+    head = (await cell.user.state(StreamName.LEDGER)).last_seq
+    body = msgspec.Raw(msgspec.msgpack.encode([1, head, 1, 5, "uid-job"]))
+    await cell.user.append(msgspec.msgpack.encode((kind, version, body, "9.7")), expected_seq=head)
+    await cell.settle()
+
+
+def see_exit(error: Exception) -> None:
+    """See that a process with this error ends with exit code 2."""
+    assert report(error, DEFAULT_LOG) == MISCONFIGURED
+
+
+@each_kind
+async def test_a_dispatcher_stops_in_its_next_turn_and_does_not_start(kind: str, version: int) -> None:
+    cell = await a_cell()
+    await plant(cell, kind, version)
+    head = cell.dispatcher.state.fold.head
+    with pytest.raises(NewerVersionError, match=NEEDED) as caught:
+        await cell.dispatcher.turn()
+    see_exit(caught.value)
+    assert cell.dispatcher.state.fold.head == head
+    await cell.dispatcher.stop()
+    with pytest.raises(NewerVersionError, match=NEEDED):
+        await cell.start_dispatcher()
+    assert len(await cell.ledger()) == head + 1
+    await cell.close()
+
+
+@each_kind
+async def test_a_scorer_stops(kind: str, version: int) -> None:
+    cell = await a_cell(shards=1)
+    await plant(cell, kind, version)
+    shard = cell.shards[0]
+    with pytest.raises(NewerVersionError, match=NEEDED):
+        shard.feeds.apply_records()
+    await cell.close()
+
+
+async def lost(bus: FakeBus, serve: Callable[[asyncio.Event], Awaitable[None]]) -> FatalError:
+    """Why a service lost its bus while it served."""
+    stop = asyncio.Event()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(serve(stop))  # type: ignore[arg-type]  # a coroutine function
+        error = await bus.lost
+        stop.set()
+    return error
+
+
+@each_kind
+async def test_a_binder_stops(kind: str, version: int) -> None:
+    cell = await a_cell()
+    await cell.dispatcher.stop()
+    await plant(cell, kind, version)
+    bus = FakeBus(cell.server, cell.cell)
+    config = BinderConfig()
+
+    async def serve(stop: asyncio.Event) -> None:
+        await bind_on(
+            SimCluster(bus, answer_timeout_s=1), bus, cell.clock, config, Instruments.make(BinderMetrics), stop
+        )
+
+    error = await lost(bus, serve)
+    assert isinstance(error.__cause__, NewerVersionError)
+    see_exit(error)
+    await bus.close()
+    await cell.close()
+
+
+@each_kind
+async def test_a_summary_stops(kind: str, version: int) -> None:
+    cell = await a_cell()
+    await cell.dispatcher.stop()
+    await plant(cell, kind, version)
+    clock = ManualClock()
+    with pytest.raises(ExceptionGroup) as caught:
+        async with asyncio.timeout(5):
+            await write_on(
+                FakeKube(clock=clock),
+                cell.user,
+                clock,
+                SummaryConfig(),
+                Instruments.make(SummaryMetrics),
+                asyncio.Event(),
+            )
+    assert caught.group_contains(NewerVersionError, match=NEEDED)
+    see_exit(caught.value)
+    await cell.close()
+
+
+@each_kind
+async def test_commands_that_read_the_ledger_stop(kind: str, version: int, tmp_path: Path) -> None:
+    cell = await a_cell()
+    await cell.dispatcher.stop()
+    await plant(cell, kind, version)
+    reads: list[Callable[[], Awaitable[object]]] = [
+        lambda: state_now(cell.user, cell.clock),
+        lambda: settings_now(cell.user),
+        lambda: verdict_on(cell.user, "uid-job"),
+        lambda: record(cell.user, cell.clock, tmp_path / "cell.rec"),
+    ]
+    for read in reads:
+        with pytest.raises(NewerVersionError, match=NEEDED):
+            await read()
+    await cell.close()
+
+
+async def test_a_snapshot_of_a_newer_release_is_not_loaded_and_not_passed_over() -> None:
+    cell = await a_cell()
+    await cell.dispatcher.snapshots.write()
+    assert await newest_snapshot(cell.user) is not None
+    data = msgspec.msgpack.encode(("snapshot", 2, [9, 9, [], b""], "9.7"))
+    await cell.user.publish(cell.user.subjects.snapshot_chunk(9, 0), encode(SnapshotChunk(data)))
+    end = SnapshotEnd(9, 9, 1, len(data), zlib.crc32(data), 0)
+    await cell.user.publish(cell.user.subjects.snapshot_end(9), encode(end))
+    with pytest.raises(NewerVersionError, match=r"snapshot of version 2 needs Berth 9\.7 or later"):
+        await newest_snapshot(cell.user)
+    await cell.close()
+
+
+async def test_a_dispatcher_writes_a_new_version_once_a_setting_of_its_epoch_enables_it() -> None:
+    cell = await Cell(skims_classes=False).open()
+    await cell.nodes([a_node("a")])
+
+    async def reign(job: str, *, skims_classes: bool) -> list[tuple[int, str]]:
+        await cell.dispatcher.stop()
+        decisions = msgspec.structs.replace(cell.config.decisions, skims_classes=skims_classes)
+        config = msgspec.structs.replace(cell.config, decisions=decisions)
+        bus = FakeBus(cell.server, cell.cell)
+        cell.buses.append(bus)
+        cell.dispatcher = Dispatcher(
+            bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
+        )
+        await cell.dispatcher.start()
+        await cell.submit(a_job(job))
+        await cell.settle()
+        with contextlib.suppress(NewerVersionError):  # this release does not read what it was made to write
+            await cell.turns(2)
+        rounds = [open_envelope(data) for data in await cell.ledger()]
+        return [(found.version, found.release) for found in rounds if found.kind == Round.KIND]
+
+    assert await reign("one", skims_classes=False) == [(1, "")]
+    assert await reign("two", skims_classes=True) == [(1, ""), (2, "9.7")]
+    await cell.close()
+
+
+async def test_a_dispatcher_does_not_turn_off_what_an_epoch_before_enabled() -> None:
+    cell = await Cell(skims_classes=True).open()
+    await cell.dispatcher.stop()
+    decisions = msgspec.structs.replace(cell.config.decisions, skims_classes=False)
+    config = msgspec.structs.replace(cell.config, decisions=decisions)
+    bus = FakeBus(cell.server, cell.cell)
+    cell.buses.append(bus)
+    dispatcher = Dispatcher(
+        bus, cell.clock, config, holder="test", instruments=Instruments.make(DispatcherMetrics), versions=PLANTED
+    )
+    with pytest.raises(ConfigError, match=r"decisions\.skims_classes is False: as in epoch 1") as caught:
+        await dispatcher.start()
+    see_exit(caught.value)
+    assert len(await cell.ledger()) == 1
+    await dispatcher.stop()
+    await cell.close()
