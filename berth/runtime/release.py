@@ -3,7 +3,8 @@
 import importlib.metadata
 from typing import Final
 
-DISTRIBUTION: Final = "berth"
+DISTRIBUTION: Final = "berth-npu"
+"""``berth`` on the package index belongs to another project."""
 
 
 def release() -> str:

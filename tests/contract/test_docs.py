@@ -63,6 +63,18 @@ def test_files_of_the_tree_that_are_named_exist(page: Path) -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+def test_what_is_installed_by_name_is_this_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [
+        found
+        for page in [*PAGES, *(ROOT / "berth").rglob("*.py")]
+        for found in re.findall(r"pip install '?(berth[\w-]*)(?:\[(\w+)\])?", page.read_text("utf-8"))
+    ]
+    assert named, "no page says how an extra is installed"
+    assert {name for name, _ in named} == {project["name"]}
+    assert {extra for _, extra in named} - {""} <= project["optional-dependencies"].keys()
+
+
 def test_the_hosted_workflow_runs_all_checks() -> None:
     (path,) = (ROOT / ".github" / "workflows").iterdir()
     workflow = yaml.load(path.read_text(), yaml.BaseLoader)  # texts alone: the key "on" is no boolean here

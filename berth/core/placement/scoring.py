@@ -1,8 +1,7 @@
 """Filter and score: which nodes can take a pod of a shape, and how good each is.
 
-The checks run in the order of :class:`NodeReason`; the first check that fails is the reason of the node. Equal scores
-are ordered by node name. All rows of a table are evaluated at once, as arrays. A single row can be evaluated in the
-state in which the earlier gangs of a round leave it.
+The checks run in the order of :class:`NodeReason`; the first one that fails is the reason of the node. Equal scores are
+ordered by node name. All rows are evaluated at once, as arrays, or one row in the state that a round has left.
 
 Longer than 400 lines because all rows and single rows must agree check by check.
 """
@@ -118,8 +117,8 @@ class Scorer:
             without: Rows to leave out, shape (rows,); their reasons and scores are undefined. None leaves out no row.
 
         Returns:
-            Reasons (:class:`NodeReason`) and raw scores, both of shape (rows,). The score is 0 where the reason is not
-            ``FITS``. A row without a node fact gets ``OTHER_RESOURCE``.
+            Reasons and raw scores, both of shape (rows,). The score is 0 where the reason is not ``FITS``. A row without
+            a node fact gets ``OTHER_RESOURCE``.
         """
         table = self.table
         rows = table.view()
@@ -228,11 +227,8 @@ class Scorer:
             if len(self._may) >= _SHAPES_MAX:
                 self._may.clear()
             bare = msgspec.structs.replace(shape, tolerations=_ALL_TAINTS)
-            never = frozenset({NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR})
-            may = (
-                guarded(functools.partial(_may, bare, key, never), lambda _: False)  # evaluate() raises the error
-                for key in classes
-            )
+            # An error counts as no here: evaluate() raises it.
+            may = (guarded(functools.partial(_may_use, bare, key), lambda _: False) for key in classes)
             known = self._may[shape] = np.fromiter(may, np.bool_, len(classes))
         return known
 
@@ -255,11 +251,10 @@ class Scorer:
             shape: Shape of the pod.
             row: The node.
             state: Its current state.
-            base: Its state before the current gang took anything. Soft share computes capacity from it, without the
-                other pods of the gang.
+            base: Its state before the current gang took anything; soft share computes the capacity from it.
 
         Returns:
-            Reason (:class:`NodeReason`) and raw score.
+            Reason and raw score.
         """
         table = self.table
         compiled = self._compile(shape)
@@ -277,7 +272,8 @@ class Scorer:
             state.idle,
             int(table.capacity[row]),
         )
-        labelled = compiled.node_label is None or self._has_label(compiled.node_label, row)
+        label = compiled.node_label
+        labelled = label is None or table.labels(row).get(label[0]) == label[1]
         return compiled.rule.evaluate_one(chips, labelled=labelled)
 
     def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
@@ -436,12 +432,9 @@ class Scorer:
         by_class = np.array([dict(key.labels).get(name) == value for key in self.table.classes] or [False], np.bool_)
         return by_class.take(self.table.node_class[self.table.view()], mode="wrap")
 
-    def _has_label(self, label: tuple[str, str], row: int) -> bool:
-        return self.table.labels(row).get(label[0]) == label[1]
 
-
-def _may(shape: Shape, key: ClassKey, never: frozenset[NodeReason]) -> bool:
-    return class_reason(shape, key) not in never
+def _may_use(shape: Shape, key: ClassKey) -> bool:
+    return class_reason(shape, key) not in {NodeReason.OTHER_RESOURCE, NodeReason.SELECTOR}
 
 
 def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:

@@ -137,7 +137,7 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
         lambda: write_page([made_up()], [], tmp_path / "page.html"),
         lambda: filmed(made_up(), 3),
     ):
-        with pytest.raises(CommandError, match=r"pip install 'berth\[plots\]'"):
+        with pytest.raises(CommandError, match=r"pip install 'berth-npu\[plots\]'"):
             act()
     assert list(tmp_path.iterdir()) == []
 
