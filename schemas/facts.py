@@ -210,7 +210,7 @@ class MembersSeen(Message, frozen=True):
     distributed: bool = False
     """The gang has more than one pod with chips, pods of other requests included."""
     writes_real: bool = False
-    """Pods were made by the Ascend operator: whoever binds also writes the chips really mounted."""
+    """Pods were made by the Ascend operator: the binding scheduler also writes the chips really mounted."""
     at_ms: UnixMs = 0
     stale: list[int] = []
     """Ranks whose pods carry chips' annotations of an attempt that was rolled back; they are removed before binding."""
@@ -220,7 +220,7 @@ JobState = Literal["accepted", "rejected", "cancelled", "tombstone"]
 
 
 class Rejection(Part, frozen=True):
-    """A request that was turned away while another job had its name."""
+    """A request that was rejected while another job had its name."""
 
     uid: str
     intake_seq: Sequence
@@ -229,7 +229,7 @@ class Rejection(Part, frozen=True):
 
 
 class JobSeen(Message, frozen=True):
-    """Verdict on a job's name: the request that has it, what became of it, and the last one turned away."""
+    """Verdict on a job's name: the request that has it, what became of it, and the last one rejected."""
 
     KIND: ClassVar[str] = "fact.job"
 

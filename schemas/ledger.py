@@ -72,7 +72,7 @@ class Settings(Part, frozen=True):
 
 
 class Epoch(Message, frozen=True):
-    """Start of a dispatcher's reign. Every waiting gang is tried anew."""
+    """A dispatcher became leader. Every waiting gang is tried again."""
 
     KIND: ClassVar[str] = "ledger.epoch"
     MUST_READ: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class Verdict(Part, frozen=True):
     placement: Placement | None = None
     refusal: Refusal | None = None
     final: bool = False
-    """The refusal will not change by waiting: the job is turned away."""
+    """The refusal will not change by waiting: the job is rejected."""
 
 
 ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed"]

@@ -1,7 +1,7 @@
 """Placement: node and chips for each rank of a gang, as columns.
 
-A placement is looked at whole when it is made or decoded: one whose columns do not belong together never exists, so whoever
-reads it need not ask, and a record that holds one does not decode.
+A placement is looked at whole when it is made or decoded: one whose columns do not belong together never exists, so that a
+reader need not check it, and a record that contains one does not decode.
 """
 
 import functools
@@ -216,7 +216,7 @@ def placement_of(
 
 @functools.lru_cache(maxsize=64)
 def _table(nodes: bytes) -> tuple[str, ...]:
-    """Names of a table. A placement is mostly read right after it was looked at; then they are at hand."""
+    """Names of a table. A placement is mostly read right after its validation; then they are cached."""
     return tuple(unpack_names(nodes))
 
 

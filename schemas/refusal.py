@@ -1,7 +1,7 @@
 """Why not: a closed set of reasons with numbers.
 
-A node's reason says why one node cannot take one pod of a shape; a refusal says why a gang waits or is turned away.
-Codes are stored for ever: a new one is appended with the next number.
+A node's reason says why one node cannot take one pod of a shape; a refusal says why a gang waits or is rejected.
+Codes are permanent: a new one is appended with the next number.
 """
 
 from enum import IntEnum

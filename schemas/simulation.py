@@ -45,11 +45,11 @@ class SimCounts(Message, frozen=True):
     pods_failed: int = 0
     pods_ended: int = 0
     double_allocations: int = 0
-    """Chips that were to be given to a second pod. More than 0 is a fault of whoever placed."""
+    """Chips that were to be given to a second pod. More than 0 is an error of the scheduler."""
     overcommits: int = 0
     """Pods for which a node had no cpu or memory left. Likewise."""
     swapped: int = 0
-    """Pods that got other chips than those of their own annotation. More than 0 is a fault of whoever bound."""
+    """Pods that got other chips than those of their own annotation. More than 0 is an error of the binding scheduler."""
     admission_errors: int = 0
     """Pods that failed since the device plug-in found no annotation for them. Likewise."""
 
@@ -76,7 +76,7 @@ class GangEvicted(Message, frozen=True):
 
 
 class BreakNode(Message, frozen=True):
-    """Wish that something of a simulated node be broken, or be well again."""
+    """Request to break or to repair a part of a simulated node."""
 
     KIND: ClassVar[str] = "sim.break"
 
@@ -90,9 +90,9 @@ class BreakNode(Message, frozen=True):
     code: str = ""
     """Fault code in upper-case hex; empty for a usual one."""
     lasts_ms: int = 0
-    """How long; 0 until it is mended."""
+    """Duration in milliseconds; 0 until it is repaired."""
     mend: bool = False
-    """Mend it instead."""
+    """Repair it instead."""
 
 
 class NodeBroken(Message, frozen=True):

@@ -24,7 +24,7 @@ class JobStatus(Message, frozen=True):
     at_ms: UnixMs
     attempt: int = 0
     sentence: str = ""
-    """Why it waits or was turned away, in one sentence with numbers."""
+    """Why it waits or was rejected, in one sentence with numbers."""
     refusal: Refusal | None = None
     placement: Placement | None = None
     ledger_seq: Sequence = 0

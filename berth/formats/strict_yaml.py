@@ -73,7 +73,7 @@ class StrictLoader(yaml.SafeLoader):
         try:
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
-            return text  # half a pair is left; whoever reads the text says where
+            return text  # half a pair is left; the reader of the text reports its place
 
     def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         """Mapping that begins here, before merge keys are resolved.

@@ -55,7 +55,7 @@ class Loop:
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is in hand."""
+        """Work until ``stop`` is set, then finish the current work."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
                 group.create_task(self._worker(), name=f"hand {number}")

@@ -63,7 +63,7 @@ def made_up(
         title: Title of it.
         seed: Same seed, same course.
         nodes: Nodes of 8 chips.
-        jobs: Jobs; some are turned away, taken back, waiting and running at the end.
+        jobs: Jobs; some are rejected, taken back, waiting and running at the end.
         frames: Frames, evenly over the time.
         leaf: Nodes below a leaf switch; 0 for no leaf switches.
     """

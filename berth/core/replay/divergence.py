@@ -265,7 +265,7 @@ class _Compared:
             return f"placed{plan}: {_where(pods, first)}{score}"
         if verdict.refusal is None:
             return _NOTHING
-        return f"{'turned away' if verdict.final else 'refused'}: {sentence(verdict.refusal)}"
+        return f"{'rejected' if verdict.final else 'refused'}: {sentence(verdict.refusal)}"
 
     def _note(self, of: Verdict | None, first: int, verdicts: Sequence[Verdict | None]) -> None:
         """Note the nodes that the verdicts name from rank ``first`` on, as a pod of that rank met them."""

@@ -63,5 +63,5 @@ class LogClock:
 
     def moment_of(self, entry: Entry) -> int:
         """When an entry came; what comes before the recording begins comes when it begins."""
-        self.now_ms = max(self.now_ms, moment_of(entry))  # of what does not decode whoever folds it says what is wrong
+        self.now_ms = max(self.now_ms, moment_of(entry))  # the fold reports an entry that does not decode
         return self.now_ms

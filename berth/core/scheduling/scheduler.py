@@ -135,7 +135,7 @@ class Scheduler:
         state = self.state
         for key in state.changed:
             job = state.jobs.get(key)
-            if job is None or job.state == "rejected":  # what was turned away may bear the uid of a gang that waited
+            if job is None or job.state == "rejected":  # what was rejected may bear the uid of a gang that waited
                 self.queue.keep_only(key, "")
                 continue
             self.queue.keep_only(key, job.uid)

@@ -1,6 +1,6 @@
-"""Rivals: other choices of nodes for the same run, which know nothing of leaf switches and SuperPoDs.
+"""Baselines: other choices of nodes for the same run, which know nothing of leaf switches and SuperPoDs.
 
-A rival has the same queue and its policy, and the same rules of what a node can take and which chips of it; only which of
+A baseline has the same queue and its policy, and the same rules of what a node can take and which chips of it; only which of
 the nodes that can take a pod gets it is another. Plans for whole gangs are not asked.
 """
 
@@ -31,7 +31,7 @@ _SCORE_SHIFT: Final = 34
 
 
 class BaselineScorer(Scorer):
-    """What a node can take is Berth's; how good it is is the rival's.
+    """What a node can take is Berth's; how good it is is the baseline's.
 
     ``random``: a number drawn anew for each round, node and what is free on it. ``first-fit``: all nodes are alike, so names
     decide. ``spread``: the node with most free chips.
@@ -45,7 +45,7 @@ class BaselineScorer(Scorer):
     def __init__(self, state: State, baseline: Baseline, seed: int) -> None:
         super().__init__(state.table, state.shares, state.fold.settings)
         self._state = state
-        self._rival = baseline
+        self._baseline = baseline
         self._seed = seed
 
     def evaluate(self, shape: Shape, without: Fits | None = None) -> tuple[Reasons, Scores]:
@@ -54,9 +54,9 @@ class BaselineScorer(Scorer):
         rows = self.table.view()
         free = self.table.free[rows]
         scores = np.zeros(len(reasons), np.int32)
-        if self._rival == "spread":
+        if self._baseline == "spread":
             scores = np.bitwise_count(free).astype(np.int32)
-        elif self._rival == "random":
+        elif self._baseline == "random":
             drawn = _mixed(self.table.ranks().astype(np.uint64) + np.uint64(self._turn()))
             scores = (_mixed(drawn ^ free) >> np.uint64(_SCORE_SHIFT)).astype(np.int32)
         return reasons, np.where(reasons == _FITS, scores, 0).astype(np.int32)
@@ -64,9 +64,9 @@ class BaselineScorer(Scorer):
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
         """Reason and score of one row in the state given."""
         reason, _ = super().evaluate_one(shape, row, state, base)
-        if reason or self._rival == "first-fit":
+        if reason or self._baseline == "first-fit":
             return reason, 0
-        if self._rival == "spread":
+        if self._baseline == "spread":
             return reason, state.free.bit_count()
         rank = int(self.table.ranks()[row])
         return reason, _mixed_one(_mixed_one((rank + self._turn()) & _MASK) ^ state.free) >> _SCORE_SHIFT
@@ -77,7 +77,7 @@ class BaselineScorer(Scorer):
 
 
 class BaselineScheduler(Scheduler):
-    """Decisions of a rival on one state.
+    """Decisions of a baseline on one state.
 
     Args:
         state: The cell.
@@ -86,13 +86,13 @@ class BaselineScheduler(Scheduler):
     """
 
     def __init__(self, state: State, baseline: Baseline, seed: int) -> None:
-        self._rival: Baseline = baseline
+        self._baseline: Baseline = baseline
         self._seed = seed
         super().__init__(state)
 
     def new_scorer(self) -> Scorer:
-        """Scoring of the rival."""
-        return BaselineScorer(self.state, self._rival, self._seed)
+        """Scoring of the baseline."""
+        return BaselineScorer(self.state, self._baseline, self._seed)
 
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """A job as it waits, without what it asks of leaf switches and SuperPoDs."""

@@ -136,7 +136,7 @@ def _jobs(figures: Figures) -> Iterator[_Line]:
     section = "jobs"
     yield _Line(section, "in all", "", figures.jobs)
     yield _Line(section, "placed", "", figures.placed)
-    yield _Line(section, "turned away", "", figures.turned_away)
+    yield _Line(section, "rejected", "", figures.turned_away)
     yield _Line(section, "taken back before they were placed", "", figures.taken_back)
     yield _Line(section, "still waiting at the end", "", figures.waiting)
     yield _Line(section, "still running at the end", "", figures.running)

@@ -130,7 +130,7 @@ class WorkloadReader:
         if job.state == "accepted":
             self._accepted(job, job.request, seen)
         elif job.state == "rejected" and seen is None:
-            self._jobs[job.uid] = _Seen(job.request, job.at_ms, run_ms=0)  # it is to be turned away again
+            self._jobs[job.uid] = _Seen(job.request, job.at_ms, run_ms=0)  # it is to be rejected again
         elif job.state == "cancelled" and seen is not None and seen.run_ms < 0:
             seen.cancel_ms = seen.cancel_ms or max(1, job.at_ms)
 

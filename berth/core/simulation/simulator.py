@@ -36,7 +36,7 @@ from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob, Workload
 
 HOLDER: Final = "simulation"
-"""Who reigns, as the epoch says it."""
+"""Leader of a simulated cell, as in its epoch record."""
 _LARGER: Final = "larger-than-cluster"
 _PASSING: Final = frozenset({"behind", "reserved"})
 """Refusals that say nothing of whether there is room."""
@@ -58,13 +58,13 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes, health and topology, by moment; those at 0 are the cluster that jobs find."""
     settings: Settings
     title: str = ""
-    """Empty: the queue policy, and the rival if there is one."""
+    """Empty: the queue policy, and the baseline if there is one."""
     words: dict[str, str] = {}
     """What the course is to say of its settings."""
     cell: str = "simulation"
     baseline: Baseline | None = None
     seed: int = 0
-    """Of the rival ``random``; nothing else is drawn."""
+    """Seed of the baseline ``random``; nothing else is random."""
 
 
 class TurnedAway(msgspec.Struct, frozen=True):
@@ -226,9 +226,9 @@ class Simulation:
         self._job_fact(verdict)
         refusal = verdict.refusal if verdict.rejection is None else verdict.rejection.refusal
         if refusal is not None:
-            self._note_turned_away(request, refusal)
+            self._note_rejected(request, refusal)
             if verdict.rejection is None:
-                self._bury(verdict)
+                self._release_name(verdict)
             return
         self._planned[verdict.uid] = planned
         if planned.cancel_ms:
@@ -254,13 +254,13 @@ class Simulation:
         self._job_fact(verdict)
         gang = self._state.fold.gangs.get(uid)
         if gang is None or gang.phase == "waiting":
-            self._bury(verdict)
+            self._release_name(verdict)
 
     def _job_fact(self, job: JobSeen) -> None:
         self._fact(self._subjects.fact_job(job.namespace, job.name), job)
         self._keeper.note_job((job.namespace, job.name))
 
-    def _bury(self, job: JobSeen) -> None:
+    def _release_name(self, job: JobSeen) -> None:
         """Let a job that is over give up its name."""
         self._planned.pop(job.uid, None)
         self._too_large.pop(job.uid, None)
@@ -274,7 +274,7 @@ class Simulation:
         """One round; returns whether there was anything to decide."""
         opening = self._scheduler.open(self.now_ms)
         if opening is None:
-            return self._turn_away_large()
+            return self._reject_too_large()
         folded = self._record(self._scheduler.decide(opening))
         self._scheduler.adopt(folded)
         self._keeper.note_record(folded)
@@ -287,8 +287,8 @@ class Simulation:
                 job = self._state.jobs.get((gang.namespace, gang.name))
                 if job is not None and job.uid == gang.uid:
                     if gang.refusal is not None and job.request is not None:
-                        self._note_turned_away(job.request, gang.refusal)
-                    self._bury(job)
+                        self._note_rejected(job.request, gang.refusal)
+                    self._release_name(job)
             elif gang.refusal is not None and gang.refusal.code == _LARGER:
                 self._too_large[gang.uid] = gang.refusal
         return True
@@ -336,7 +336,7 @@ class Simulation:
         )
         self._fact(self._subjects.fact_pod(holding.namespace, holding.name), fact)
 
-    def _turn_away_large(self) -> bool:
+    def _reject_too_large(self) -> bool:
         """Turn jobs away that ask for more than there is, once no more can come; returns whether there were any."""
         if self._facts_left or not self._too_large:
             return False
@@ -365,11 +365,11 @@ class Simulation:
 
     def _turn_away(self, uid: str, refusal: Refusal) -> None:
         request = self._planned[uid].request
-        self._note_turned_away(request, refusal)
+        self._note_rejected(request, refusal)
         self._keeper.turn_away(uid, self.now_ms, refusal.code)
         self._cancel((request.namespace, request.name), uid, refusal.code)
 
-    def _note_turned_away(self, request: JobRequest, refusal: Refusal) -> None:
+    def _note_rejected(self, request: JobRequest, refusal: Refusal) -> None:
         self.turned_away.append(
             TurnedAway(
                 namespace=request.namespace,
@@ -388,5 +388,5 @@ class Simulation:
 
 
 def title_of(settings: Settings, baseline: Baseline | None) -> str:
-    """Title of a course: the queue policy, and the rival if there is one."""
+    """Title of a course: the queue policy, and the baseline if there is one."""
     return f"{settings.queue_policy}, {baseline} nodes" if baseline is not None else settings.queue_policy

@@ -2,7 +2,7 @@
 
 Percentiles are by nearest rank: of n values in ascending order, the one at place ceil(p x n / 100). A job that is not over
 at the end of the course counts with the time that it has had; the figure is then a lower bound, and says so. Jobs that
-left without a placement (turned away, or taken back) are counted, and are in no time. All times are milliseconds.
+left without a placement (rejected or cancelled) are counted, and are in no time. All times are milliseconds.
 """
 
 from collections import defaultdict

@@ -21,7 +21,7 @@ class JobCourse(msgspec.Struct, frozen=True, gc=False):
     ended_ms: int = -1
     """When its chips were given back; -1 while it runs, or for never."""
     refused: str = ""
-    """Code of the last refusal of a job that was turned away or waits at the end; empty else."""
+    """Code of the last refusal of a job that was rejected or waits at the end; empty else."""
     nodes: int = 0
     """Nodes of its placement."""
     leaves: int = 0
@@ -31,7 +31,7 @@ class JobCourse(msgspec.Struct, frozen=True, gc=False):
     superpods: int = 0
     superpods_least: int = 0
     left_ms: int = -1
-    """When it was turned away, or taken back by its user before it was placed (then ``refused`` is empty); -1 else. A job
+    """When it was rejected, or taken back by its user before it was placed (then ``refused`` is empty); -1 else. A job
     that was never placed and has not left still waits at the end."""
 
 

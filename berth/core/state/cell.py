@@ -498,7 +498,7 @@ class State:
             del self.name_of[job.uid]
 
     def _forget(self, uid: str) -> None:
-        if uid not in self.name_of:  # a request that was turned away may have borne the uid of a job that lives
+        if uid not in self.name_of:  # a request that was rejected may have borne the uid of a job that lives
             self.fold.forget(uid, self.facts_seq)
 
     def _outcome(self, envelope: Envelope) -> str:

@@ -1,7 +1,7 @@
 """SuperPoDs of a table of nodes, as the ground on which blocks are planned: which nodes each has, and in which order.
 
 The order inside a SuperPoD keeps neighbours together: by rack, leaf, position and name. Sub-healthy nodes go behind the
-healthy ones when a yard is made.
+healthy ones when a pool is built.
 
 Source: docs/reference/superpods.md, "Order of nodes in a SuperPoD". See decision D-18.
 """

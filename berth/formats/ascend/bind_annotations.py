@@ -121,7 +121,7 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         predicate_ns: Time of the decision, in ns since 1970; greater than any before on its node.
         distributed: Its gang has more than one pod with chips.
         rank_index: Its rank in its gang, decimal; empty where it has one or needs none.
-        writes_real: The Ascend operator made it: whoever binds writes the chips really mounted.
+        writes_real: The Ascend operator made it: the binding scheduler writes the chips really mounted.
         share: Quota of its one chip, for soft share.
         job: Name of the job request by which it is bound.
         job_uid: Uid of that request.

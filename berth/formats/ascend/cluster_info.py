@@ -1,7 +1,7 @@
 """What ClusterD says of all nodes: ConfigMaps ``cluster-info-device-<m>``, ``cluster-info-switch-<x>``, ``cluster-info-node-cm``.
 
 ClusterD spreads the nodes over chunks anew at each write, in no order: a node that is missing from a chunk is in another
-one, or will be. A chunk that is not needed any more is emptied, or keeps old entries for ever. So a chunk takes nothing
+one, or will be. A chunk that is not needed any more is emptied, or keeps old entries forever. So a chunk takes nothing
 away, and of several entries of a node the newest counts. ``cluster-info-node-cm`` is one object: it replaces what it said.
 
 Source: docs/reference/kubernetes.md, "Cluster information" and "Rules for readers".

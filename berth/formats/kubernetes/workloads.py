@@ -1,7 +1,7 @@
 """Which gang a pod belongs to, and its place in there.
 
 A pod says itself whose it is, by annotations, labels and its controller. How many there are is often written on another
-object only; then that object is named, and read by whoever asks.
+object only; then that object is named, and the caller reads it.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang";
 docs/reference/nodes-and-chips.md, "Pod annotations of chips".

@@ -42,7 +42,7 @@ class Story:
 
 @pytest.fixture
 async def story() -> Story:
-    """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is turned away."""
+    """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is rejected."""
     cell = await UnreliableCell(shards=2).open()
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number % 2}") for number in range(4)])
     await cell.turns()
