@@ -16,6 +16,7 @@ from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.replay.replay import Replay, Replayed
 from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import Recorded
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.formats.recordings.recording import frames_of
@@ -70,15 +71,15 @@ class _Cell:
             yield self._fact(self._subjects.fact_node(domain), fact)
         fold = self._state.fold
         yield self._record(
-            Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings(skims_classes=True))
+            Epoch(1, fold.head, self._state.facts_seq, self._at_ms, "bench", Settings(skims_classes=True)), None
         )
-        self._scheduler.begin()
         while self._state.facts_seq < facts:
             self._at_ms += _ROUND_MS
             yield from self._news()
             opening = self._scheduler.open(self._at_ms)
             if opening is not None:
-                yield self._record(self._scheduler.decide(opening))
+                recorded = self._scheduler.decide(opening)
+                yield self._record(recorded.round, recorded)
 
     def _news(self) -> Iterator[Entry]:
         """What happened since the last round: names given up, pods begun and ended, jobs come."""
@@ -144,15 +145,19 @@ class _Cell:
 
     def _fact(self, subject: str, fact: Message) -> Entry:
         entry = Entry(self._state.facts_seq + 1, encode(fact), subject)
-        if reason := self._state.apply_fact(subject, entry.sequence, entry.data):
-            raise ValueError(reason)
+        applied = self._state.apply_fact(subject, entry.sequence, entry.data)
+        if applied.error:
+            raise ValueError(applied.error)
+        self._scheduler.note(applied.changes)
         return entry
 
-    def _record(self, record: Message) -> Entry:
+    def _record(self, record: Message, turn: Recorded | None) -> Entry:
         entry = Entry(self._state.fold.head + 1, encode(record))
         folded = self._state.apply_record(entry.sequence, entry.data)
-        self._state.moved.clear()
-        self._scheduler.adopt(folded)
+        if turn is None:
+            self._scheduler.begin(folded.changes)
+        else:
+            self._scheduler.adopt(turn, folded)
         self._started += folded.taken
         self._over += [self._state.jobs[holding.namespace, holding.name] for holding in folded.given_back]
         return entry

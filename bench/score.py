@@ -6,8 +6,8 @@ import numpy as np
 
 from bench.limits.score import times_ms
 from bench.report import Report, Row, machine, row
+from berth.core.cluster.node_columns import BYTES_PER_NODE
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.cluster.node_table import BYTES_PER_NODE
 from berth.core.placement.scoring import Scorer
 from berth.core.state.cell import State
 from berth.products.catalogue import NODE_PRODUCTS

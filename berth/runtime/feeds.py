@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from berth.core.changes import Changes, ChangesBuilder
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
@@ -123,15 +124,19 @@ class Feeds:
         self.dead: dict[int, tuple[Stored, str]] = {}
         """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
 
-    async def start(self, *, filters: Sequence[str] = ()) -> None:
+    async def start(self, *, filters: Sequence[str] = ()) -> Changes:
         """Load the newest snapshot and receive later messages; returns when everything that was stored is applied.
 
         Args:
             filters: Facts to follow; none means all.
 
+        Returns:
+            What the snapshot, the facts and the records changed.
+
         Raises:
             FatalError: The bus holds less history than the snapshot states.
         """
+        found = ChangesBuilder()
         body = await newest_snapshot(self.bus, self._log)
         # Read after the snapshot: the dispatcher may write one at any time, and it must not appear to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
@@ -142,45 +147,48 @@ class Feeds:
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
                     f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again"
                 )
-            self.state.load(body)
+            found.add(self.state.load(body))
         start = self.state.facts_seq + 1
         from_latest = start < facts.first_seq and facts.last_seq > 0
         if from_latest:
-            await self._load_latest(facts.last_seq, filters)
+            found.add(await self._load_latest(facts.last_seq, filters))
             start = self.state.facts_seq + 1
         self.facts.start(self.bus, StreamName.FACTS, start_seq=start, filters=filters, created=facts.created)
         self.records.start(self.bus, StreamName.LEDGER, start_seq=self.state.fold.head + 1, created=ledger.created)
         await self.records.caught_up()
         await self.facts.caught_up()
-        self._replay()
+        found.add(self._replay())
         if from_latest:
             self.state.forget_unnamed()
+        return found.build()
 
     async def stop(self) -> None:
         """Stop receiving."""
         await self.facts.stop()
         await self.records.stop()
 
-    def _replay(self) -> None:
+    def _replay(self) -> Changes:
         """Apply received messages in their original order: before each record the facts that it used.
 
         A reused name or uid is therefore not confused with the previous job.
         """
+        found = ChangesBuilder()
         for stored in self.records.take():
             if stored.sequence > self.state.fold.head:
-                self.apply_facts(up_to=facts_known(stored.data))
-                self.state.apply_record(stored.sequence, stored.data)
-        self.apply_facts()
+                found.add(self.apply_facts(up_to=facts_known(stored.data)))
+                found.add(self.state.apply_record(stored.sequence, stored.data).changes)
+        found.add(self.apply_facts())
+        return found.build()
 
-    def apply_facts(self, *, up_to: int | None = None) -> int:
-        """Apply received facts up to a sequence; returns how many."""
-        count = 0
+    def apply_facts(self, *, up_to: int | None = None) -> Changes:
+        """Apply received facts up to a sequence; returns what they changed."""
+        found = ChangesBuilder()
         for stored in self.facts.take(up_to=up_to):
-            reason = self.state.apply_fact(stored.subject, stored.sequence, stored.data)
-            if reason:
-                self.dead[stored.sequence] = (stored, reason)
-            count += 1
-        return count
+            applied = self.state.apply_fact(stored.subject, stored.sequence, stored.data)
+            if applied.error:
+                self.dead[stored.sequence] = (stored, applied.error)
+            found.add(applied.changes)
+        return found.build()
 
     def apply_records(self, *, up_to: int | None = None) -> list[tuple[Stored, Folded]]:
         """Apply received records up to a sequence; records that are already applied are skipped."""
@@ -226,13 +234,15 @@ class Feeds:
                 return
             del self.dead[sequence]
 
-    async def _load_latest(self, head: int, filters: Sequence[str]) -> None:
+    async def _load_latest(self, head: int, filters: Sequence[str]) -> Changes:
         """Apply the latest fact of each subject in place of the removed history."""
+        found = ChangesBuilder()
         await self.bus.wait_mirror(StreamName.LATEST, at_least=head, timeout_s=_MIRROR_S)
         for stored in await self.bus.read(StreamName.LATEST, start_seq=self.state.facts_seq + 1, filters=filters):
             if stored.sequence <= head:
-                self.state.apply_fact(stored.subject, stored.sequence, stored.data, latest=True)
+                found.add(self.state.apply_fact(stored.subject, stored.sequence, stored.data, latest=True).changes)
         self.state.facts_seq = head
+        return found.build()
 
 
 async def dead_letter(

@@ -1,17 +1,19 @@
-"""The dispatcher's turn: intake, facts, one numbered round, statuses.
+"""Dispatch cycle: intake, facts, one numbered round, statuses.
 
-Nothing is decided before it is appended, and nothing that was appended is decided again: a refused or doubtful append
-is answered by reading the ledger up to its head, where an own record is found like any other.
+A decision counts once its record is appended, and what was appended is not decided again. After a refused or doubtful append the
+dispatcher reads the ledger up to its head, where it finds its own record like any other.
 """
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from berth.core.placement.round_demand import NeedMoreError
+from berth.core.changes import Changes
 from berth.core.scheduling.queue import Queue
-from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
-from berth.core.state.cell import State
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
+from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
@@ -22,7 +24,7 @@ from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import VERSIONS, Versions, encode_record, withdrawn
 from berth.services.dispatcher.config import DispatcherConfig
@@ -32,8 +34,6 @@ from berth.services.dispatcher.scatter import Offers, Scatter
 from berth.services.dispatcher.snapshots import Snapshots
 from berth.services.dispatcher.views import Views
 
-_ASKS_MAX: Final = 20
-"""Times that a round may ask again for more candidates."""
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
 
@@ -43,21 +43,21 @@ class FencedError(Exception):
 
 
 class _Sent(NamedTuple):
-    """A record that was decided and may or may not be stored."""
+    """A turn whose record may or may not be stored."""
 
-    record: Round
+    turn: Recorded
     data: bytes
     expected_seq: int
 
 
 class Dispatcher:
-    """The dispatcher while it is leader: one epoch.
+    """One term of a leader.
 
     Args:
         bus: The cell.
         clock: Of the process.
         config: Settings.
-        holder: Identity of the leader; stored in the epoch record.
+        holder: Name of the leader; stored in the epoch record.
         instruments: Of the process.
         versions: Versions in which records are written.
     """
@@ -94,8 +94,10 @@ class Dispatcher:
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
         self._oversized: list[str] = []
+        self._pods_changed: dict[JobKey, None] = {}
+        """Jobs whose status is looked at once more when the turn is over."""
         self._sent: _Sent | None = None
-        """Until it is known what became of it nothing else is decided, and no fact is applied."""
+        """Until its outcome is known, nothing else is decided and no fact is applied."""
 
     async def start(self) -> None:
         """Load what is stored and begin an epoch.
@@ -105,7 +107,7 @@ class Dispatcher:
             ConfigError: A setting withdraws a version of records.
             NewerVersionError: Only a newer release reads a record or the newest snapshot.
         """
-        await self.feeds.start()
+        self.scheduler.note(await self.feeds.start())
         await self._begin_epoch()
         await self.snapshots.write()
         await self.intake.start()
@@ -127,7 +129,7 @@ class Dispatcher:
         """Whether a turn would do something now."""
         return (
             self._sent is not None
-            or (self.queue.has_work and not self.intake.awaits_cancel)
+            or (self.scheduler.has_work and not self.intake.awaits_cancel)
             or self.intake.has_work
             or self.views.has_work
             or not self.feeds.facts.is_empty
@@ -138,7 +140,7 @@ class Dispatcher:
         """Do what there is to do once; returns whether a record was appended.
 
         Raises:
-            FencedError: Another dispatcher is leader.
+            FencedError: Another dispatcher is the leader.
             TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
             FatalError: The history broke.
         """
@@ -150,17 +152,17 @@ class Dispatcher:
             await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
         )
         self._absorb_records()
-        self.feeds.apply_facts()
+        self._apply_facts()
         await self.feeds.write_dead_letters()
-        for key in self.state.changed:
+        for key in self.scheduler.pending.jobs_changed:
             self.intake.echoed(key)
             self.views.touch(key)
-        # A round knows facts only. A pending one that would change it is waited for; until then no gang is woken.
+        # A round knows facts only. It waits for a cancellation that is on its way; until then no class is woken.
         may_decide = not self.intake.awaits_cancel
         appended = may_decide and await self.round()
-        for key in self.state.moved:
+        for key in self._pods_changed:
             self.views.touch(key)
-        self.state.moved.clear()
+        self._pods_changed.clear()
         await self.views.publish()
         if may_decide:
             await self.snapshots.maybe_write()
@@ -201,21 +203,22 @@ class Dispatcher:
         """One round; returns whether it appended a record.
 
         Raises:
-            FencedError: Another dispatcher is leader.
+            FencedError: Another dispatcher is the leader.
         """
         # 1. Take gangs in queue order, and what is due without a decision.
         opening = self.scheduler.open(self.clock.now_ms())
         self._report(self.scheduler.setbacks)
         if opening is None:
             return False
+        turn: Turn = opening
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
-            record = await self._choose(opening)
-            data = encode_record(record, self.state.fold.settings, versions=self._versions)
-            self._sent = _Sent(record, data, self.state.fold.head)
+            turn = recorded = self.scheduler.record(await self._choose(opening))
+            data = encode_record(recorded.round, self.state.fold.settings, versions=self._versions)
+            self._sent = _Sent(recorded, data, self.state.fold.head)
         finally:
             if self._sent is None:
-                self.scheduler.take_back()
+                self.scheduler.take_back(turn)
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")
         return await self._settle(self._sent)
@@ -224,31 +227,37 @@ class Dispatcher:
         """See what becomes of a record that was decided; returns whether it is stored.
 
         Raises:
-            FencedError: Another dispatcher is leader.
-            TransientError: The result stays unknown; the next turn continues from here.
+            FencedError: Another dispatcher is the leader.
+            TransientError: The outcome is unknown; the next cycle goes on from here.
         """
         await self._append(sent)
         self._sent = None
-        is_stored = self.state.fold.rounds == sent.record.number
+        record = sent.turn.round
+        is_stored = self.state.fold.rounds == record.number
         if is_stored:
-            self._metrics.count_round(sent.record.verdicts)
+            self._metrics.count_round(record.verdicts)
         else:
-            self.scheduler.take_back()
+            self.scheduler.take_back(sent.turn)
         return is_stored
 
-    async def _choose(self, opening: Opening) -> Round:
-        asks = dict(opening.asks)
-        for _ in range(_ASKS_MAX):
-            offers: Offers = await self.scatter.gather(self.scheduler.scorer, asks, number=opening.number)
+    async def _choose(self, opening: Opening) -> Choice:
+        """Ask for offers until they reach far enough, and choose.
+
+        Raises:
+            TransientError: They never do, or the bus does not answer.
+        """
+        asking = Asking(opening)
+        choice: Choice | None = None
+        while choice is None:
+            offers: Offers = await self.scatter.gather(self.scheduler.scorer, asking.asks, number=opening.number)
             missing_shards = MissingShards(self.config.shards, offers.missing, offers.doubted)
+            choose = functools.partial(self.scheduler.choose, opening, offers.views, asking.asks, missing_shards)
             try:
-                verdicts = self.scheduler.choose(opening, offers.views, asks, missing_shards)
-            except NeedMoreError as error:
-                asks[error.shape] = error.count
-                continue
-            self._report(self.scheduler.setbacks)
-            return self.scheduler.record(opening, verdicts, missing_shards)
-        raise TransientError(f"round {opening.number} ran out of offers {_ASKS_MAX} times")
+                choice = asking.tried(choose)
+            except OffersExhaustedError as error:
+                raise TransientError(str(error)) from error
+        self._report(choice.setbacks)
+        return choice
 
     def _report(self, set_aside: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""
@@ -274,9 +283,9 @@ class Dispatcher:
                 continue
             self._metrics.append.observe(self.clock.monotonic_s() - began_s)
             self._faults.hit("append.after")
-            self._adopt(self.state.apply_record(sequence, sent.data))
+            self._adopt(self.state.apply_record(sequence, sent.data), sent.turn)
             return
-        raise TransientError(f"round {sent.record.number} may or may not be stored")
+        raise TransientError(f"round {sent.turn.round.number} may or may not be stored")
 
     async def _read_back(self) -> None:
         """Go to the ledger's head, where an own record counts like any other."""
@@ -285,8 +294,10 @@ class Dispatcher:
         self._absorb_records()
 
     def _absorb_records(self) -> None:
-        for _, folded in self.feeds.apply_records():
-            self._adopt(folded)
+        sent = self._sent
+        for stored, folded in self.feeds.apply_records():
+            is_own = sent is not None and stored.sequence == sent.expected_seq + 1 and stored.data == sent.data
+            self._adopt(folded, sent.turn if sent is not None and is_own else None)
         if self.state.fold.epoch > self.epoch:
             raise FencedError(self.state.fold.holder)
 
@@ -311,19 +322,32 @@ class Dispatcher:
         except (ConflictError, AmbiguousError) as error:
             raise FencedError(error.reason) from error
         self._faults.hit("epoch.after")
-        self.state.apply_record(sequence, data)
-        self.scheduler.begin()
+        self.scheduler.begin(self.state.apply_record(sequence, data).changes)
 
     async def _restart_intake(self) -> None:
         """After doubt about a verdict: learn all that was stored, then judge again what has none."""
         await self.intake.stop()
         head = (await self.bus.state(StreamName.FACTS)).last_seq
         await self.feeds.reach_fact(head, timeout_s=self.config.gather_timeout_s + 5.0)
-        self.feeds.apply_facts()
+        self._apply_facts()
         await self.intake.start()
 
-    def _adopt(self, folded: Folded) -> None:
-        """Bring views and queue in line with a record."""
+    def _apply_facts(self) -> None:
+        """Apply what was received of facts."""
+        changes: Changes = self.feeds.apply_facts()
+        self.scheduler.note(changes)
+        self._pods_changed.update(changes.pods_changed)
+
+    def _adopt(self, folded: Folded, turn: Recorded | None) -> None:
+        """Bring views and queue in line with a record.
+
+        Args:
+            folded: What it changed.
+            turn: The turn that it ends; None for a record that was not decided here.
+        """
         for gang in folded.gangs:
             self.views.touch((gang.namespace, gang.name))
-        self.scheduler.adopt(folded)
+        if turn is None:
+            self.scheduler.follow(folded)
+        else:
+            self.scheduler.adopt(turn, folded)

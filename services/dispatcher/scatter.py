@@ -4,9 +4,10 @@ import functools
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from berth.core.cluster.domains import shard_of
 from berth.core.placement.offers import OwnRows, candidates_of, merge
 from berth.core.placement.scoring import Candidates, Scorer
-from berth.core.state.cell import State, shard_of
+from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode

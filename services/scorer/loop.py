@@ -4,9 +4,10 @@ import asyncio
 from typing import Final
 
 from berth.core.cluster.bitmaps import bitmap_of
+from berth.core.cluster.domains import shard_of
 from berth.core.placement.offers import OwnRows, offer_of
 from berth.core.placement.scoring import Scorer
-from berth.core.state.cell import State, shard_of
+from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from berth.core.state.cell import shard_of
+from berth.core.cluster.domains import shard_of
 from berth.runtime.bus.client import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments

@@ -7,7 +7,7 @@ import msgspec
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump, WaitingDump
-from berth.core.state.lifecycle import Due, due
+from berth.core.state.lifecycle import Due, examine
 from berth.schemas.envelope import decode
 from berth.schemas.status import SnapshotBody
 from tests.fuzz.failure import Failure
@@ -61,7 +61,7 @@ def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
         yield name, getattr(live.state, name), getattr(other.state, name)
     yield "who has a uid", live.state.name_of, other.state.name_of
     yield "pods of other schedulers", _foreign(live.state), _foreign(other.state)
-    yield "what is due", _due(live.state), _due(other.state)
+    yield "what is due", _due(live), _due(other)
     yield "gangs that wait", _waiting(live.scheduler), _waiting(other.scheduler)
     yield "settings", live.scheduler.scorer.settings, other.scheduler.scorer.settings
 
@@ -102,12 +102,13 @@ def _foreign(state: State) -> dict[str, object]:
     return {uid: key for uid, key in state.foreign.items() if key in state.pods and state.pods[key].uid == uid}
 
 
-def _due(state: State) -> Due:
+def _due(seat: Seat) -> Due:
     """What is due; looking must leave no trace."""
-    touched, short = dict(state.touched), dict(state.short)
-    found = due(state)
-    state.touched, state.short = touched, short
-    return found
+    state, short = seat.state, dict(seat.state.short)
+    found = examine(state, seat.scheduler.to_examine)
+    state.short.clear()
+    state.short.update(short)
+    return found.due
 
 
 def _waiting(scheduler: Scheduler) -> list[tuple[object, ...]]:

@@ -10,7 +10,7 @@ import msgspec
 from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import Replay
-from berth.core.scheduling.scheduler import MissingShards, Opening
+from berth.core.scheduling.turn import MissingShards, Opening, Recorded
 from berth.core.state.invariants import check
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
@@ -85,13 +85,16 @@ class Checks:
         for shards in self._shards.values():
             shards.hear(entry)
 
-    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, missing_shards: MissingShards) -> None:
-        """A turn was begun, and what was decided in it."""
+    def opened(self, at_ms: int, turn: Recorded | None, missing_shards: MissingShards) -> None:
+        """A turn was opened, and decided; None when there was nothing to decide."""
         self._turns += 1
         if self._reader is not None:
-            self._read(at_ms, record, missing_shards)
-        self._see_no_errors(opening)
-        if opening is None or record is None or not opening.asks:
+            self._read(at_ms, turn.round if turn is not None else None, missing_shards)
+        self._see_no_errors(turn)
+        if turn is None:
+            return
+        opening, record = turn.opening, turn.round
+        if not opening.asks:
             return
         if missing_shards.missing:
             self._compare(opening, record, missing_shards, self._of(missing_shards.shards))
@@ -99,14 +102,14 @@ class Checks:
             for shards in self._shards.values():
                 self._compare(opening, record, missing_shards, shards)
 
-    def _see_no_errors(self, opening: Opening | None) -> None:
+    def _see_no_errors(self, turn: Recorded | None) -> None:
         """Nobody is set aside but for what a history breaks.
 
         Raises:
             Failure: Somebody is.
         """
-        due = opening.must.setbacks if opening is not None else []
-        for setback in [*due, *self.world.seat.scheduler.setbacks]:
+        chosen = turn.setbacks if turn is not None else ()
+        for setback in [*self.world.seat.scheduler.setbacks, *chosen]:
             if BrokenError.__name__ not in {type(setback.error).__name__, str(setback.error)}:
                 raise Failure(f"set aside: {type(setback.error).__name__}", f"{setback}") from setback.error
             self.count["gang: set aside"] += 1
@@ -138,7 +141,7 @@ class Checks:
     def taken_back(self) -> None:
         """What was decided was not stored."""
         if self._reader is not None:
-            self._reader.scheduler.take_back()
+            self._reader.take_back()
 
     def stored(self, entry: Entry, record: Round | None) -> None:
         """A record was stored and adopted.

@@ -1,6 +1,7 @@
 """Whoever decides on a history: the one that writes it, and readers beside it."""
 
-from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards, Opening, Recorded
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.envelope import decode, encode
@@ -14,14 +15,16 @@ class Seat:
     def __init__(self) -> None:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
+        self.turn: Recorded | None = None
+        """The turn that is to be stored or taken back."""
 
     @classmethod
     def loaded(cls, snapshot: bytes) -> "Seat":
         """One that begins at a snapshot."""
         seat = cls()
-        seat.state.load(decode(snapshot, SnapshotBody))
+        changes = seat.state.load(decode(snapshot, SnapshotBody))
         assert seat.state.waiting is not None
-        seat.scheduler.load(seat.state.waiting)
+        seat.scheduler.load(seat.state.waiting, changes)
         return seat
 
     def snapshot(self) -> bytes:
@@ -30,24 +33,36 @@ class Seat:
 
     def fact(self, subject: str, sequence: int, data: bytes) -> str:
         """Take a fact; returns why it can never be applied, or nothing."""
-        return self.state.apply_fact(subject, sequence, data)
+        applied = self.state.apply_fact(subject, sequence, data)
+        self.scheduler.note(applied.changes)
+        return applied.error
 
     def decided(self, at_ms: int, missing_shards: MissingShards) -> Round | None:
         """Decide a round; None when there is nothing to decide. It is to be stored or taken back."""
         opening = self.scheduler.open(at_ms)
-        return None if opening is None else self.on(opening, missing_shards)
+        return None if opening is None else self.on(opening, missing_shards).round
 
-    def on(self, opening: Opening, missing_shards: MissingShards) -> Round:
+    def on(self, opening: Opening, missing_shards: MissingShards) -> Recorded:
         """Decide a round that was opened."""
-        return self.scheduler.decide(opening, missing_shards if missing_shards.missing else None)
+        self.turn = self.scheduler.decide(opening, missing_shards if missing_shards.missing else None)
+        return self.turn
+
+    def take_back(self) -> None:
+        """The round that was decided is not stored."""
+        assert self.turn is not None
+        turn, self.turn = self.turn, None
+        self.scheduler.take_back(turn)
 
     def stored(self, sequence: int, data: bytes) -> Folded:
         """Take a record that was stored."""
         folded = self.state.apply_record(sequence, data)
         if folded.epoch:
-            self.scheduler.begin()
+            self.scheduler.begin(folded.changes)
+        elif self.turn is not None and data == encode(self.turn.round):
+            turn, self.turn = self.turn, None
+            self.scheduler.adopt(turn, folded)
         else:
-            self.scheduler.adopt(folded)
+            self.scheduler.follow(folded)
         return folded
 
     def settle(self, at_ms: int) -> int:

@@ -1,12 +1,13 @@
 """Shards beside a decider: the offers that they make, through the dispatcher's own gathering, must lead to the same record."""
 
+import functools
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
 
-from berth.core.placement.round_demand import NeedMoreError
-from berth.core.scheduling.scheduler import MissingShards, Opening
+from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening, Verdicts
+from berth.core.scheduling.verdicts import round_of
 from berth.runtime.bus.port import Gathered
 from berth.runtime.instruments import Instruments
 from berth.runtime.logs import DEFAULT_LOG
@@ -23,7 +24,6 @@ from tests.fuzz.seat import Seat
 from tests.support.clock import ManualClock
 
 _SCORED = ("node", "health", "topology")
-_ASKS_MAX = 20
 
 
 class _Mute:
@@ -104,15 +104,18 @@ class Shards:
             timeout_s=1.0,
             log=DEFAULT_LOG,
         )
-        asks = dict(opening.asks)
-        for _ in range(_ASKS_MAX):
-            offers = finished(scatter.gather(seat.scheduler.scorer, asks, number=opening.number))
+        asking = Asking(opening)
+        found: Verdicts | None = None
+        heard = MissingShards()
+        while found is None:
+            offers = finished(scatter.gather(seat.scheduler.scorer, asking.asks, number=opening.number))
             heard = MissingShards(self.count, offers.missing, offers.doubted)
+            decide = functools.partial(seat.scheduler.decisions.on_offers, opening, offers.views, asking.asks, heard)
             try:
-                return seat.scheduler.record(opening, seat.scheduler.choose(opening, offers.views, asks, heard), heard)
-            except NeedMoreError as error:
-                asks[error.shape] = error.count
-        raise Failure("shards: a round runs out of offers")
+                found = asking.tried(decide)
+            except OffersExhaustedError as error:
+                raise Failure("shards: a round runs out of offers") from error
+        return round_of(seat.state, opening, found.verdicts, heard)
 
     def _catch_up(self) -> None:
         for shard in self._shards:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from berth.core.scheduling.scheduler import MissingShards
+from berth.core.scheduling.turn import MissingShards
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch
@@ -27,7 +27,7 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
         if 0 < seat.scheduler.queue.retry_at_ms <= at_ms:
             seat.fact("berth.c.fact.timer", seat.state.facts_seq + 1, encode(TimerSeen(at_ms)))
         seat.settle(at_ms)
-    if seat.scheduler.queue.has_work:
+    if seat.scheduler.has_work:
         raise Failure("sleepers: there is work, and nothing is decided")
     anew = Seat.loaded(seat.snapshot())
     fold = anew.state.fold

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.core.scheduling.scheduler import MissingShards, Opening
+from berth.core.scheduling.turn import MissingShards, Recorded
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
@@ -42,7 +42,7 @@ class Watch(Protocol):
     def fact(self, entry: Entry) -> None:
         """A fact was stored and applied."""
 
-    def opened(self, at_ms: int, opening: Opening | None, record: Round | None, missing_shards: MissingShards) -> None:
+    def opened(self, at_ms: int, turn: Recorded | None, missing_shards: MissingShards) -> None:
         """A turn was begun, and what was decided in it."""
 
     def taken_back(self) -> None:
@@ -116,20 +116,21 @@ class World:
         self.now_ms += 1
         seat = self.seat
         opening = seat.scheduler.open(self.now_ms)
-        record = None if opening is None else seat.on(opening, self.missing_shards)
-        self._watch.opened(self.now_ms, opening, record, self.missing_shards)
-        if record is None:
+        turn = None if opening is None else seat.on(opening, self.missing_shards)
+        self._watch.opened(self.now_ms, turn, self.missing_shards)
+        if turn is None:
             return False
+        record = turn.round
         if how == _LOST:
             self._count["record: lost"] += 1
-            seat.scheduler.take_back()
+            seat.take_back()
             self._watch.taken_back()
             return False
         if how in {_VOID, _UNKNOWN}:
             self._count["record: behind another"] += 1
             rival = Round(epoch=0, base_seq=seat.state.fold.head, facts_seq=0, at_ms=1, number=999)
             self._record(encode(rival) if how == _VOID else encode(TimerSeen(1)), None)
-            seat.scheduler.take_back()
+            seat.take_back()
             self._watch.taken_back()
             return False
         self._record(encode(record), record)

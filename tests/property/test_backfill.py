@@ -119,15 +119,16 @@ def test_a_restart_from_a_snapshot_at_any_turn_decides_the_same(
     turns = 0
     for index, entry in enumerate(entries):
         if entry.subject:
-            assert not state.apply_fact(entry.subject, entry.sequence, entry.data)
+            applied = state.apply_fact(entry.subject, entry.sequence, entry.data)
+            assert not applied.error
+            scheduler.note(applied.changes)
             continue
         envelope = open_envelope(entry.data)
         if envelope.kind != Round.KIND:
-            state.apply_record(entry.sequence, entry.data)
-            scheduler.begin()
+            scheduler.begin(state.apply_record(entry.sequence, entry.data).changes)
             continue
-        scheduler.open(body_of(envelope, Round).at_ms)
-        scheduler.adopt(state.apply_record(entry.sequence, entry.data))
+        opening = scheduler.open(body_of(envelope, Round).at_ms)
+        scheduler.follow(state.apply_record(entry.sequence, entry.data), opening)
         turns += 1
         if turns % every == 0:
             body = decode(state.dump(scheduler.dump()), SnapshotBody)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.scheduling.scheduler import MissingShards
+from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, TimerSeen
 from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
@@ -117,8 +117,9 @@ class Story:
         """A turn of the one, and of the other if there is a record."""
         self.now_ms += 1
         if how == "taken back":
-            if self.live.scheduler.open(self.now_ms) is not None:
-                self.live.scheduler.take_back()
+            opening = self.live.scheduler.open(self.now_ms)
+            if opening is not None:
+                self.live.scheduler.take_back(opening)
             return
         missing_shards = MissingShards(SHARDS, [shard % SHARDS]) if how == "silence" else None
         record = self.live.round(missing_shards, self.now_ms)
@@ -148,7 +149,7 @@ def test_looks_failed_rounds_and_restarts_decide_nothing_and_nobody_sleeps_who_c
         for how in turns:
             story.turn(how, two)
     story.settle(looks=4)
-    assert not story.live.scheduler.queue.has_work
+    assert not story.live.scheduler.has_work
     anew = restarted(story.live)
     anew.begin(**way | {"round_gangs_max": 500})
     record = anew.round(at_ms=story.now_ms)

@@ -183,7 +183,7 @@ def state_of(
             (SUBJECTS.fact_health(f"leaf-{leaf}"), pack_health(f"leaf-{leaf}", health)),
         ):
             sequence += 1
-            assert state.apply_fact(subject, sequence, encode(fact)) == ""
+            assert state.apply_fact(subject, sequence, encode(fact)).error == ""
     state.apply_record(1, encode(Epoch(1, 0, 0, 0, "test", Settings())))
     return state
 
@@ -338,7 +338,7 @@ def test_a_column_and_a_row_of_a_cell_in_use_get_the_same_answer(
     if shrunk:  # a node that has lost what it gave away, and one that is gone
         smaller = [a_node(node.name, "module910bx8", leaf="a", cpu_milli=0) for node in nodes if node.leaf == "a"][1:]
         fact = encode(pack_nodes("leaf-a", smaller))
-        assert state.apply_fact(SUBJECTS.fact_node("leaf-a"), state.facts_seq + 1, fact) == ""
+        assert state.apply_fact(SUBJECTS.fact_node("leaf-a"), state.facts_seq + 1, fact).error == ""
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     reasons, scores = scorer.evaluate(shape)
     rows = range(len(state.table))

@@ -75,7 +75,7 @@ HISTORIES = STEPS.map(tuple).map(_history)
 
 
 def fact_into(state: State, stored: Stored) -> None:
-    assert state.apply_fact(stored.subject, stored.sequence, stored.data) == ""
+    assert state.apply_fact(stored.subject, stored.sequence, stored.data).error == ""
 
 
 def columns_of(state: State, columns: Iterable[str]) -> dict[str, tuple[object, ...]]:
@@ -157,7 +157,7 @@ def test_the_latest_message_of_each_subject_makes_the_same_columns_as_all_messag
     newest = {stored.subject: stored for stored in history.facts}
     latest = State(keeps=True)
     for stored in sorted(newest.values(), key=lambda stored: stored.sequence):
-        assert latest.apply_fact(stored.subject, stored.sequence, stored.data, latest=True) == ""
+        assert latest.apply_fact(stored.subject, stored.sequence, stored.data, latest=True).error == ""
     for stored in history.records:
         latest.apply_record(stored.sequence, stored.data)
     check(latest)

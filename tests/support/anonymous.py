@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from berth.core.scheduling.scheduler import MissingShards, Scheduler
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import LedgerDump
 from berth.formats.recordings.anonymisation import Anonymiser
@@ -87,24 +88,25 @@ def decided(log: Log) -> int:
     state = State()
     scheduler = Scheduler(state)
     if head.start.ledger:
-        state.load(head.start)
+        changes = state.load(head.start)
         if state.waiting is not None:
-            scheduler.load(state.waiting)
+            scheduler.load(state.waiting, changes)
+        else:
+            scheduler.note(changes)
     rounds = 0
     for entry in entries:
         if entry.subject:
-            state.apply_fact(entry.subject, entry.sequence, entry.data)
+            scheduler.note(state.apply_fact(entry.subject, entry.sequence, entry.data).changes)
             continue
         envelope = open_envelope(entry.data)
         if envelope.kind == Epoch.KIND:
-            state.apply_record(entry.sequence, entry.data)
-            scheduler.begin()
+            scheduler.begin(state.apply_record(entry.sequence, entry.data).changes)
             continue
         record = body_of(envelope, Round)
         opening = scheduler.open(record.at_ms)
         assert opening is not None
         made = scheduler.decide(opening, MissingShards(record.shards, record.missing, record.doubted))
-        assert made == record
-        scheduler.adopt(state.apply_record(entry.sequence, entry.data))
+        assert made.round == record
+        scheduler.adopt(made, state.apply_record(entry.sequence, entry.data))
         rounds += 1
     return rounds

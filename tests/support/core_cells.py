@@ -10,6 +10,7 @@ from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
@@ -32,19 +33,20 @@ class CoreCell:
         self.conditions: dict[str, NodeCondition] = {}
         self.requests = 0
         self.now_ms = 1_000
-        self.record(Epoch(1, 0, 0, self.now_ms, "test", Settings(**changes)))  # type: ignore[arg-type]  # fields of the settings
         self.scheduler = Scheduler(self.state)
-        self.scheduler.begin()
+        epoch = Epoch(1, 0, 0, self.now_ms, "test", Settings(**changes))  # type: ignore[arg-type]  # fields of the settings
+        self.scheduler.begin(self.folded(epoch).changes)
         self.publish()
 
     def fact(self, subject: str, message: Message) -> None:
-        assert not self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message))
+        applied = self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message))
+        assert not applied.error
+        self.scheduler.note(applied.changes)
 
-    def record(self, message: Message) -> None:
+    def folded(self, message: Message) -> Folded:
         folded = self.state.apply_record(self.state.fold.head + 1, encode(message))
         assert not folded.void
-        if isinstance(message, Round):
-            self.scheduler.adopt(folded)
+        return folded
 
     def publish(self) -> None:
         """Say all nodes and how they are."""
@@ -73,8 +75,8 @@ class CoreCell:
         if opening is None:
             return []
         found = self.scheduler.decide(opening)
-        self.record(found)
-        return found.verdicts
+        self.scheduler.adopt(found, self.folded(found.round))
+        return found.round.verdicts
 
     def place(self, *requests: JobRequest) -> None:
         self.ask(*requests)
@@ -103,16 +105,15 @@ class CoreCell:
         match event.kind:
             case "job-ends":
                 fold = self.state.fold
-                self.record(
-                    Round(
-                        1,
-                        fold.head,
-                        self.state.facts_seq,
-                        self.now_ms,
-                        fold.rounds + 1,
-                        releases=[Release(event.uid, event.attempt, "succeeded")],
-                    )
+                released = Round(
+                    1,
+                    fold.head,
+                    self.state.facts_seq,
+                    self.now_ms,
+                    fold.rounds + 1,
+                    releases=[Release(event.uid, event.attempt, "succeeded")],
                 )
+                self.scheduler.follow(self.folded(released))
             case "node-well":
                 node = self.nodes[event.node]
                 self.nodes[event.node] = msgspec.structs.replace(
@@ -148,7 +149,7 @@ def shown(state: State) -> object:
     )
     nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
     holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
-    return nodes, holdings, list(table.improved), dict(table.thinned), state.leaf_book.bits().tolist()
+    return nodes, holdings, state.leaf_book.bits().tolist()
 
 
 def on(node: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The life of one gang: facts and records that a test feeds to a state, and what is due then."""
 
 from berth.core.state.cell import State
-from berth.core.state.lifecycle import Due, due
+from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
@@ -19,16 +19,19 @@ class Life:
     def __init__(self, *, attempt: int = 1, attempts_max: int = 3, corrections: int = 0) -> None:
         self.state = State(keeps=True)
         self.attempt = attempt
-        self.state.apply_record(
-            1, encode(Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections)))
-        )
+        self.to_examine: dict[str, None] = {}
+        """Gangs that the facts and records so far ask to be examined."""
+        epoch = Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections))
+        self.to_examine.update(self.state.apply_record(1, encode(epoch)).changes.gangs_to_examine)
         self.job("accepted")
         placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
         self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
         assert not self.due()
 
     def fact(self, message: Message, kind: str) -> None:
-        assert self.state.apply_fact(f"berth.c.fact.{kind}", self.state.facts_seq + 1, encode(message)) == ""
+        applied = self.state.apply_fact(f"berth.c.fact.{kind}", self.state.facts_seq + 1, encode(message))
+        assert applied.error == ""
+        self.to_examine.update(applied.changes.gangs_to_examine)
 
     def job(self, state: JobState, uid: str = "uid-j") -> None:
         seq = self.state.intake_seq + 1
@@ -56,10 +59,16 @@ class Life:
     def round(self, **parts: object) -> None:
         head = self.state.fold.head
         record = Round(1, head, self.state.facts_seq, 50, head, **parts)  # type: ignore[arg-type]
-        self.state.apply_record(head + 1, encode(record))
+        self.record(head + 1, record)
+
+    def record(self, sequence: int, record: Round) -> None:
+        self.to_examine.update(self.state.apply_record(sequence, encode(record)).changes.gangs_to_examine)
 
     def due(self) -> Due:
-        return due(self.state)
+        found = examine(self.state, self.to_examine)
+        for uid in found.settled:
+            del self.to_examine[uid]
+        return found.due
 
     def carry_out(self) -> Due:
         found = self.due()

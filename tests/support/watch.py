@@ -139,7 +139,7 @@ def _facts_seq(record: Stored) -> int:
 
 
 def _apply(state: State, fact: Stored) -> None:
-    assert state.apply_fact(fact.subject, fact.sequence, fact.data) == "" or fact.data == RUBBISH
+    assert state.apply_fact(fact.subject, fact.sequence, fact.data).error == "" or fact.data == RUBBISH
 
 
 async def at_rest(watch: Watch) -> None:

@@ -64,8 +64,6 @@ class Play:
         """
         limit_s = self._stage.limit_s
         await self._feeds.start()
-        self._state.changed.clear()
-        self._state.moved.clear()
         try:
             async with asyncio.timeout(limit_s):
                 await self._stage.send(jobs_of("demo-jobs.yaml"))
@@ -98,14 +96,14 @@ class Play:
             return
 
     def _learn(self) -> None:
-        self._feeds.apply_facts()
+        changes = self._feeds.apply_facts()
         for _, folded in self._feeds.apply_records():
             self.story.take_record(folded)
             used = sum(pod.mask.bit_count() for key in self._state.fold.holdings for pod in self._state.owned(key))
             if used > self._most:
                 self._most = used
                 self.fullest = rows_of(self._state)
-        self.story.take_facts(self._state)
+        self.story.take_facts(self._state, changes)
 
     async def _act(self) -> None:
         """Do what it is time for. A step whose moment was missed is taken late: then it shows less, and all ends well."""

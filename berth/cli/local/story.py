@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.cli.jobs.listing import RankRow, ranks_of
+from berth.core.changes import Changes
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
@@ -116,19 +117,17 @@ class Story:
         """Fate of the first request of a name; empty when there was none."""
         return next((tale.fate for tale in self.tales if tale.name == name), "")
 
-    def take_facts(self, state: State) -> None:
-        """Learn from the facts that have changed."""
-        for key in state.changed:
+    def take_facts(self, state: State, changes: Changes) -> None:
+        """Learn from facts that were applied to a state, and changed this."""
+        for key in changes.jobs_changed:
             job = state.jobs.get(key)
             if job is not None:
                 self._take_job(job)
-        state.changed.clear()
-        for key in state.moved:
+        for key in changes.pods_changed:
             seen = state.pods.get(key)
             tale = self._tale(seen.uid, key[1]) if seen is not None else None
             if seen is not None and tale is not None and PodPhase.RUNNING in seen.phase:
                 self._turn(tale, "running", before=("placed",))
-        state.moved.clear()
 
     def take_record(self, folded: Folded) -> None:
         """Learn from a record."""

@@ -4,6 +4,7 @@ The domain of a node is its SuperPoD, otherwise its leaf switch (ToR), otherwise
 """
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -12,6 +13,11 @@ from berth.schemas.nodes import NodeDescription
 BUCKET_NODES_MAX: Final = 64
 """Most nodes of a bucket. Source: docs/architecture.md, "Shards"."""
 _HASH_BYTES: Final = 16
+
+
+def shard_of(domain: str, shards: int) -> int:
+    """Shard that owns a domain, 0..shards-1; the same on every machine."""
+    return zlib.crc32(domain.encode()) % shards
 
 
 def domains(nodes: Iterable[NodeDescription]) -> dict[str, list[str]]:

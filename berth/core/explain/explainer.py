@@ -21,7 +21,7 @@ from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
 from berth.core.placement.scoring import Reasons, RowState
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.scheduler import MissingShards
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of

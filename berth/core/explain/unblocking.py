@@ -12,8 +12,8 @@ import numpy as np
 from berth.core.explain.evidence import Event, Unblocking, Way
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang, gang_of
-from berth.core.scheduling.scheduler import MissingShards
-from berth.core.scheduling.trial import Changes, Trial, may_take
+from berth.core.scheduling.trial import Assumptions, Trial, may_take
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.facts import NodeHealth
@@ -141,13 +141,13 @@ class _Search:
     def run(self) -> Unblocking:
         """All ways that are found."""
         trial = self._trial
-        if trial.fits(Changes()):
+        if trial.fits(Assumptions()):
             return Unblocking([self._way([] if self._first else [Event("next-round")])])
         self._shards()
         by_end = sorted(self._endings, key=lambda key: (self._endings[key].event.end_ms or _NEVER, *self._rank(key)))
         by_near = sorted(self._endings, key=self._rank)
         self._singles(by_near)
-        is_hopeless = not trial.fits(Changes(ended=frozenset(by_near)))
+        is_hopeless = not trial.fits(Assumptions(ended=frozenset(by_near)))
         if not self._ways:
             if not is_hopeless:
                 orders = [by_near, by_end] if any(self._endings[key].event.end_ms for key in by_end) else [by_near]
@@ -171,23 +171,25 @@ class _Search:
         for back in [*([shard] for shard in missing_shards.missing), list(missing_shards.missing)]:
             rest = [shard for shard in missing_shards.missing if shard not in back]
             doubted = [shard for shard in missing_shards.doubted if shard in rest]
-            if back and self._trial.fits(Changes(), missing_shards=MissingShards(missing_shards.shards, rest, doubted)):
+            if back and self._trial.fits(
+                Assumptions(), missing_shards=MissingShards(missing_shards.shards, rest, doubted)
+            ):
                 self._keep([Event("scorer-answers", shards=back)])
                 return
 
     def _singles(self, by_near: Sequence[Key]) -> None:
         for key in by_near[:_SINGLES_MAX]:
-            if self._trial.fits(Changes(ended=frozenset({key}))):
+            if self._trial.fits(Assumptions(ended=frozenset({key}))):
                 self._keep([self._endings[key].event])
         for row in list(self._unusable)[:_SINGLES_MAX]:
-            if self._trial.fits(Changes(well=frozenset({row}))):
+            if self._trial.fits(Assumptions(healthy=frozenset({row}))):
                 self._keep([self._repair_event(row)])
 
     def _several(self, order: Sequence[tuple[str, Key | int]]) -> None:
         """Try the first of some changes after which there is room, without those that are not needed."""
 
         def fits(chosen: Sequence[tuple[str, Key | int]]) -> bool:
-            return self._trial.fits(_changes(chosen))
+            return self._trial.fits(_assumptions(chosen))
 
         found = reduced(_shortest(order[:_ENDS_MAX], fits), fits)
         if found and fits(found):
@@ -201,13 +203,13 @@ class _Search:
             return
         pods = sum(gang.pods for gang in self._gangs)
         few, many = 0, 1
-        while not self._trial.fits(Changes(come=many)):
+        while not self._trial.fits(Assumptions(added=many)):
             if many >= pods or self._trial.is_exhausted:
                 return
             few, many = many, min(2 * many, pods)
         while many - few > 1:
             middle = (few + many) // 2
-            few, many = (few, middle) if self._trial.fits(Changes(come=middle)) else (middle, many)
+            few, many = (few, middle) if self._trial.fits(Assumptions(added=middle)) else (middle, many)
         product = self._state.table.classes[model.node_class].product
         self._keep([Event("nodes-come", nodes=many, product=product)])
 
@@ -303,11 +305,11 @@ def wrong_with(state: State, row: int) -> list[str]:
     return found
 
 
-def _changes(chosen: Iterable[tuple[str, Key | int]]) -> Changes:
+def _assumptions(chosen: Iterable[tuple[str, Key | int]]) -> Assumptions:
     parts = list(chosen)
-    return Changes(
+    return Assumptions(
         ended=frozenset(what for _, what in parts if isinstance(what, tuple)),
-        well=frozenset(what for _, what in parts if isinstance(what, int)),
+        healthy=frozenset(what for _, what in parts if isinstance(what, int)),
     )
 
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from berth.core.chips.soft_share_table import ShareBook
 from berth.core.cluster.bitmaps import Fits
-from berth.core.cluster.node_table import Mask, NodeTable
+from berth.core.cluster.node_columns import Mask
+from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
@@ -90,7 +91,6 @@ class _ForkedTable(NodeTable):
             "allocatable",
         ):
             setattr(self, column, getattr(table, column).copy())
-        self.improved, self.thinned, self.regained = {}, {}, {}
         self._cpu_used, self._memory_used = dict(self._cpu_used), dict(self._memory_used)
 
     def shift(self, footprint: ResourceFootprint, *, gives_back: bool) -> None:

@@ -234,8 +234,6 @@ class View:
             if explanation is not None:
                 self._found[entry.sequence] = explanation
         state.apply_record(entry.sequence, entry.data)
-        state.changed.clear()
-        state.moved.clear()
         return True
 
     def end(self) -> Look:

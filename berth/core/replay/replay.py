@@ -13,8 +13,10 @@ import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.replay.divergence import Difference, Moment, difference_of
-from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import Entry
@@ -133,12 +135,12 @@ class Replay:
         """
         if entry.subject:
             self._facts += 1
-            if self.state.apply_fact(entry.subject, entry.sequence, entry.data):
-                self._undecodable += 1
+            applied = self.state.apply_fact(entry.subject, entry.sequence, entry.data)
+            self._undecodable += bool(applied.error)
+            self.scheduler.note(applied.changes)
             self._before.append(entry)
             return None
         self._records += 1
-        self.state.moved.clear()  # whose status may be another; nobody asks here
         try:
             found = self._record(entry)
         except (InvariantError, HistoryError, DecodeError) as error:
@@ -169,16 +171,16 @@ class Replay:
 
     def _load(self, start: SnapshotBody) -> None:
         try:
-            self.state.load(start)
+            changes = self.state.load(start)
         except DecodeError as error:
             raise ReplayError(0, error.reason) from error
         except InvariantError as error:
             raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
         if self.state.waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
-            self.scheduler.begin()
+            self.scheduler.begin(changes)
         else:
-            self.scheduler.load(self.state.waiting)
+            self.scheduler.load(self.state.waiting, changes)
 
     def _record(self, entry: Entry) -> Difference | None:
         envelope = open_envelope(entry.data)
@@ -189,15 +191,16 @@ class Replay:
                 return self._round(entry, record)
         folded = self.state.apply_record(entry.sequence, entry.data)
         if folded.epoch:
-            self._epoch(envelope)
-        elif folded.void:
-            self._void += 1
+            self._epoch(envelope, folded)
+        else:
+            self._void += folded.void
+            self.scheduler.note(folded.changes)
         return None
 
-    def _epoch(self, envelope: Envelope) -> None:
+    def _epoch(self, envelope: Envelope, folded: Folded) -> None:
         self._epochs += 1
         self._why_not = ""
-        self.scheduler.begin()
+        self.scheduler.begin(folded.changes)
         said = _digested(body_of(envelope, Epoch))
         self._own.update(said)
         self._recorded.update(said)
@@ -218,7 +221,7 @@ class Replay:
             self._because[why_not] = None
         else:
             found = self._compared(entry, record, own)
-        self.scheduler.adopt(self.state.apply_round(entry.sequence, record))
+        self.scheduler.follow(self.state.apply_round(entry.sequence, record), own.opening)
         return found
 
     def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
@@ -226,7 +229,7 @@ class Replay:
         opening = self.scheduler.open(at_ms)
         if opening is None or skip:
             return _Own(opening, None)
-        return _Own(opening, self.scheduler.decide(opening, missing_shards))
+        return _Own(opening, self.scheduler.decide(opening, missing_shards).round)
 
     def _compared(self, entry: Entry, record: Round, own: _Own) -> Difference | None:
         self._rounds += 1

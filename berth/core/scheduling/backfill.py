@@ -1,9 +1,9 @@
-"""Backfill: later gangs start before large ones that wait, as long as these start no later for it.
+"""Backfill: later gangs start before large gangs that wait, if the large gangs start no later for it.
 
-``easy`` keeps a reservation for the first large gang in the queue that finds no room, ``conservative`` for the first several,
-each beside those before it; there a large gang that waits for a reservation of another has one too. A later gang that has
-found room may start if it ends before each reservation begins, or if whoever has the reservation still gets what it needs at
-that moment, on these nodes or on others.
+``easy`` keeps one reservation (EASY backfill): for the first large gang in the queue that finds no room. ``conservative`` keeps
+several: for the first such gangs, each in addition to those before it; a large gang that waits because of a reservation of
+another gang has one too. A later gang that has found room may start if it ends before each reservation begins, or if the gang
+with the reservation can still be placed at that moment, on the same nodes or on others.
 """
 
 import functools
@@ -26,11 +26,11 @@ from berth.schemas.refusal import Refusal
 _TRIES_MAX: Final = 64
 """Gangs at most for which a reservation is looked for in one round, those included that can have none."""
 
-_Who = tuple[AttemptKey, ClassKey, int]
+_Tried = tuple[AttemptKey, ClassKey, int]
 
 
 class Terms(NamedTuple):
-    """What gets reservations."""
+    """Terms on which gangs get reservations."""
 
     chips_min: int
     depth: int
@@ -39,15 +39,15 @@ class Terms(NamedTuple):
 
 
 class Memory:
-    """What one round may take over from those before it, for speed alone: whatever it holds, decisions are the same."""
+    """What one round may reuse of the rounds before it. It saves time only: decisions do not depend on it."""
 
     def __init__(self) -> None:
         self.lots: dict[LotKey, ResourceFootprint] = {}
         self.made_for: object = None
-        self.reservations: dict[tuple[_Who, ...], Reservation | None] = {}
+        self.reservations: dict[tuple[_Tried, ...], Reservation | None] = {}
 
     def keep(self, state: State) -> None:
-        """Forget what nobody holds any more, once that is much."""
+        """Forget the footprints of attempts that have ended, when there are many."""
         holdings = state.fold.holdings
         if len(self.lots) > 2 * len(holdings) + 64:
             self.lots = {key: footprint for key, footprint in self.lots.items() if key[0] in holdings}
@@ -79,18 +79,18 @@ class Backfill:
         self._next = next(waiting, None)
         self._times: AvailabilityProfile | None = None
         self._reservations: list[Reservation] = []
-        self._tried: tuple[_Who, ...] = ()
+        self._tried: tuple[_Tried, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
         self.setbacks: list[SetAside] = []
         """Gangs that got no reservation because of an error."""
-        self._has_company = False
-        """Somebody has been tried whose place depends on who else runs, which is not looked at in what is remembered."""
+        self._has_colocation = False
+        """A gang was tried whose nodes depend on which other jobs run; remembered reservations do not account for that."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
-        """Classes that may not have what they find, from which run time on, and why."""
+        """Classes that may not start, with the shortest run time that was refused, and the refusal."""
 
     def should_skip(self, gang: Gang) -> Refusal | None:
-        """A gang that runs no shorter than one of its class that was refused fares no better."""
+        """A gang is refused if it runs at least as long as one of its class that was refused."""
         known = self._refused.get(gang.request_class)
         if known is None or self._now().run_ms(gang) < known[0]:
             return None
@@ -131,7 +131,7 @@ class Backfill:
                 ),
             )
             if len(self.setbacks) > failed:
-                continue  # a reservation that cannot be planned bars nobody
+                continue  # a reservation that cannot be planned blocks no gang
             if again is None:
                 refusal = Refusal(code="reserved", ahead=one.gang.namespaced_name, start_ms=one.start_ms)
                 self._refused[gang.request_class] = (run_ms, refusal)
@@ -153,7 +153,7 @@ class Backfill:
         return refusal if found is None else msgspec.structs.replace(refusal, start_ms=found.start_ms)
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
-        """Whether a refusal differs from the last one. A moment that is now, since somebody is late, is none."""
+        """Whether a refusal differs from the last one. A start that is due now because a job is late is not a difference."""
         last = self._last(gang.uid)
         if gang.fresh or last is None or (last.code, last.ahead) != (refusal.code, refusal.ahead):
             return True
@@ -164,7 +164,7 @@ class Backfill:
         return None if known is None else known.refusal
 
     def _pass(self, gang: Gang) -> None:
-        """Give reservations to those before a gang who are not tried in this round."""
+        """Give reservations to the gangs before this one that are not tried in this round."""
         while self._next is not None and self._next.order < gang.order:
             self._reserve(self._next)
             self._next = next(self._waiting, None) if self._is_open else None
@@ -179,7 +179,7 @@ class Backfill:
             self._reserve_next(gang)
 
     def _reserve_next(self, gang: Gang) -> Reservation | None:
-        """The reservation of a gang of this round, behind those before it."""
+        """The reservation of a gang of this round, after those of the gangs before it."""
         if chips_of(gang.request_class) < self._terms.chips_min:
             return None
         self._pass(gang)
@@ -192,13 +192,13 @@ class Backfill:
         times = self._now()
         self._tried = (*self._tried, ((gang.uid, gang.attempt), gang.request_class, times.run_ms(gang)))
         known = self._memory.reservations
-        self._has_company = self._has_company or (
+        self._has_colocation = self._has_colocation or (
             gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
         )
-        may_know = not (self._has_placed or self._has_company)
+        may_know = not (self._has_placed or self._has_colocation)
         if may_know and self._tried in known:
             found = known[self._tried]
-            found = None if found is None else found._replace(gang=gang)  # its labels may be others
+            found = None if found is None else found._replace(gang=gang)  # its labels may have changed
         else:
             found = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
             if may_know and (found is None or found.start_ms > self._at_ms):
@@ -208,7 +208,7 @@ class Backfill:
         return found
 
     def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
-        """The reservation of a gang; none when planning it ends with an error, which must not bar those behind it."""
+        """The reservation of a gang; None if planning it fails with an error, which must not block the gangs after it."""
 
         def left_out(error: Exception) -> Reservation | None:
             self.setbacks.append(SetAside(gang.namespaced_name, error))
@@ -217,7 +217,7 @@ class Backfill:
         return guarded(plan, left_out)
 
     def _now(self) -> AvailabilityProfile:
-        """Who is expected to end when, with what the round has placed so far."""
+        """The availability profile, with what the round has placed so far."""
         state, memory = self._state, self._memory
         if self._times is None:
             self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.lots)
@@ -236,10 +236,10 @@ class Backfill:
 
 
 def chips_of(request_class: ClassKey) -> int:
-    """Chips of a gang of a class that are its own alone."""
+    """Chips of a gang of a class, without chips that its pods share."""
     return sum(shape.chips * pods for shape, pods in request_class if shape.share is None)
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
-    """Whether somebody may be in the way of a reservation: on its nodes, or for a gang with switch affinity anywhere."""
+    """Whether a footprint may conflict with a reservation: on its nodes, or anywhere if its gang has switch affinity."""
     return bool(one.gang.tor_affinity) or footprint.meets(one.footprint)

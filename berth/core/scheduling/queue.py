@@ -1,86 +1,42 @@
-"""Order of gangs, and what wakes a refused one.
+"""Queue: the order of waiting gangs, and which classes of them sleep.
 
-A class of request that was refused sleeps: its gangs are not scored again until something on some node changed that
-lets the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so a
-replay sleeps and wakes alike.
+A request class that was refused sleeps: its gangs are not scored again until something on some node changed that lets the node
+take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so a replay sleeps
+and wakes alike.
 
-Gangs that find room and may not have it, for the sake of a reservation, are held one by one: not their class, for how long they run
-differs. Anything that changes for the better lets go of all of them, and so does a node that is less than it was, for then a
-reservation may be another. In strict order nobody is held: whoever is behind the first
-gang that sleeps is not taken, except for a first verdict.
-
-Longer than 400 lines because sleep, holding and strict order are kept in the same classes, by the same steps.
+Gangs that find room and may not have it, because of a reservation, are held one by one: not their class, for how long they run
+differs. Anything that changes for the better releases all of them, and so does a node that is less than it was, for then a
+reservation may be another. In strict order no gang is held: a gang behind the first one that sleeps is not taken, except for
+its first verdict.
 """
 
 import bisect
 import heapq
 import itertools
-import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
-
-import msgspec
 
 from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, Sleep
 from berth.core.state.ledger import SleeperDump
-
-_Entry = tuple[tuple[int, int, str], Gang]
-_ORDER: Final = operator.itemgetter(0)
-"""A gang behind its order, which no other gang has."""
-
-
-class Sleep(NamedTuple):
-    """How a class sleeps."""
-
-    retry_at_ms: int
-    """When to try again although nothing got better; 0 for never."""
-    never: bool = False
-    """It waits for another cluster: it stands in nobody's way."""
-    by_any_change: bool = False
-    """Any change of a node may help it, also one for the worse."""
-
-
-class GangClass(msgspec.Struct, gc=False):
-    """Waiting gangs of one class, and whether the class sleeps."""
-
-    key: ClassKey
-    gangs: dict[str, Gang] = {}
-    line: list[tuple[tuple[int, int, str], str]] = []
-    """(order, uid), sorted; entries of gangs that left are passed over, and removed when they are many."""
-    gone: int = 0
-    """Entries of ``line`` whose gang left, or more."""
-    fresh: dict[str, None] = {}
-    """Gangs (uid) without a verdict."""
-    sleeps: bool = False
-    retry_at_ms: int = 0
-    """When to try again although nothing got better; 0 for never."""
-    never: bool = False
-    """It waits for another cluster, and stands in nobody's way."""
-    by_any_change: bool = False
-    """Any change of a node may help it, also one for the worse."""
-    held: dict[str, int] = {}
-    """Gangs (uid) that may not start for the sake of a reservation, and when to try again; 0 for never."""
 
 
 class Queue:
     """Waiting gangs by class.
 
     Args:
-        strict: Nobody goes before a gang that waits ahead of it.
+        strict: No gang is placed before one that waits ahead of it.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
         self._held: dict[str, ClassKey] = {}
-        self.loosened = False
-        """Somebody who ran, slept or was held has left, while others were held; whoever looks clears it."""
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
         self._uid_of: dict[tuple[str, str], str] = {}
         """Gang (uid) that waits under a name."""
         self.awake: dict[ClassKey, None] = {}
-        self.eager: dict[ClassKey, None] = {}
-        """Sleeping classes with fresh gangs."""
+        self.asleep_with_fresh: dict[ClassKey, None] = {}
+        """Sleeping classes with gangs that had no verdict yet."""
         self.woken = 0
         """Classes woken so far."""
 
@@ -94,18 +50,20 @@ class Queue:
     def has_work(self) -> bool:
         """Whether a round could decide something."""
         if self._strict:
-            return bool(self.eager) or self._is_strict_awake()
+            return bool(self.asleep_with_fresh) or self._is_strict_awake()
         if not self._held:
-            return bool(self.awake or self.eager)
+            return bool(self.awake or self.asleep_with_fresh)
         classes = self._classes
         awake = any(len(classes[key].held) < len(classes[key].gangs) for key in self.awake)
-        return awake or bool(self.eager) or self.loosened
+        return awake or bool(self.asleep_with_fresh)
 
-    def put(self, gang: Gang) -> None:
-        """Add a gang, or take its new form for the old one; its place follows from its order alone."""
-        old = self._class_of.get(gang.uid)
-        if old is not None:
-            self.remove(gang.uid)
+    def put(self, gang: Gang) -> bool:
+        """Add a gang, or replace its old form; its place follows from its order alone.
+
+        Returns:
+            Whether that may help gangs that are held; see :meth:`remove`.
+        """
+        unblocked = self.remove(gang.uid)
         members = self._classes.get(gang.request_class)
         if members is None:
             members = self._classes[gang.request_class] = GangClass(gang.request_class)
@@ -121,13 +79,18 @@ class Queue:
         if gang.fresh:
             members.fresh[gang.uid] = None
             if members.sleeps:
-                self.eager[gang.request_class] = None
+                self.asleep_with_fresh[gang.request_class] = None
+        return unblocked
 
-    def remove(self, uid: str) -> None:
-        """Take a gang out, wherever it is."""
+    def remove(self, uid: str) -> bool:
+        """Take a gang out, wherever it is.
+
+        Returns:
+            Whether that may help gangs that are held: the gang slept or was held, and others are held still.
+        """
         key = self._class_of.pop(uid, None)
         if key is None:
-            return
+            return False
         members = self._classes[key]
         gang = members.gangs.pop(uid)
         self._uid_of.pop((gang.namespace, gang.name), None)
@@ -136,25 +99,20 @@ class Queue:
         is_held = members.held.pop(uid, None) is not None
         self._held.pop(uid, None)
         has_waited = not gang.fresh and (members.sleeps or is_held)  # a fresh one may have come and gone unseen
-        if has_waited:
-            self.loosen()
+        unblocked = has_waited and bool(self._held)
         if not members.fresh:
-            self.eager.pop(key, None)
+            self.asleep_with_fresh.pop(key, None)
         if not members.gangs:
             del self._classes[key]
             self.awake.pop(key, None)
         elif members.sleeps and len(members.fresh) == len(members.gangs):
-            self._wake(members)  # nobody is left of those for whose sake it slept
+            self._wake(members)  # none of the gangs is left whose refusal put it to sleep
+        return unblocked
 
-    def loosen(self) -> None:
-        """Note that somebody has left who may have stood in the way of those who are held."""
-        self.loosened = self.loosened or bool(self._held)
-
-    def keep_only(self, name: tuple[str, str], uid: str) -> None:
-        """Take out the gang that waits under a name, unless it is ``uid``."""
+    def keep_only(self, name: tuple[str, str], uid: str) -> bool:
+        """Take out the gang that waits under a name, unless it is ``uid``; returns the same as :meth:`remove`."""
         waits = self._uid_of.get(name)
-        if waits is not None and waits != uid:
-            self.remove(waits)
+        return waits is not None and waits != uid and self.remove(waits)
 
     def take(self, *, gangs_max: int, bytes_max: int, most: Callable[[ClassKey], int] | None = None) -> list[Gang]:
         """Gangs for a round, in queue order; they stay in the queue. At least one if there is any.
@@ -164,8 +122,8 @@ class Queue:
         Args:
             gangs_max: Most gangs.
             bytes_max: Most bytes of their placements, unless one alone has more.
-            most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only the ones that
-                never had a verdict are taken.
+            most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only the
+                ones that never had a verdict are taken.
         """
         taken: list[Gang] = []
         size = 0
@@ -189,15 +147,15 @@ class Queue:
         if key is None:
             return
         members = self._classes[key]
-        _fall_asleep(members, Sleep(retry_at_ms, never, by_any_change))
+        members.fall_asleep(Sleep(retry_at_ms, never, by_any_change))
         self._let_go(members)
         members.gangs[uid].fresh = False
         members.fresh.pop(uid, None)
         self.awake.pop(key, None)
         if members.fresh:
-            self.eager[key] = None
+            self.asleep_with_fresh[key] = None
         else:
-            self.eager.pop(key, None)
+            self.asleep_with_fresh.pop(key, None)
 
     def seen(self, uid: str) -> None:
         """Note that a gang had a verdict that leaves its class as it is."""
@@ -208,7 +166,7 @@ class Queue:
         members.gangs[uid].fresh = False
         members.fresh.pop(uid, None)
         if not members.fresh:
-            self.eager.pop(key, None)
+            self.asleep_with_fresh.pop(key, None)
 
     def hold(self, uid: str, *, retry_at_ms: int) -> None:
         """Keep a gang back that had a verdict, until :meth:`release`; nothing if its class sleeps."""
@@ -265,11 +223,11 @@ class Queue:
             held: Those too that are held.
         """
         sleeping = [members for members in self._classes.values() if members.sleeps and not members.never]
-        lines: list[Iterable[_Entry]] = [self._known(members) for members in sleeping]
+        lines: list[Iterable[Entry]] = [members.known() for members in sleeping]
         if held:
             gangs = [self._classes[key].gangs[uid] for uid, key in self._held.items()]
-            lines.append(sorted(((gang.order, gang) for gang in gangs), key=_ORDER))
-        for _, gang in heapq.merge(*lines, key=_ORDER):
+            lines.append(sorted(((gang.order, gang) for gang in gangs), key=ORDER))
+        for _, gang in heapq.merge(*lines, key=ORDER):
             yield gang
 
     def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
@@ -282,7 +240,7 @@ class Queue:
         woken: list[tuple[ClassKey, Sleep]] = []
         for key in self.sleeping():
             members = self._classes[key]
-            sleep = _sleep_of(members)
+            sleep = members.sleep
             is_due = bool(sleep.retry_at_ms and time_ms >= sleep.retry_at_ms)
             if is_due or helps(key):
                 woken.append((key, sleep))
@@ -292,17 +250,17 @@ class Queue:
 
     def sleep_of(self, key: ClassKey) -> Sleep:
         """How a class sleeps."""
-        return _sleep_of(self._classes[key])
+        return self._classes[key].sleep
 
     def restore_sleep(self, key: ClassKey, sleep: Sleep) -> None:
         """Put a class back to sleep, as if it had not been woken; one that is gone stays gone."""
         members = self._classes.get(key)
         if members is None:
             return
-        _fall_asleep(members, sleep)
+        members.fall_asleep(sleep)
         self.awake.pop(key, None)
         if members.fresh:
-            self.eager[key] = None
+            self.asleep_with_fresh[key] = None
 
     def dump(self) -> tuple[list[str], list[SleeperDump]]:
         """Gangs (uid) that had a verdict, and the classes that sleep, each by its first gang that had one; in order of uid."""
@@ -311,20 +269,13 @@ class Queue:
         )
         sleeping = [self._classes[key] for key in self.sleeping()]
         return known, sorted(
-            SleeperDump(min(uid for uid in members.gangs if uid not in members.fresh), *_sleep_of(members))
+            SleeperDump(min(uid for uid in members.gangs if uid not in members.fresh), *members.sleep)
             for members in sleeping
             if len(members.fresh) < len(members.gangs)
         )
 
-    def load(
-        self,
-        known: Iterable[str],
-        sleeping: Iterable[SleeperDump],
-        held: Iterable[SleeperDump] = (),
-        *,
-        loosened: bool = False,
-    ) -> None:
-        """Become what :meth:`dump`, :attr:`held` and :attr:`loosened` gave; the gangs themselves must have been put before."""
+    def load(self, known: Iterable[str], sleeping: Iterable[SleeperDump], held: Iterable[SleeperDump] = ()) -> None:
+        """Become what :meth:`dump` and :attr:`held` gave; the gangs themselves must have been put before."""
         for uid in known:
             key = self._class_of.get(uid)
             if key is not None:
@@ -336,7 +287,6 @@ class Queue:
                 self.restore_sleep(key, Sleep(sleeper.retry_at_ms, sleeper.never, sleeper.by_any_change))
         for one in held:
             self.hold(one.uid, retry_at_ms=one.retry_at_ms)
-        self.loosened = loosened
 
     @property
     def waits_for_time(self) -> bool:
@@ -347,7 +297,7 @@ class Queue:
     def retry_at_ms(self) -> int:
         """First moment until which some class sleeps or a gang is held; 0 when none waits for time.
 
-        In strict order that of the head, and of those that block nobody: those behind the head wait for it.
+        In strict order that of the head, and of classes that block no gang: gangs behind the head wait for it.
         """
         if self._strict:
             head = self.head()
@@ -366,11 +316,9 @@ class Queue:
         return [key for key, members in self._classes.items() if members.sleeps]
 
     def _wake(self, members: GangClass) -> None:
-        members.sleeps = False
-        members.retry_at_ms = 0
-        members.never = members.by_any_change = False
+        members.wake()
         self.awake[members.key] = None
-        self.eager.pop(members.key, None)
+        self.asleep_with_fresh.pop(members.key, None)
 
     def _let_go(self, members: GangClass) -> None:
         for uid in members.held:
@@ -381,9 +329,9 @@ class Queue:
         head = self.head()
         return any(True for key in self.awake for _ in self._strict_line(self._classes[key], 1, head))
 
-    def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[_Entry]:
+    def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[Entry]:
         """Gangs of a class before the head, and behind it those that had no verdict yet."""
-        for entry in self._first(members):
+        for entry in members.in_order():
             if head is not None and entry[0] >= head.order:
                 break
             yield entry
@@ -392,69 +340,22 @@ class Queue:
             for gang in heapq.nsmallest(count, behind, key=lambda gang: gang.order):
                 yield gang.order, gang
 
-    @staticmethod
-    def _known(members: GangClass) -> Iterator[_Entry]:
-        """Gangs of a class in order, those left out that had no verdict yet."""
-        before = ""
-        for order, uid in members.line:
-            gang = members.gangs.get(uid)
-            if gang is not None and gang.order == order and uid != before and not gang.fresh:
-                before = uid
-                yield order, gang
-
-    def _free(self, members: GangClass) -> Iterator[_Entry]:
-        """Gangs of a class in order, those left out that are held."""
-        return (entry for entry in self._first(members) if entry[1].uid not in members.held)
-
-    def _some(self, members: GangClass, most: int) -> Iterator[_Entry]:
+    def _some(self, members: GangClass, most: int) -> Iterator[Entry]:
         """The first gangs of a class in order, and behind them those that never had a verdict: they get one in any case."""
-        last: _Entry | None = None
-        for last in itertools.islice(self._first(members), most):
+        last: Entry | None = None
+        for last in itertools.islice(members.in_order(), most):
             yield last
         gangs = [members.gangs[uid] for uid in members.fresh]
         behind = [(gang.order, gang) for gang in gangs if last is None or gang.order > last[0]]
-        yield from sorted(behind, key=_ORDER)
+        yield from sorted(behind, key=ORDER)
 
-    def _lines(self, count: int, most: Callable[[ClassKey], int]) -> Iterator[Iterable[_Entry]]:
+    def _lines(self, count: int, most: Callable[[ClassKey], int]) -> Iterator[Iterable[Entry]]:
         head = self.head() if self._strict else None
         for key in self.awake:
             members = self._classes[key]
             if self._strict:
                 yield self._strict_line(members, count, head)
             else:
-                yield self._free(members) if members.held else self._some(members, most(key))
-        for key in self.eager:
-            members = self._classes[key]
-            gangs = [members.gangs[uid] for uid in members.fresh]
-            yield [(gang.order, gang) for gang in heapq.nsmallest(count, gangs, key=lambda gang: gang.order)]
-
-    @staticmethod
-    def _first(members: GangClass) -> Iterator[_Entry]:
-        """The gangs of a class in order, one after another; the class stays as it is meanwhile."""
-        if 2 * members.gone > len(members.line):
-            members.line = sorted((gang.order, uid) for uid, gang in members.gangs.items())
-            members.gone = 0
-        passed = 0
-        before = ""
-        for order, uid in members.line:
-            gang = members.gangs.get(uid)
-            if gang is not None and uid != before and gang.order == order:
-                break
-            passed += 1
-        del members.line[:passed]
-        members.gone -= passed
-        gangs = members.gangs
-        for order, uid in members.line:
-            gang = gangs.get(uid)
-            if gang is not None and uid != before and gang.order == order:
-                before = uid
-                yield order, gang
-
-
-def _fall_asleep(members: GangClass, sleep: Sleep) -> None:
-    members.sleeps = True
-    members.retry_at_ms, members.never, members.by_any_change = sleep
-
-
-def _sleep_of(members: GangClass) -> Sleep:
-    return Sleep(members.retry_at_ms, members.never, members.by_any_change)
+                yield members.free() if members.held else self._some(members, most(key))
+        for key in self.asleep_with_fresh:
+            yield self._classes[key].first_fresh(count)

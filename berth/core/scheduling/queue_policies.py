@@ -1,4 +1,4 @@
-"""Queue policies that need no plan: strict order, and the refusals that block nobody."""
+"""Queue policies that need no plan: strict order, and the refusals that block no gang."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,7 @@ LastRefusal = Callable[[str], Refusal | None]
 
 
 class StrictOrder:
-    """``fifo``: who finds no room bars all behind it.
+    """``fifo``: a gang that finds no room blocks all gangs behind it.
 
     Args:
         head: First gang that waits without being tried in this round.
@@ -29,7 +29,7 @@ class StrictOrder:
         self._last = last
 
     def should_skip(self, gang: Gang) -> Refusal | None:
-        """Whoever is behind the head is not looked at."""
+        """A gang behind the head is not tried."""
         head = self._head
         if head is None or gang.order <= head.order:
             return None
@@ -42,16 +42,16 @@ class StrictOrder:
         )
 
     def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # as the protocol says
-        """Whoever is looked at may have what it finds."""
+        """A gang that is tried may have the room that it finds."""
         return None
 
     def refused(self, gang: Gang, refusal: Refusal) -> Refusal:
-        """It is the head, unless it waits for another cluster."""
+        """The gang becomes the head, unless it waits for another cluster."""
         if refusal.code not in NEVER and (self._head is None or gang.order < self._head.order):
             self._head = gang
         return refusal
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
-        """Who is ahead may change without a word: it would be a word to everybody each time somebody starts."""
+        """A changed ``ahead`` alone is not recorded: otherwise each start would change the refusal of every waiting gang."""
         last = self._last(gang.uid)
         return gang.fresh or last is None or last.code != refusal.code

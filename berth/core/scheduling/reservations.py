@@ -1,9 +1,9 @@
-"""Reservations: the earliest moment at which a gang would find room if everybody ends when expected, and what it would get.
+"""Reservations: the earliest moment at which a gang finds room if running jobs end when expected, and its placement then.
 
-Who runs is expected to end when his run time is over: the one that was declared, else the mean of the last two of his like,
-else the setting ``unknown_run_ms``. Who has not ended by then, or is being deleted, is expected to end at once. Chips are
-counted one by one; cpu and memory of reservations that follow one another on a node are added up, which can hold a gang back
-for longer than need be, and never delays a reservation. That more room never hurts is taken for granted.
+A running job is expected to end when its run time is over: the declared one, else the mean of the last two jobs of its kind,
+else the setting ``unknown_run_ms``. A job that is late, or is being deleted, is expected to end at once. Chips are counted one by
+one. Cpu and memory of successive reservations on a node are added up, which can hold a gang longer than necessary but never
+delays a reservation. It is assumed that more room never hurts.
 """
 
 import bisect
@@ -23,7 +23,7 @@ LotKey = tuple[AttemptKey, int, int]
 
 
 class Reservation(NamedTuple):
-    """Room that is kept for a gang."""
+    """Room that is reserved for a gang."""
 
     gang: Gang
     start_ms: int
@@ -32,12 +32,12 @@ class Reservation(NamedTuple):
     footprint: ResourceFootprint
 
     def overlaps(self, start_ms: int, end_ms: int) -> bool:
-        """Whether it lasts at some moment of a span."""
+        """Whether it is in force at some moment of a span."""
         return self.start_ms < end_ms and start_ms < self.end_ms
 
 
 class Occupant(NamedTuple):
-    """Somebody who runs, and when he is expected to end."""
+    """A running attempt, and when it is expected to end."""
 
     end_ms: int
     key: AttemptKey
@@ -63,20 +63,20 @@ def end_ms_of(state: State, holding: Holding, at_ms: int) -> int:
 
 
 def next_end_ms(state: State, at_ms: int) -> int:
-    """The first moment behind ``at_ms`` at which somebody is expected to end; 0 without."""
+    """The first moment after ``at_ms`` at which an attempt is expected to end; 0 if there is none."""
     ends = (end_ms_of(state, holding, at_ms) for holding in state.fold.holdings.values())
     return min((end_ms for end_ms in ends if end_ms > at_ms), default=0)
 
 
 class AvailabilityProfile:
-    """Who is expected to end when, as a round goes on.
+    """Expected ends of running attempts, and the free resources that follow, while a round goes on.
 
     Args:
         state: The cell before the round.
         scorer: Its scoring.
         at_ms: The moment of the round.
         silent: Rows that count for nothing.
-        lots: What holdings hold, as far as it is known; what is missing is added.
+        lots: Footprints of holdings, as far as known; missing ones are added.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class AvailabilityProfile:
                 projection.start(gang, placement, footprint)
 
     def at(self, moment_ms: int) -> ProjectedState:
-        """The cell at a moment: who is expected to end by then has ended. It is to be left as it is."""
+        """The cell at a moment, without attempts that are expected to end by then. The caller must not change it."""
         projection = self._at.get(moment_ms)
         if projection is None:
             projection = self._at[moment_ms] = self._now.copy()
@@ -130,15 +130,16 @@ class AvailabilityProfile:
         return projection
 
     def reserve(self, gang: Gang, others: Sequence[Reservation]) -> Reservation | None:
-        """The earliest reservation that a gang can have beside those of others; None when there is no such moment.
+        """The earliest reservation that a gang can have besides those of others; None if there is no such moment.
 
         Args:
             gang: The gang.
-            others: Reservations that it must leave as they are.
+            others: Reservations that it must not change.
         """
         run_ms = self.run_ms(gang)
         moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants)})
-        # Chips are counted first, then the gang is planned, for what is free only grows; others may be in the way anywhere.
+        # Chips are counted first, then the gang is planned, because free chips only grow; other reservations may conflict at any
+        # moment.
         moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self.at(moment).may_fit(gang)) :]
         alone: dict[int, Reservation] = {}
 
@@ -166,14 +167,14 @@ class AvailabilityProfile:
         others: Iterable[Reservation],
         besides: Callable[[ProjectedState], None] | None = None,
     ) -> Reservation | None:
-        """What a gang gets at a moment, if it finds room.
+        """The reservation of a gang at a moment; None if there is no room.
 
         Args:
             gang: The gang.
             moment_ms: The moment.
             run_ms: How long it runs.
-            others: Reservations that it must leave as they are.
-            besides: Puts somebody else into the cell of that moment.
+            others: Reservations that it must not change.
+            besides: Adds another placement to the cell at that moment.
         """
         projection = self.at(moment_ms)
         around = [other for other in others if other.overlaps(moment_ms, moment_ms + run_ms)]

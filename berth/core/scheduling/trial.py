@@ -1,7 +1,7 @@
-"""Trial: would a gang be placed if jobs ended, nodes were well, or more nodes came? Planned by the decider itself.
+"""Trial placement: would a gang be placed if jobs ended, nodes were healthy, or nodes were added?
 
-A trial changes the state that it is given, and puts it back when it is closed; nobody else may use the state meanwhile. What
-stays are rows without a node, for nodes that came in a trial only.
+A trial changes the state that it is given, and restores it when it is closed; the state must not be used otherwise meanwhile.
+What remains are rows without a node, for nodes that were added in a trial only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,11 @@ import numpy as np
 from berth.core.cluster.node_classes import ClassKey, class_reason
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.placement.round_demand import candidate_counts
+from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.scheduler import MissingShards, Opening, Scheduler
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.turn import MissingShards, Opening
+from berth.core.scheduling.verdicts import Decisions
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.core.state.lifecycle import Due
@@ -25,32 +28,32 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 _DOMAIN: Final = "~new"
-"""Domain of nodes that come; no source of nodes calls one so."""
-_WELL: Final[dict[str, int]] = {"unhealthy": 0, "network": 0, "withheld": 0, "level": NodeHealth.OK}
-_WRITTEN: Final = (*_WELL, "node_class", "network_known", "spoken", "allocatable_seen")
+"""Domain of nodes that are added; no source of nodes uses this name."""
+_HEALTHY: Final[dict[str, int]] = {"unhealthy": 0, "network": 0, "withheld": 0, "level": NodeHealth.OK}
+_WRITTEN: Final = (*_HEALTHY, "node_class", "network_known", "spoken", "allocatable_seen")
 
 
-class Changes(NamedTuple):
+class Assumptions(NamedTuple):
     """What differs from the state as it is.
 
     Attributes:
         ended: Holdings (uid, attempt) that were given back.
-        well: Rows of nodes that are well, ready and open to work.
-        come: Nodes that came.
+        healthy: Rows of nodes that are healthy, ready and schedulable.
+        added: Nodes that were added.
     """
 
     ended: frozenset[tuple[str, int]] = frozenset()
-    well: frozenset[int] = frozenset()
-    come: int = 0
+    healthy: frozenset[int] = frozenset()
+    added: int = 0
 
 
 class Trial:
-    """A state on which changes are tried.
+    """A state on which assumptions are tried.
 
     Args:
-        state: Put back by :meth:`close`.
-        gangs: Who is to be placed, in this order; all of them.
-        laid: What earlier verdicts of the record gave away; the state does not know it.
+        state: Restored when the context ends.
+        gangs: Gangs to place, in this order; all of them.
+        laid: Holdings of earlier verdicts of the record, which the state does not know.
         missing_shards: Shards that do not answer.
         plans_max: Plans after which every answer is no.
     """
@@ -70,18 +73,14 @@ class Trial:
         self._plans_left = plans_max
         self._laid = [holding for holding in laid if holding.key not in state.fold.holdings]
         self._holdings: dict[tuple[str, int], Holding] = {}
-        self._now = Changes()
+        self._now = Assumptions()
         self._rows_before: dict[int, dict[str, int]] = {}
-        self._known: dict[Changes, bool] = {}
-        self._improved = dict(state.table.improved)
-        self._thinned, self._regained = dict(state.table.thinned), dict(state.table.regained)
-        self._worsened, self._stirred = state.table.worsened, state.table.stirred
-        self._eased = state.leaf_book.eased
+        self._known: dict[Assumptions, bool] = {}
         self._order = list(state.fold.holdings)
         self._settings = state.fold.settings
 
     def __enter__(self) -> Self:
-        # Room is what is asked for here; who may have it is the policy's business, and it has seen nobody but these.
+        # The question is whether there is room. Which gang may have it is decided by the policy, which knows only these gangs.
         self.state.fold.settings = msgspec.structs.replace(self._settings, queue_policy="skip")
         for holding in self._laid:
             self.state.lay(holding)
@@ -91,17 +90,13 @@ class Trial:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._become(Changes())
+        self._become(Assumptions())
         for holding in self._laid:
             self.state.lift(holding)
         self.state.fold.settings = self._settings
         holdings = self.state.fold.holdings
-        for key in self._order:  # as they were: nothing looks at the order, but it is what was lent
+        for key in self._order:  # as they were: no decision depends on the order, but the state is to be restored
             holdings[key] = holdings.pop(key)
-        table = self.state.table
-        table.improved, table.thinned, table.regained = self._improved, self._thinned, self._regained
-        table.worsened, table.stirred = self._worsened, self._stirred
-        self.state.leaf_book.eased = self._eased
 
     @property
     def holdings(self) -> dict[tuple[str, int], Holding]:
@@ -113,54 +108,62 @@ class Trial:
         """Whether it plans no more."""
         return self._plans_left <= 0
 
-    def fits(self, changes: Changes, *, missing_shards: MissingShards | None = None) -> bool:
-        """Whether all gangs are placed after some changes.
+    def fits(self, assumptions: Assumptions, *, missing_shards: MissingShards | None = None) -> bool:
+        """Whether all gangs are placed under some assumptions.
 
         Args:
-            changes: All that differs.
+            assumptions: All that differs.
             missing_shards: Other shards that do not answer; the answer is not remembered then.
         """
-        known = self._known.get(changes) if missing_shards is None else None
+        known = self._known.get(assumptions) if missing_shards is None else None
         if known is not None:
             return known
         if self.is_exhausted:
             return False
         self._plans_left -= 1
-        self._become(changes)
+        self._become(assumptions)
         found = self._plan(missing_shards or self.missing_shards)
         if missing_shards is None:
-            self._known[changes] = found
+            self._known[assumptions] = found
         return found
 
     def _plan(self, missing_shards: MissingShards) -> bool:
         asks = candidate_counts(self._gangs)
         opening = Opening(0, self.state.fold.at_ms, self._gangs, Due(), asks)
-        verdicts = Scheduler(self.state).decide(opening, missing_shards).verdicts
+        state = self.state
+        scorer = Scorer(state.table, state.shares, state.fold.settings)
+        verdicts = Decisions(state, Queue(), scorer).on_own_candidates(opening, missing_shards).verdicts
         return len(verdicts) == len(self._gangs) and all(verdict.placement is not None for verdict in verdicts)
 
-    def _become(self, changes: Changes) -> None:
+    def _become(self, assumptions: Assumptions) -> None:
         now = self._now
-        for key in sorted(now.ended - changes.ended):
+        for key in sorted(now.ended - assumptions.ended):
             self.state.lay(self._holdings[key])
-        for key in sorted(changes.ended - now.ended):
+        for key in sorted(assumptions.ended - now.ended):
             self.state.lift(self._holdings[key])
-        for row in sorted(now.well - changes.well):
+        for row in sorted(now.healthy - assumptions.healthy):
             self._write(row, self._rows_before.pop(row))
-        for row in sorted(changes.well - now.well):
-            self._rows_before[row] = self._cure(row)
-        if changes.come != now.come:
-            self._bring(changes.come)
-        self._now = changes
+        for row in sorted(assumptions.healthy - now.healthy):
+            self._rows_before[row] = self._heal(row)
+        if assumptions.added != now.added:
+            self._bring(assumptions.added)
+        self._now = assumptions
 
-    def _cure(self, row: int) -> dict[str, int]:
-        """Make a node well; returns what its columns said."""
+    def _heal(self, row: int) -> dict[str, int]:
+        """Make a node healthy; returns what its columns said."""
         table = self.state.table
         before = {name: int(getattr(table, name)[row]) for name in _WRITTEN}
         key = msgspec.structs.replace(table.classes[before["node_class"]], cordoned=False, ready=True)
         chips = int(table.capacity[row])
         self._write(
             row,
-            {**_WELL, "node_class": table.class_index(key), "network_known": 1, "spoken": 1, "allocatable_seen": chips},
+            {
+                **_HEALTHY,
+                "node_class": table.class_index(key),
+                "network_known": 1,
+                "spoken": 1,
+                "allocatable_seen": chips,
+            },
         )
         return before
 
@@ -181,7 +184,7 @@ class Trial:
         table.spoken[rows] = True
 
     def model(self) -> "Model | None":
-        """What nodes that come are like: the node that a pod of the last gang may use and that has the most chips, by name."""
+        """Model of nodes that are added: the node that a pod of the last gang may use and that has the most chips, by name."""
         table = self.state.table
         rows = table.view()
         shape = max((shape for shape, _ in self._gangs[-1].request_class), key=lambda shape: shape.chips)

@@ -47,8 +47,7 @@ class _Log:
         self._scheduler = Scheduler(self._state)
         self._has_begun = bool(head.start.ledger)
         if self._has_begun:
-            self._state.load(head.start)
-            self._scheduler.begin()
+            self._scheduler.begin(self._state.load(head.start))
             self.clock.begin(dump_of(head.start.ledger).at_ms)
         self.keeper = self._new_keeper()
         self.keeper.settle(self.clock.begin_ms)
@@ -59,18 +58,14 @@ class _Log:
         if self._has_begun:
             self.keeper.until(at_ms)
         tells = self._fact(entry) if entry.subject else self._record(entry)
-        self._state.touched.clear()
-        self._state.moved.clear()
         if tells and self._has_begun:
             self.keeper.settle(at_ms)
 
     def _fact(self, entry: Entry) -> bool:
         """Fold a fact; returns whether the course is another after it."""
-        state = self._state
-        state.apply_fact(entry.subject, entry.sequence, entry.data)
-        for key in list(state.changed):
+        applied = self._state.apply_fact(entry.subject, entry.sequence, entry.data)
+        for key in applied.changes.jobs_changed:
             self.keeper.note_job(key)
-        state.changed.clear()
         return open_envelope(entry.data).kind in _TELLING
 
     def _record(self, entry: Entry) -> bool:
@@ -78,8 +73,7 @@ class _Log:
         folded = self._state.apply_record(entry.sequence, entry.data)
         self.clock.begin(self._state.fold.at_ms)
         if folded.epoch:
-            self._scheduler.begin()
-            self._state.changed.clear()
+            self._scheduler.begin(folded.changes)
         if not self._has_begun:
             self._has_begun = True
             self.keeper = self._new_keeper()

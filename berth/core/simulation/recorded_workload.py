@@ -102,14 +102,11 @@ class WorkloadReader:
             self._placed(holding, dump.at_ms)
 
     def _fact(self, entry: Entry, at_ms: int) -> None:
-        state = self._state
-        if state.apply_fact(entry.subject, entry.sequence, entry.data):
+        applied = self._state.apply_fact(entry.subject, entry.sequence, entry.data)
+        if applied.error:
             return  # it never counted
-        for key in list(state.changed):
+        for key in applied.changes.jobs_changed:
             self._job(key)
-        state.changed.clear()
-        state.touched.clear()
-        state.moved.clear()
         self._keep(entry, at_ms)
 
     def _keep(self, entry: Entry, at_ms: int) -> None:
@@ -150,7 +147,6 @@ class WorkloadReader:
             self._ended(holding, fold.at_ms, folded)
         for holding in folded.taken:
             self._placed(holding, fold.at_ms)
-        self._state.touched.clear()
 
     def _placed(self, holding: Holding, at_ms: int) -> None:
         seen = self._jobs.get(holding.uid)

@@ -115,8 +115,8 @@ class Simulation:
         for job in plan.workload.jobs:
             self._push(job.at_ms, functools.partial(self._arrive, job))
         self._apply_due(before_epoch=True)
-        self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings))
-        self._scheduler.begin()
+        folded = self._record(Epoch(1, 0, state.facts_seq, 0, HOLDER, plan.settings))
+        self._scheduler.begin(folded.changes)
         self._settle()
 
     @property
@@ -194,9 +194,10 @@ class Simulation:
 
     def _apply_fact(self, subject: str, data: bytes) -> None:
         sequence = self._state.facts_seq + 1
-        wrong = self._state.apply_fact(subject, sequence, data)
-        if wrong:
-            raise ValueError(f"fact on {subject}: {wrong}")
+        applied = self._state.apply_fact(subject, sequence, data)
+        if applied.error:
+            raise ValueError(f"fact on {subject}: {applied.error}")
+        self._scheduler.note(applied.changes)
         if self._on_entry is not None:
             self._on_entry(Entry(sequence, data, subject))
 
@@ -275,8 +276,9 @@ class Simulation:
         opening = self._scheduler.open(self.now_ms)
         if opening is None:
             return self._reject_too_large()
-        folded = self._record(self._scheduler.decide(opening))
-        self._scheduler.adopt(folded)
+        recorded = self._scheduler.decide(opening)
+        folded = self._record(recorded.round)
+        self._scheduler.adopt(recorded, folded)
         self._keeper.note_record(folded)
         for holding in folded.taken:
             self._start(holding)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.schemas.envelope import DecodeError, Envelope, body_of
@@ -86,6 +87,8 @@ class Folded(msgspec.Struct, gc=False):
     void: bool = False
     silent: bool = False
     """Shards were missing when it was decided."""
+    changes: Changes = NO_CHANGES
+    """What it changed in the columns; the scheduler must be given it, where there is one."""
 
 
 class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=False):

@@ -11,7 +11,7 @@ from berth.core.levels.model import NodePath, Tree, forest, levels_of, node_path
 
 
 class LevelMap:
-    """Trees of all nodes, made anew when a node comes, goes or gets other labels.
+    """Trees of all nodes, rebuilt when a node comes, goes or gets other labels.
 
     Args:
         table: The nodes; always the same table.

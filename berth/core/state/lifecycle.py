@@ -1,16 +1,16 @@
-"""What must happen to placements without a new decision of where: evictions, releases, adoptions.
+"""Life cycle of placements after the decision: evictions, releases, adoptions.
 
-A placement ends when its pods have ended; it is ended when its job was cancelled, or its pods could not be bound.
+A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
 
-Pods that are adopted keep what their annotations say of leaf switches and of blocks, and their inference service: so the
-states of leaves, and who is whose sibling, are known again where the ledger does not tell them.
+Adopted pods keep what their annotations say about leaf switches, blocks and their inference service. So the states of leaves,
+and the jobs of one service, are known even where the ledger does not contain them.
 
 Source: docs/reference/switches.md, "Rebuilding leaf states"; docs/reference/superpods.md, "After a fault of blocks" and
 "Inference services".
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -40,30 +40,43 @@ class Due(msgspec.Struct):
     releases: list[Release] = []
     adoptions: list[Adoption] = []
     setbacks: list[SetAside] = []
-    """Gangs (uid) that could not be looked at because of an error; they are left as they are."""
+    """Gangs (uid) that could not be examined because of an error; they are left as they are."""
 
     def __bool__(self) -> bool:
         return bool(self.evictions or self.releases or self.adoptions)
 
 
-def due(state: State) -> Due:
-    """Look at the gangs that facts or records have touched; those that need nothing are no longer touched.
+class Examination(NamedTuple):
+    """What an examination of gangs found."""
+
+    due: Due
+    settled: list[str]
+    """Gangs (uid) that need nothing; they need not be examined again until something changes for them."""
+
+
+def examine(state: State, gangs: Iterable[str]) -> Examination:
+    """See what is due for gangs.
 
     What is more than a record should hold is left for the next one.
+
+    Args:
+        state: The cell.
+        gangs: Gangs (uid) for which a fact or a record came that may ask for something.
     """
     found = Due()
+    settled: list[str] = []
     size = 0
-    for uid in sorted(state.touched):
+    for uid in sorted(gangs):
         if size >= _SIZE_MAX:
             break
         adopted = len(found.adoptions)
         if not _examined(state, uid, found):
-            del state.touched[uid]
+            settled.append(uid)
         elif len(found.adoptions) > adopted:
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
-    return found
+    return Examination(found, settled)
 
 
 def _examined(state: State, uid: str, found: Due) -> bool:
@@ -141,9 +154,9 @@ def _has_ended(
         return False
     if is_evicted or (holding.foreign and not seen.phase):
         return True
-    told = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
+    over = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
     pods = holding.placement.pods()
-    return len({rank for rank in told if rank < pods} if counts_own else told) >= pods
+    return len({rank for rank in over if rank < pods} if counts_own else over) >= pods
 
 
 def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:
@@ -207,27 +220,27 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
 
 
 def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:
-    """Adopt pods of another scheduler once more when they hold other chips now, as far as nobody else owns those.
+    """Adopt pods of another scheduler again when they hold other chips now, as far as those have no other owner.
 
-    Likewise when they say something else of their leaf switches, their blocks or their inference service.
+    Also when what they say about their leaf switches, their blocks or their inference service changed.
     """
     owned = state.owned(holding.key)
     placement = _placement_of(state, fact, found, owned)
     pods = pods_of(placement)
     _note_short(state, fact, pods)
-    if _said_by(pods, placement) == _said_by(owned, holding.placement):
+    if _properties(pods, placement) == _properties(owned, holding.placement):
         return False
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, holding.uid, placement))
     return True
 
 
-def _said_by(
+def _properties(
     pods: Sequence[PodShare], placement: Placement
 ) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
-    """What adopted pods say: label of switches, inference service, and what each has; without those that have nothing.
+    """Properties of adopted pods: switch label, inference service, and what each pod has; pods that have nothing are left out.
 
-    Where their SuperPoDs are is not among it: nodes say that, now and later.
+    Their SuperPoDs are not among them: nodes define these, now and later.
     """
     switch, block = placement.switch, placement.block
     states = (switch.states if switch is not None else b"") or bytes(len(pods))
@@ -248,7 +261,7 @@ def _blocks(part: BlockPart | None, count: int) -> list[int]:
 
 
 def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
-    """Note whether pods of another scheduler hold chips that are somebody else's, for when these are given back."""
+    """Note whether pods of another scheduler hold chips that have another owner, for when these are given back."""
     rows = zip(fact.phase, unpack(fact.chips, 8), pods, strict=True)
     if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in _ENDED):
         state.short[fact.uid] = None
@@ -304,8 +317,8 @@ def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
 
     Pods whose job alone bears the label, not they, have the states all the same.
     """
-    told = fact.leaf_states or bytes(len(runs))
-    states = bytes(state if run.chips else 0 for run, state in zip(runs, told, strict=True))
+    given = fact.leaf_states or bytes(len(runs))
+    states = bytes(state if run.chips else 0 for run, state in zip(runs, given, strict=True))
     label = fact.tor_affinity if fact.tor_affinity in {NORMAL, LARGE} else ""
     pods = sum(1 for run in runs if run.chips)
     if not pods or not (label or any(states)):
@@ -319,12 +332,12 @@ def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence
     The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its variant
     and the size of a block, stays open.
     """
-    told = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
-    told = [number if run.chips else 0 for run, number in zip(runs, told, strict=True)]
-    if not any(run.chips for run in runs) or not (fact.service or any(told)):
+    numbers = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
+    numbers = [number if run.chips else 0 for run, number in zip(runs, numbers, strict=True)]
+    if not any(run.chips for run in runs) or not (fact.service or any(numbers)):
         return None
-    homes = [_superpod(state, node) if number else "" for node, number in zip(nodes, told, strict=True)]
-    blocks = sorted({number - 1 for number in told if number})
+    homes = [_superpod(state, node) if number else "" for node, number in zip(nodes, numbers, strict=True)]
+    blocks = sorted({number - 1 for number in numbers if number})
     block_at = {block: place for place, block in enumerate(blocks, start=1)}
     superpods = sorted({home for home in homes if home}, key=superpod_key)
     superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
@@ -334,7 +347,7 @@ def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence
         blocks=blocks,
         phases=[""] * len(blocks),
         superpods=superpods,
-        block_index=pack([block_at.get(number - 1, 0) for number in told], _INDEX_BYTES),
+        block_index=pack([block_at.get(number - 1, 0) for number in numbers], _INDEX_BYTES),
         superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
         service=fact.service,
     )

@@ -21,7 +21,7 @@ _NO_RACK: Final = -1
 
 
 class SuperpodMap:
-    """Order of the nodes of all SuperPoDs, made anew when a node comes, goes or stands somewhere else.
+    """Order of the nodes of all SuperPoDs, rebuilt when a node comes, goes or moves.
 
     Args:
         table: The nodes; always the same table.
@@ -96,7 +96,7 @@ class SuperpodMap:
 
 
 class ColocationIndex(NamedTuple):
-    """Who is where: what inference jobs look at besides free nodes.
+    """Nodes of jobs near which an inference job may be placed.
 
     Attributes:
         of_service: Nodes of the jobs of an inference service.
@@ -113,7 +113,7 @@ class BlockGround(NamedTuple):
     Attributes:
         superpods: SuperPoDs of the table.
         levels: Trees of the table.
-        company: Who is where.
+        company: Nodes of other jobs.
     """
 
     superpods: SuperpodMap

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
+from berth.core.changes import NO_CHANGES, Changes
 from berth.core.cluster import node_table
 from berth.core.state.cell import State
 from tests.fuzz import tally
@@ -74,20 +74,22 @@ def test_a_count_tells_what_was_never_there() -> None:
 def test_a_chip_that_is_given_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = node_table.NodeTable.hold
 
-    def gives_no_chips(table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> None:
-        whole(table, row, mask & 0, cpu_milli=cpu_milli, memory_mib=memory_mib)
+    def gives_no_chips(table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> Changes:
+        return whole(table, row, mask & 0, cpu_milli=cpu_milli, memory_mib=memory_mib)
 
     monkeypatch.setattr(node_table.NodeTable, "hold", gives_no_chips)
     assert failures(10) != []
 
 
 def test_a_state_that_a_snapshot_does_not_hold_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgets(_: State, __: Any) -> str:  # noqa: ANN401  # as the original takes it
+    def forgets(*_: object) -> str:
         return "folded"
 
     whole = State._outcome
     monkeypatch.setattr(
-        State, "_outcome", lambda state, told: forgets(state, told) if state._latest else whole(state, told)
+        State,
+        "_outcome",
+        lambda state, told, found: forgets(state, told) if state._latest else whole(state, told, found),
     )
     assert any(kind.startswith(("snapshot", "reader", "replay")) for kind in failures())
 
@@ -95,8 +97,8 @@ def test_a_state_that_a_snapshot_does_not_hold_is_noticed(monkeypatch: pytest.Mo
 def test_withheld_chips_that_are_given_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = node_table.NodeTable._set_health
 
-    def unheard(table: node_table.NodeTable, row: int, health: node_table._Health) -> None:
-        whole(table, row, health._replace(withheld=0))
+    def unheard(table: node_table.NodeTable, row: int, health: node_table._Health) -> Changes:
+        return whole(table, row, health._replace(withheld=0))
 
     monkeypatch.setattr(node_table.NodeTable, "_set_health", unheard)
     assert "accounts: placed on a chip that is not to be had" in failures()
@@ -107,8 +109,9 @@ def test_a_failing_history_is_told_with_the_command_that_lives_through_it_again(
 ) -> None:
     def gives_nothing_back(
         table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int
-    ) -> None:
+    ) -> Changes:
         del table, row, mask, cpu_milli, memory_mib
+        return NO_CHANGES
 
     monkeypatch.setattr(node_table.NodeTable, "let_go", gives_nothing_back)
     _, found = run_batch(0, 3)

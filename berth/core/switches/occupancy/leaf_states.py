@@ -108,8 +108,6 @@ class LeafBook:
     def __init__(self, table: LeafTable, *, parity: bool = False) -> None:
         self.table = table
         self.parity = parity
-        self.eased = False
-        """Some leaf may be open to more jobs than before; whoever looks clears it."""
         self._counts = np.zeros((len(_Count), len(table)), np.int32)
         self._bits_of = _bits_by_counts(parity=parity)
         self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
@@ -121,30 +119,28 @@ class LeafBook:
         other._jobs = dict(self._jobs)
         return other
 
-    def put(self, key: tuple[str, int], job: LeafJob) -> None:
-        """Add or update a job."""
+    def put(self, key: tuple[str, int], job: LeafJob) -> bool:
+        """Add or update a job; returns whether some leaf may be open to more jobs than before."""
         known = self._jobs.get(key)
         if known is not None and known[0] == job:
-            return
+            return False
         parts = self._parts(job)
-        self._exchange(_NOTHING if known is None else known[1], parts)
         self._jobs[key] = (job, parts)
+        return self._exchange(_NOTHING if known is None else known[1], parts)
 
-    def drop(self, key: tuple[str, int]) -> None:
-        """Remove a job."""
+    def drop(self, key: tuple[str, int]) -> bool:
+        """Remove a job; returns whether some leaf may be open to more jobs than before."""
         known = self._jobs.pop(key, None)
-        if known is not None:
-            self._exchange(known[1], _NOTHING)
+        return known is not None and self._exchange(known[1], _NOTHING)
 
-    def _exchange(self, old: _Parts, new: _Parts) -> None:
-        """Replace the contribution ``old`` of a job by ``new``."""
+    def _exchange(self, old: _Parts, new: _Parts) -> bool:
+        """Replace the contribution ``old`` of a job by ``new``; returns whether some leaf may be open to more jobs."""
         if isinstance(old, int) and isinstance(new, int):
             if old >= 0:
                 self._counts[_Count.NOT_NORMAL, old] -= 1
             if new >= 0:
                 self._counts[_Count.NOT_NORMAL, new] += 1
-            self.eased = self.eased or (old >= 0 and not self._counts[_Count.NOT_NORMAL, old])
-            return
+            return old >= 0 and not self._counts[_Count.NOT_NORMAL, old]
         (lost, less), (won, more) = _columns(old), _columns(new)
         leaves = np.union1d(lost, won)
         before = self._bits(self._counts[:, leaves])
@@ -153,7 +149,7 @@ class LeafBook:
         after = self._bits(self._counts[:, leaves])
         # A leaf opens when a bit is cleared, and also when it becomes unhealthy: fewer rules then bar common jobs.
         opened = (before & ~after) | (after & ~before & UNHEALTHY)
-        self.eased = self.eased or bool(opened.any())
+        return bool(opened.any())
 
     def job(self, key: tuple[str, int]) -> LeafJob | None:
         """The recorded job; None if there is none."""

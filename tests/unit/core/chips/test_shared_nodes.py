@@ -26,7 +26,6 @@ class Node:
         self.state = State()
         node = a_node("a", "soft-share", labels=LABELS, chips=0b11, allocatable=2)
         self.state.apply_fact("berth.c.fact.node.leaf-a", 1, encode(pack_nodes("leaf-a", [node], at_ms=1)))
-        self.state.table.improved.clear()
 
     @property
     def book(self) -> ShareBook:
@@ -47,9 +46,7 @@ def test_a_pod_that_leaves_a_chip_to_others_makes_its_node_better() -> None:
     half = Share(50, GIB, "elastic")
     for _ in range(2):
         node.book.hold(0, 0, half)
-    node.state.table.improved.clear()
-    node.book.let_go(0, 0, half)
-    assert list(node.state.table.improved) == [0]
+    assert list(node.book.let_go(0, 0, half).capacity_gained) == [0]
     assert node.book.nodes[0].core[0] == 50
 
 

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.cluster.domains import BUCKET_NODES_MAX, domains, leaving
-from berth.core.state.cell import shard_of
+from berth.core.cluster.domains import BUCKET_NODES_MAX, domains, leaving, shard_of
 from berth.schemas.nodes import NodeDescription
 
 

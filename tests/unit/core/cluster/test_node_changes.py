@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from berth.core.changes import Changes
 from berth.core.cluster.node_table import NodeTable
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
@@ -12,16 +13,13 @@ from tests.support.cells import a_node
 from tests.unit.core.cluster.test_node_table import Facts
 
 
-def changed(before: Callable[[Facts], None], after: Callable[[Facts], None]) -> NodeTable:
-    """A table after a change, with what it has noted of that change alone."""
+def changed(before: Callable[[Facts], None], after: Callable[[Facts], None]) -> tuple[Changes, NodeTable]:
+    """What the second step changed, and the table after it."""
     facts = Facts()
     before(facts)
-    facts.table.improved.clear()
-    facts.table.thinned.clear()
-    facts.table.regained.clear()
-    facts.table.worsened = False
+    facts.news()
     after(facts)
-    return facts.table
+    return facts.news(), facts.table
 
 
 def a_plain_node(facts: Facts) -> None:
@@ -29,13 +27,13 @@ def a_plain_node(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("place", [{"superpod": "t", "rack": "rack-1"}, {"superpod": "s", "rack": "rack-2"}])
-def test_a_node_that_moves_counts_as_improved(place: dict[str, str]) -> None:
+def test_a_node_that_moves_gains_capacity(place: dict[str, str]) -> None:
     node = msgspec.structs.replace(a_node("a"), **place)
-    table = changed(a_plain_node, lambda facts: facts.nodes("d", node))
-    assert list(table.improved) == [0]
-    assert not table.worsened
-    again = changed(a_plain_node, a_plain_node)
-    assert not again.improved
+    changes, _ = changed(a_plain_node, lambda facts: facts.nodes("d", node))
+    assert list(changes.capacity_gained) == [0]
+    assert not changes.capacity_lost
+    again, _ = changed(a_plain_node, a_plain_node)
+    assert not again.capacity_gained
 
 
 def test_chips_that_become_as_many_as_kubernetes_gives_end_a_contradiction() -> None:
@@ -45,9 +43,9 @@ def test_chips_that_become_as_many_as_kubernetes_gives_end_a_contradiction() -> 
         facts.nodes("d", a_node("a", allocatable=6))
         facts.health("d", NodeCondition("a"))
 
-    table = changed(contradictory, lambda facts: facts.health("d", NodeCondition("a", unhealthy=0b11)))
+    changes, table = changed(contradictory, lambda facts: facts.health("d", NodeCondition("a", unhealthy=0b11)))
     assert (int(table.free[0]).bit_count(), int(table.idle[0])) == (6, 6)
-    assert list(table.improved) == [0]
+    assert list(changes.capacity_gained) == [0]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +69,8 @@ def test_a_node_that_is_less_than_it_was_is_noted(after: Callable[[Facts], None]
         facts.nodes("d", a_node("a"))
         facts.health("d", NodeCondition("a"))
 
-    assert changed(before, after).worsened
-    assert not changed(before, before).worsened
+    assert changed(before, after)[0].capacity_lost
+    assert not changed(before, before)[0].capacity_lost
 
 
 def test_chips_that_the_node_does_not_list_are_not_free() -> None:
@@ -87,24 +85,24 @@ def test_chips_that_the_node_does_not_list_are_not_free() -> None:
 def test_chips_released_on_a_node_that_is_gone_are_no_improvement() -> None:
     def before(facts: Facts) -> None:
         facts.nodes("d", a_node("a"))
-        facts.table.hold(0, 0b1, cpu_milli=5, memory_mib=0)
+        facts.hold(0, 0b1, cpu_milli=5)
         facts.nodes("d")
 
-    table = changed(before, lambda facts: facts.table.let_go(0, 0b1, cpu_milli=5, memory_mib=0))
-    assert not table.improved
+    changes, _ = changed(before, lambda facts: facts.let_go(0, 0b1, cpu_milli=5))
+    assert not changes.capacity_gained
 
 
 def test_chips_that_were_free_and_are_not_are_noted_as_they_were() -> None:
-    table = changed(a_plain_node, lambda facts: facts.table.hold(0, 0b1, cpu_milli=0, memory_mib=0))
-    assert table.thinned == {0: 0xFF}
-    assert not table.worsened
+    changes, _ = changed(a_plain_node, lambda facts: facts.hold(0, 0b1))
+    assert changes.chips_taken == {0: 0xFF}
+    assert not changes.capacity_lost
 
 
 CORRECTED = pytest.mark.parametrize("corrected", [False, True])
 
 
 @CORRECTED
-def test_a_node_of_which_its_new_domain_speaks_counts_as_improved(*, corrected: bool) -> None:
+def test_a_node_of_which_its_new_domain_speaks_gains_capacity(*, corrected: bool) -> None:
     """Nobody spoke of its health before, which bars it where health must be known."""
 
     def before(facts: Facts) -> None:
@@ -112,9 +110,9 @@ def test_a_node_of_which_its_new_domain_speaks_counts_as_improved(*, corrected: 
         facts.nodes("d", a_node("a"))
         facts.health("e", NodeCondition("a"))
 
-    table = changed(before, lambda facts: facts.nodes("e", a_node("a")))
+    changes, table = changed(before, lambda facts: facts.nodes("e", a_node("a")))
     assert bool(table.spoken[0])
-    assert list(table.improved) == ([0] if corrected else [])
+    assert list(changes.capacity_gained) == ([0] if corrected else [])
 
 
 @CORRECTED
@@ -124,12 +122,12 @@ def test_free_chips_that_the_network_does_not_reach_any_more_are_noted_with_thos
     def before(facts: Facts) -> None:
         facts.table.corrected = corrected
         facts.nodes("d", a_node("a"))
-        facts.table.hold(0, 0b1, cpu_milli=0, memory_mib=0)
+        facts.hold(0, 0b1)
 
-    table = changed(before, lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=0b11)))
-    assert table.thinned == ({0: 0xFE} if corrected else {})
-    table = changed(before, lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=0b1)))
-    assert table.thinned == {}, "that one was not free"
+    changes, _ = changed(before, lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=0b11)))
+    assert changes.chips_taken == ({0: 0xFE} if corrected else {})
+    changes, _ = changed(before, lambda facts: facts.health("d", NodeCondition("a", network_unhealthy=0b1)))
+    assert changes.chips_taken == {}, "that one was not free"
 
 
 @CORRECTED
@@ -146,4 +144,4 @@ def test_chips_that_go_are_noted_for_those_who_share(after: Callable[[Facts], No
         facts.table.corrected = corrected
         facts.nodes("d", a_node("a"))
 
-    assert list(changed(before, after).regained) == ([0] if corrected else [])
+    assert list(changed(before, after)[0].chips_returned) == ([0] if corrected else [])

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from berth.core.changes import Changes, merged
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
@@ -20,11 +21,25 @@ class Facts:
     def __init__(self) -> None:
         self.state = State()
         self.table = self.state.table
+        self.changes: list[Changes] = []
+        """What the facts changed, and what a test adds."""
 
     def say(self, fact: NodesSeen | HealthSeen) -> str:
-        return self.state.apply_fact(
-            f"berth.c.{fact.KIND}.{token(fact.domain)}", self.state.facts_seq + 1, encode(fact)
-        )
+        subject = f"berth.c.{fact.KIND}.{token(fact.domain)}"
+        applied = self.state.apply_fact(subject, self.state.facts_seq + 1, encode(fact))
+        self.changes.append(applied.changes)
+        return applied.error
+
+    def news(self) -> Changes:
+        """What changed since it was last asked."""
+        changes, self.changes = merged(self.changes), []
+        return changes
+
+    def hold(self, row: int, mask: int, *, cpu_milli: int = 0) -> None:
+        self.changes.append(self.table.hold(row, mask, cpu_milli=cpu_milli, memory_mib=0))
+
+    def let_go(self, row: int, mask: int, *, cpu_milli: int = 0) -> None:
+        self.changes.append(self.table.let_go(row, mask, cpu_milli=cpu_milli, memory_mib=0))
 
     def nodes(self, domain: str, *nodes: NodeDescription) -> None:
         assert self.say(pack_nodes(domain, nodes)) == ""
@@ -107,23 +122,22 @@ def test_the_health_of_a_node_is_what_its_own_domain_says_whichever_came_first()
         pytest.param(lambda facts: facts.nodes("d", a_node("a", allocatable=4)), id="allocatable"),
         pytest.param(lambda facts: facts.nodes("d", a_node("a", cordoned=True)), id="class"),
         pytest.param(lambda facts: facts.nodes("d"), id="presence"),
-        pytest.param(lambda facts: facts.table.hold(0, 1, cpu_milli=0, memory_mib=0), id="use"),
+        pytest.param(lambda facts: facts.hold(0, 1), id="use"),
     ],
 )
-def test_a_row_is_improved_when_something_bad_ends(after: object) -> None:
+def test_a_row_gains_capacity_when_something_bad_ends(after: object) -> None:
     facts = Facts()
     facts.nodes("d", a_node("a"))
     assert callable(after)
     after(facts)
-    facts.table.improved.clear()
+    facts.news()
     facts.nodes("d", a_node("a"))
     facts.health("d")
-    facts.table.let_go(0, 1, cpu_milli=0, memory_mib=0)
-    assert list(facts.table.improved) == [0]
-    facts.table.improved.clear()
+    facts.let_go(0, 1)
+    assert list(facts.news().capacity_gained) == [0]
     facts.nodes("d", a_node("a"))
     facts.health("d")
-    assert not facts.table.improved
+    assert not facts.news().capacity_gained
 
 
 def test_rows_and_columns_grow_with_the_cell_and_names_keep_their_order() -> None:
@@ -182,6 +196,6 @@ def test_a_health_fact_with_a_short_column_changes_nothing(field: str) -> None:
 
 def test_a_fact_on_the_subject_of_another_domain_is_never_applied() -> None:
     facts = Facts()
-    reason = facts.state.apply_fact("berth.c.fact.node.other", 1, encode(pack_nodes("d", [a_node("a")])))
+    reason = facts.state.apply_fact("berth.c.fact.node.other", 1, encode(pack_nodes("d", [a_node("a")]))).error
     assert reason == "speaks of d on the subject berth.c.fact.node.other"
     assert len(facts.table) == 0

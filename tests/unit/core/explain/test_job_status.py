@@ -32,7 +32,7 @@ class ExplainResult:
 
     def fact(self, message: Message) -> None:
         subject = f"berth.c.{message.KIND}.default.j"
-        assert self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message)) == ""
+        assert self.state.apply_fact(subject, self.state.facts_seq + 1, encode(message)).error == ""
 
     def round(self, **parts: object) -> None:
         head = self.state.fold.head

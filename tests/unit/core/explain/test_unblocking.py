@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.explain.evidence import Unblocking, Way, unblocking_lines
 from berth.core.explain.unblocking import Waiting, end_of, reduced, unblocking
 from berth.core.requests.gangs import gang_of
-from berth.core.scheduling.scheduler import MissingShards
-from berth.core.state.cell import shard_of
+from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.refusal import Refusal
@@ -163,7 +163,7 @@ def test_scorers_that_answer_again_are_named() -> None:
     opening = ground.scheduler.open(ground.now_ms)
     assert opening is not None
     missing_shards = MissingShards(shards=2, missing=[shard_of("leaf-0", 2)])
-    (verdict,) = ground.scheduler.decide(opening, missing_shards).verdicts
+    (verdict,) = ground.scheduler.decide(opening, missing_shards).round.verdicts
     assert verdict.refusal is not None
     gang = gang_of(ground.state.jobs["default", "job"], job, attempt=1, settings=ground.state.fold.settings)
     found = unblocking(ground.state, Waiting(gang, verdict.refusal, missing_shards=missing_shards))

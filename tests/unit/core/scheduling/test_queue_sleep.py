@@ -57,16 +57,13 @@ def test_a_held_gang_that_leaves_unblocks_others_that_are_held() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.hold("a", retry_at_ms=0)
     queue.hold("b", retry_at_ms=0)
-    assert not queue.loosened
-    queue.remove("a")
-    assert queue.loosened
+    assert queue.remove("a")
 
 
 def test_the_last_held_gang_that_leaves_unblocks_none() -> None:
     queue = a_queue(a_gang("a", 1), a_gang("b", 2))
     queue.hold("a", retry_at_ms=0)
-    queue.remove("a")
-    assert not queue.loosened
+    assert not queue.remove("a")
 
 
 def test_in_strict_order_fresh_gangs_behind_the_first_that_waits_get_their_verdict() -> None:

@@ -1,12 +1,15 @@
 """The turn of the dispatcher as a pure thing: what it makes of the same history however it was cut, and of rounds that came to nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.scheduling.scheduler import MissingShards, Scheduler
+from berth.core.errors import InvariantError
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
+from berth.core.state.internal_errors import SetAside
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, JobState, NodeHealth, PodPhase, PodsSeen, TimerSeen
@@ -25,6 +28,8 @@ class Seat:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
         self.intake = 0
+        self.setbacks: Sequence[SetAside] = ()
+        """Of the last round."""
         for name in nodes:
             self.fact(f"node.leaf-{name}", pack_nodes(f"leaf-{name}", [a_node(name, leaf=name)], at_ms=1))
         self.begin(**settings)
@@ -32,11 +37,12 @@ class Seat:
     def begin(self, **settings: object) -> None:
         fold = self.state.fold
         record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, 1, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
-        self.state.apply_record(fold.head + 1, encode(record))
-        self.scheduler.begin()
+        self.scheduler.begin(self.state.apply_record(fold.head + 1, encode(record)).changes)
 
     def fact(self, subject: str, fact: Message) -> None:
-        assert self.state.apply_fact(f"berth.c.fact.{subject}", self.state.facts_seq + 1, encode(fact)) == ""
+        applied = self.state.apply_fact(f"berth.c.fact.{subject}", self.state.facts_seq + 1, encode(fact))
+        assert applied.error == ""
+        self.scheduler.note(applied.changes)
 
     def job(self, request: JobRequest, *, state: JobState = "accepted", uid: str = "") -> None:
         before, self.intake = self.intake, self.intake + 1
@@ -71,9 +77,10 @@ class Seat:
         opening = self.scheduler.open(at_ms)
         if opening is None:
             return None
-        record = self.scheduler.decide(opening, missing_shards)
-        self.scheduler.adopt(self.state.apply_record(self.state.fold.head + 1, encode(record)))
-        return record
+        recorded = self.scheduler.decide(opening, missing_shards)
+        self.setbacks = recorded.setbacks
+        self.scheduler.adopt(recorded, self.state.apply_record(self.state.fold.head + 1, encode(recorded.round)))
+        return recorded.round
 
     def verdicts(self, missing_shards: MissingShards | None = None) -> Iterator[tuple[str, bool]]:
         """Jobs of the next round in its order, and whether they were placed."""
@@ -86,10 +93,10 @@ def restarted(seat: Seat) -> Seat:
     """Another one, from a snapshot."""
     other = Seat.__new__(Seat)
     other.state = State(keeps=True)
-    other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
+    changes = other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
     other.scheduler, other.intake = Scheduler(other.state), seat.intake
     assert other.state.waiting is not None
-    other.scheduler.load(other.state.waiting)
+    other.scheduler.load(other.state.waiting, changes)
     return other
 
 
@@ -127,19 +134,21 @@ def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> N
     assert opening is not None
     assert [gang.name for gang in opening.gangs] == ["third", "fourth"]
     assert full.scheduler.dump().sleeping == []
-    full.scheduler.take_back()
+    full.scheduler.take_back(opening)
     assert full.scheduler.dump() == before
     full.ill("a")  # by now nothing would wake them
     assert full.round() is None
 
 
-def test_a_round_taken_back_twice_is_taken_back_once(full: Seat) -> None:
+def test_a_round_is_taken_back_once_only(full: Seat) -> None:
     full.ended("first")
     full.round()
-    full.scheduler.open(6)
-    full.scheduler.take_back()
+    opening = full.scheduler.open(6)
+    assert opening is not None
+    full.scheduler.take_back(opening)
     once = full.scheduler.dump()
-    full.scheduler.take_back()
+    with pytest.raises(InvariantError, match="round 3: the turn was ended before"):
+        full.scheduler.take_back(opening)
     assert full.scheduler.dump() == once
 
 
@@ -172,7 +181,7 @@ def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> 
 
 def test_a_missing_shard_is_told_and_its_wait_ends_with_the_clock_of_the_facts() -> None:
     seat = Seat("a", "b")
-    lost = next(shard for shard in (0, 1) if seat.scheduler.rows_of_shards([shard], 2) is not None)
+    lost = next(shard for shard in (0, 1) if seat.scheduler.decisions.rows_of_shards([shard], 2) is not None)
     seat.job(a_job("job", chips=8, replicas=2))
     record = seat.round(MissingShards(2, [lost]), at_ms=100)
     assert record is not None

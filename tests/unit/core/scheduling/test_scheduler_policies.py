@@ -4,9 +4,9 @@ held for longer than there is a reason.
 
 import pytest
 
+from berth.core.cluster.domains import shard_of
 from berth.core.cluster.node_packing import pack_nodes
-from berth.core.scheduling.scheduler import MissingShards
-from berth.core.state.cell import shard_of
+from berth.core.scheduling.turn import MissingShards
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import Task
@@ -121,8 +121,9 @@ def test_a_gang_that_came_and_went_between_two_records_lets_nobody_go() -> None:
         assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
         seat.job(a_job("another", chips=8, replicas=2))
         if looks:
-            assert seat.scheduler.open(101) is not None
-            seat.scheduler.take_back()
+            opening = seat.scheduler.open(101)
+            assert opening is not None
+            seat.scheduler.take_back(opening)
         seat.job(a_job("another", chips=8, replicas=2), state="cancelled")
         assert seat.round(at_ms=102) is None
         seats.append(seat)
@@ -272,9 +273,9 @@ def test_who_is_held_is_tried_again_when_one_behind_it_starts(policy: str, corre
     assert started(seat.round(at_ms=100)) == ["last"]
     other = restarted(seat)
     for one in (seat, other):
-        assert one.scheduler.queue.has_work == bool(corrections)
+        assert one.scheduler.has_work == bool(corrections)
         assert started(one.round(at_ms=100)) == names
-        assert not one.scheduler.queue.has_work
+        assert not one.scheduler.has_work
 
 
 @pytest.mark.parametrize(("corrections", "names"), [(0, []), (1, ["small"])])

@@ -58,13 +58,14 @@ def test_a_gang_released_in_a_turn_that_is_taken_back_is_held_as_before(change: 
     seat.scheduler.sync()
     before = seat.scheduler.dump()
     assert before.worsened or before.loosened
-    assert seat.scheduler.open(101) is not None
+    opening = seat.scheduler.open(101)
+    assert opening is not None
     assert (seat.scheduler.dump().held, seat.scheduler.dump().worsened, seat.scheduler.dump().loosened) == (
         [],
         False,
         False,
     )
-    seat.scheduler.take_back()
+    seat.scheduler.take_back(opening)
     assert seat.scheduler.dump() == before
 
 
@@ -73,9 +74,10 @@ def test_leaves_that_open_wake_a_gang_that_waits_for_them_also_after_a_turn_that
     seat.fact("topology.switch", topology("ab"))
     before = seat.scheduler.dump()
     assert (before.eased, before.improved) == (True, [])
-    assert seat.scheduler.open(6) is not None
+    opening = seat.scheduler.open(6)
+    assert opening is not None
     assert not seat.scheduler.dump().eased
-    seat.scheduler.take_back()
+    seat.scheduler.take_back(opening)
     assert seat.scheduler.dump() == before
     assert list(seat.verdicts()) == [("pair", True)]
 
@@ -87,17 +89,19 @@ def test_chips_that_were_taken_are_known_after_a_turn_that_was_taken_back() -> N
     seat.job(a_job("second", chips=8, replicas=2))
     before = seat.scheduler.dump()
     assert [chips for _, chips in before.thinned] == [0xFF]
-    assert seat.scheduler.open(6) is not None
+    opening = seat.scheduler.open(6)
+    assert opening is not None
     assert seat.scheduler.dump().thinned == []
-    seat.scheduler.take_back()
+    seat.scheduler.take_back(opening)
     assert seat.scheduler.dump() == before
 
 
 def test_ranks_that_give_back_their_chips_unblock_gangs_that_are_held() -> None:
     seat = seat_with_held()
     holding = next(iter(seat.state.fold.holdings.values()))
-    seat.scheduler.adopt(Folded(freed=[(holding, [0])]))
-    assert seat.scheduler.queue.loosened
+    assert not seat.scheduler.pending.queue_unblocked
+    seat.scheduler.follow(Folded(freed=[(holding, [0])]))
+    assert seat.scheduler.pending.queue_unblocked
 
 
 def test_chips_of_adopted_pods_are_not_given_away_in_the_same_record() -> None:
@@ -107,7 +111,7 @@ def test_chips_of_adopted_pods_are_not_given_away_in_the_same_record() -> None:
     opening = seat.scheduler.open(5)
     assert opening is not None
     assert (list(opening.gangs), len(opening.must.adoptions)) == ([], 1)
-    seat.scheduler.take_back()
+    seat.scheduler.take_back(opening)
     record = seat.round()
     assert record is not None
     assert (record.verdicts, len(record.adoptions)) == ([], 1)

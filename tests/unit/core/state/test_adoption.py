@@ -8,7 +8,7 @@ import pytest
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
-from berth.core.state.lifecycle import Due, due
+from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -94,10 +94,10 @@ def test_pods_that_are_gone_before_their_adoption_is_read_are_released_all_the_s
     for number, adoptions in enumerate(([], found.adoptions), start=1):
         record = Round(1, head, known, 50, number, adoptions=adoptions)
         head += 1
-        life.state.apply_record(head, encode(record))
+        life.record(head, record)
     other = State(keeps=True)
-    other.load(decode(life.state.dump(), SnapshotBody))
-    assert due(other).releases == [Release("alien", 0, "vanished")]
+    changes = other.load(decode(life.state.dump(), SnapshotBody))
+    assert examine(other, changes.gangs_to_examine).due.releases == [Release("alien", 0, "vanished")]
     assert life.carry_out() == Due(releases=[Release("alien", 0, "vanished")])
     assert life.state.held("c") == 0
     assert life.state.pods == {}
@@ -223,7 +223,7 @@ def test_a_pod_that_ends_is_no_reason_to_adopt_the_others_anew() -> None:
 def test_a_fact_whose_column_of_states_is_cut_is_not_applied() -> None:
     life = Life()
     fact = foreign("alien", ("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING), states=bytes([1]))
-    reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact))
+    reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact)).error
     assert reason == "columns do not have 2 rows each"
     assert not life.due()
 
@@ -313,6 +313,6 @@ def test_a_node_that_moves_is_no_reason_to_adopt_its_pods_anew() -> None:
 def test_a_fact_whose_column_of_blocks_is_cut_is_not_applied() -> None:
     life = Life()
     fact = foreign("alien", ("c", 0b1, P.RUNNING), ("d", 0b1, P.RUNNING), blocks=[1])
-    reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact))
+    reason = life.state.apply_fact("berth.c.fact.pod.other.alien", life.state.facts_seq + 1, encode(fact)).error
     assert reason == "blocks: 2 bytes, expected 4 or none"
     assert not life.due()

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
+from berth.core.changes import Changes
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
@@ -19,10 +20,13 @@ from berth.core.placement.scoring import Candidates, Reasons, RowState, Scorer, 
 from berth.core.replay.replay import replayed
 from berth.core.requests.gangs import Gang
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
-from berth.core.scheduling.scheduler import MissingShards, Scheduler
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards
+from berth.core.scheduling.verdicts import Decisions
+from berth.core.scheduling.wakeups import Wakeups
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import RETRY_MS
-from berth.core.state.lifecycle import due
+from berth.core.state.lifecycle import examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
@@ -94,7 +98,7 @@ def test_others_are_decided_in_the_same_round_whatever_the_queue_policy(policy: 
     assert refusal is not None
     assert (refusal.value, refusal.pods_need, verdicts[0].final) == (NO_CHIP, 1, False)
     assert NO_CHIP in sentence(refusal)
-    (setback,) = seat.scheduler.setbacks
+    (setback,) = seat.setbacks
     assert setback.subject == "default/broken"
     assert isinstance(setback.error, InvariantError)
     assert setback.error.subject == "node s"
@@ -169,9 +173,17 @@ class BrokenScorer(Scorer):
         return super().evaluate_one(shape, row, state, base)
 
 
+def break_scoring(seat: Seat) -> None:
+    """Let a scheduler score with errors from now on."""
+    scheduler, state = seat.scheduler, seat.state
+    scheduler.scorer = BrokenScorer(state.table, state.shares, state.fold.settings)
+    scheduler.decisions = Decisions(state, scheduler.queue, scheduler.scorer)
+    scheduler._wakeups = Wakeups(state, scheduler.queue, scheduler.scorer)
+
+
 def test_a_shape_that_cannot_be_scored_leaves_the_other_shapes_alone() -> None:
     seat = Seat("a", "b")
-    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    break_scoring(seat)
     seat.job(a_job("four", chips=4))
     seat.job(a_job("eight", chips=8))
     record = seat.round()
@@ -179,7 +191,7 @@ def test_a_shape_that_cannot_be_scored_leaves_the_other_shapes_alone() -> None:
     assert said(record.verdicts) == [("four", "internal"), ("eight", "")]
     assert record.verdicts[0].refusal is not None
     assert record.verdicts[0].refusal.value == "IndexError"
-    assert [setback.subject for setback in seat.scheduler.setbacks] == ["default/four"]
+    assert [setback.subject for setback in seat.setbacks] == ["default/four"]
 
 
 def test_a_shard_reports_an_error_in_the_words_of_the_record() -> None:
@@ -193,9 +205,9 @@ def test_a_shard_reports_an_error_in_the_words_of_the_record() -> None:
     sound = seat.scheduler.scorer.candidates(shape, 1)
     parts = [candidates_of(table, offer_of(table, found)) for found in (sound, broken)]
     found: Candidates = merge(table, parts, missing_nodes=0)
-    (verdict,) = seat.scheduler.decide(opening).verdicts
+    (verdict,) = seat.scheduler.decisions.on_own_candidates(opening, MissingShards()).verdicts
     assert verdict.refusal is None
-    verdicts = seat.scheduler.choose(opening, {shape: found}, opening.asks, away=MissingShards())
+    verdicts = seat.scheduler.choose(opening, {shape: found}, opening.asks, MissingShards()).verdicts
     assert verdicts[0].refusal is not None
     assert (verdicts[0].refusal.code, verdicts[0].refusal.value) == ("internal", "IndexError")
 
@@ -213,16 +225,17 @@ def test_pods_of_others_that_cannot_be_adopted_leave_the_others_alone() -> None:
     state = BrokenState()
     for node in ("a", "b"):
         fact = pack_nodes(f"leaf-{node}", [a_node(node, leaf=node)], at_ms=1)
-        assert state.apply_fact(f"berth.c.fact.node.leaf-{node}", state.facts_seq + 1, encode(fact)) == ""
+        assert state.apply_fact(f"berth.c.fact.node.leaf-{node}", state.facts_seq + 1, encode(fact)).error == ""
         pods = PodsSeen(
             "default", f"pod-{node}", f"uid-{node}", 0, pack([0], 4), pack_names([node]), pack([0], 4),
             pack([PodPhase.RUNNING], 1), pack([1], 8), foreign=True,
         )  # fmt: skip
-        assert state.apply_fact(f"berth.c.fact.pod.default.pod-{node}", state.facts_seq + 1, encode(pods)) == ""
-    found = due(state)
+        assert state.apply_fact(f"berth.c.fact.pod.default.pod-{node}", state.facts_seq + 1, encode(pods)).error == ""
+    asked = {"uid-a": None, "uid-b": None}
+    found, settled = examine(state, asked)
     assert [adoption.uid for adoption in found.adoptions] == ["uid-b"]
     assert [setback.subject for setback in found.setbacks] == ["uid-a"]
-    assert not due(state).setbacks, "it is left as it is until something touches it"
+    assert settled == ["uid-a"], "it is left as it is until something changes for it"
 
 
 class BrokenSettings:
@@ -302,14 +315,14 @@ class BrokenDecider(Scheduler):
 def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: str) -> None:
     seat = Seat("a", "b", queue_policy=policy, reserve_chips=1)
     seat.scheduler = BrokenDecider(seat.state)
-    seat.scheduler.begin()
+    seat.scheduler.begin(Changes(applied=seat.state.applied))
     seat.job(a_job("broken", chips=8, priority=1))
     seat.job(a_job("sound", chips=8))
     record = seat.round()
     assert record is not None
     assert said(record.verdicts) == [("broken", "internal"), ("sound", "")]
     assert [verdict.final for verdict in record.verdicts] == [False, False]
-    assert [(one.subject, str(one.error)) for one in seat.scheduler.setbacks] == [("default/broken", "KeyError")]
+    assert [(one.subject, str(one.error)) for one in seat.setbacks] == [("default/broken", "KeyError")]
     assert seat.round() is None
     seat.job(a_job("next", chips=8))
     record = seat.round()
@@ -320,7 +333,7 @@ def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: 
 @POLICIES
 def test_what_improves_wakes_the_others_and_time_wakes_the_class_that_cannot_be_scored(policy: str) -> None:
     seat = Seat("a", queue_policy=policy, reserve_chips=1)
-    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    break_scoring(seat)
     seat.job(a_job("four", chips=4, priority=2))
     seat.job(a_job("first", chips=8, priority=1))
     seat.job(a_job("second", chips=8))
@@ -344,7 +357,7 @@ def test_a_class_that_cannot_be_scored_any_more_is_set_aside() -> None:
     seat.job(a_job("all", chips=8))
     seat.job(a_job("four", chips=4))
     assert seat.round() is not None
-    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    break_scoring(seat)
     seat.ended("all")
     assert seat.round() is not None
     record = seat.round()
@@ -355,7 +368,7 @@ def test_a_class_that_cannot_be_scored_any_more_is_set_aside() -> None:
 def test_where_nobody_answered_no_error_is_known() -> None:
     """A replay must not know more of a shape than the dispatcher did."""
     seat = Seat("a")
-    seat.scheduler.scorer = BrokenScorer(seat.state.table, seat.state.shares, seat.state.fold.settings)
+    break_scoring(seat)
     seat.job(a_job("four", chips=4))
     record = seat.round(MissingShards(1, [0]))
     assert record is not None

@@ -29,7 +29,7 @@ EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "cluster.yaml"
 def state_of(plan: ClusterPlan) -> State:
     state = State()
     for sequence, (subject, fact) in enumerate(facts_of(plan, subjects=Subjects("sim"), at_ms=7), 1):
-        assert state.apply_fact(subject, sequence, encode(fact)) == ""
+        assert state.apply_fact(subject, sequence, encode(fact)).error == ""
     return state
 
 

@@ -253,7 +253,7 @@ async def test_statuses_that_cannot_be_written_together_are_written_one_by_one()
     names = ("first", "second", "third")
     for name in names:
         await accepted(cell, name)
-    cell.dispatcher.feeds.apply_facts()
+    cell.dispatcher._apply_facts()
     bus = NoBatches(cell.server, cell.cell)
     cell.buses.append(bus)
     views = Views(bus, cell.clock, cell.dispatcher.state, Instruments.make(DispatcherMetrics))

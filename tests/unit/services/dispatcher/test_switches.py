@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.cluster.node_packing import SWITCHES, pack_nodes
-from berth.core.scheduling.scheduler import MissingShards
+from berth.core.scheduling.turn import MissingShards
 from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, LeafJob
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode
@@ -301,7 +301,7 @@ def test_where_no_shard_is_believed_of_leaves_a_replay_knows_of_no_place_either(
     seat.job(by_leaf("by-leaf", 1))
     opening = seat.scheduler.open(5)
     assert opening is not None
-    plain, planned = seat.scheduler.decide(opening, MissingShards(1, [0], [0])).verdicts
+    plain, planned = seat.scheduler.decide(opening, MissingShards(1, [0], [0])).round.verdicts
     assert plain.refusal is not None
     assert (plain.refusal.pods_have, plain.refusal.nodes_fit) == (2, 2), "the shard counts where switches play no part"
     assert planned.refusal is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.state.cell import shard_of
+from berth.core.cluster.domains import shard_of
 from berth.runtime.errors import PoisonError
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode, encode

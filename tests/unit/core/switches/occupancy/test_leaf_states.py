@@ -105,17 +105,15 @@ def test_a_job_left_out_still_has_its_word_on_states() -> None:
     assert book.bits(without=("nobody", 1)).tolist() == book.bits().tolist()
 
 
-def test_only_what_opens_a_leaf_eases_it() -> None:
+def test_only_the_last_job_that_closes_a_leaf_opens_it() -> None:
     cross, other = LeafJob(NORMAL, 2, ["n00", "n11"]), LeafJob(NORMAL, 2, ["n01", "n12"])
     book = a_book(cross, other)
-    book.drop(("job0", 1))
-    assert not book.eased  # the other one keeps both leaves as they were
-    book.drop(("job1", 1))
-    assert book.eased
+    assert not book.drop(("job0", 1))  # the other one keeps both leaves as they were
+    assert book.drop(("job1", 1))
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "is_eased"),
+    ("first", "then", "opens"),
     [
         (LeafJob(LARGE, 4, ["n00", "n11"], bytes([2, 2])), LeafJob(NORMAL, 1, ["n01"], bytes([1]), is_part=True), True),
         (LeafJob(LARGE, 4, ["n00", "n11"], bytes([1, 1])), LeafJob(NORMAL, 1, ["n01"], bytes([5]), is_part=True), True),
@@ -130,30 +128,27 @@ def test_only_what_opens_a_leaf_eases_it() -> None:
     ],
 )
 def test_a_job_that_comes_opens_a_leaf_when_its_word_on_the_state_does(
-    first: LeafJob, then: LeafJob, *, is_eased: bool
+    first: LeafJob, then: LeafJob, *, opens: bool
 ) -> None:
     book = a_book(first)
-    assert not book.eased
-    book.put(("then", 1), then)
-    assert book.eased == is_eased
+    assert book.put(("then", 1), then) == opens
 
 
-def test_what_becomes_of_a_job_eases_a_leaf_only_when_its_state_does() -> None:
+def test_what_becomes_of_a_job_opens_a_leaf_only_when_its_state_does() -> None:
     book = a_book(LeafJob(LARGE, 6, ["n00", "n01", "n11"], bytes([2, 2, 2])))
-    book.put(("job0", 1), LeafJob(LARGE, 6, ["n00", "n11"], bytes([2, 2])))
-    assert not book.eased  # a rank has ended, and both leaves are as they were
-    book.put(("job0", 1), LeafJob(LARGE, 6, ["n00"], bytes([2])))
-    assert book.eased
+    # A rank has ended, and both leaves are as they were.
+    assert not book.put(("job0", 1), LeafJob(LARGE, 6, ["n00", "n11"], bytes([2, 2])))
+    assert book.put(("job0", 1), LeafJob(LARGE, 6, ["n00"], bytes([2])))
 
 
-def test_a_job_of_one_pod_eases_its_leaf_when_it_was_the_last_that_is_not_common() -> None:
+def test_a_job_of_one_pod_opens_its_leaf_when_it_was_the_last_that_is_not_common() -> None:
     book = a_book(LeafJob("", 1, ["n00"]), LeafJob(LARGE, 1, ["n01"]), LeafJob(NORMAL, 1, ["n02"]))
-    book.drop(("job2", 1))
-    book.put(("job0", 1), LeafJob(NORMAL, 1, ["n00"]))
-    assert (book.eased, book.bits()[0]) == (False, NOT_NORMAL)
+    assert not book.drop(("job2", 1))
+    assert not book.put(("job0", 1), LeafJob(NORMAL, 1, ["n00"]))
+    assert book.bits()[0] == NOT_NORMAL
     assert book.bits(without=("job1", 1))[0] == 0
-    book.drop(("job1", 1))
-    assert (book.eased, book.bits()[0]) == (True, 0)
+    assert book.drop(("job1", 1))
+    assert book.bits()[0] == 0
 
 
 def test_a_copy_goes_its_own_way() -> None:

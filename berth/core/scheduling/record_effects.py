@@ -1,0 +1,110 @@
+"""What a record of the ledger does to the queue: gangs leave, come back, sleep, or are held for a reservation."""
+
+from typing import Final
+
+from berth.core.changes import Changes, JobKey
+from berth.core.placement.queue_policy import RESERVED
+from berth.core.scheduling.backfill import chips_of
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.queue_policies import NEVER
+from berth.core.scheduling.reservations import next_end_ms
+from berth.core.scheduling.turn import Opening
+from berth.core.scheduling.wake_rules import is_helped_by_any_change
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import INTERNAL, RETRY_MS
+from berth.core.state.ledger import Folded, GangRecord
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
+
+_BACKFILLS: Final = frozenset({"easy", "conservative"})
+
+
+def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> Changes:
+    """Bring a queue in line with a record.
+
+    Args:
+        state: The cell, after the record.
+        queue: The queue.
+        folded: What the record changed.
+        opening: The turn of that round, if it was opened here.
+
+    Returns:
+        What that changes for later turns, apart from what the record changed in the columns.
+    """
+    unblocked = False
+    settings = state.fold.settings
+    again: dict[JobKey, None] = {}
+    for gang in folded.gangs:
+        if gang.phase != "waiting":
+            unblocked |= queue.remove(gang.uid)
+            again.update(_freed_uid(state, gang))
+        elif gang.refusal is None:
+            again[gang.namespace, gang.name] = None  # it goes back to the queue
+        elif gang.refusal.code == "behind":
+            queue.seen(gang.uid)
+        else:
+            unblocked |= _refused(queue, gang, gang.refusal, settings)
+    _hold_reserved(state, queue, folded, opening)
+    has_left = folded.given_back or folded.freed
+    # Reservations follow from which jobs run, and until when.
+    if has_left or (settings.corrected and (folded.taken or folded.ending)):
+        unblocked |= queue.is_holding
+    return Changes(queue_unblocked=unblocked, jobs_changed=again)
+
+
+def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:
+    """Put the class of a refused gang to sleep, unless the gang found room that is reserved for another one.
+
+    Returns:
+        Whether that may help gangs that are held: its reservation may take the place of the one because of which they are.
+    """
+    request_class = queue.class_of(gang.uid)
+    if request_class is None:
+        return False
+    if refusal.code == RESERVED:
+        may_reserve = settings.queue_policy == "conservative" and chips_of(request_class) >= settings.reserve_chips
+        has_reserved = may_reserve and queue.is_fresh(gang.uid)
+    else:
+        has_reserved = refusal.start_ms > 0
+        queue.refused(
+            gang.uid,
+            retry_at_ms=_retry_at_ms(gang, refusal, settings),
+            never=refusal.code in NEVER,
+            by_any_change=settings.corrected and is_helped_by_any_change(request_class, refusal),
+        )
+    return has_reserved and settings.corrected and queue.is_holding
+
+
+def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
+    """When the class of a refused gang is tried although nothing got better; 0 for never."""
+    if refusal.missing_shards:
+        return gang.at_ms + settings.shard_retry_ms
+    return gang.at_ms + RETRY_MS if refusal.code == INTERNAL else 0
+
+
+def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
+    """The job that has the uid of a gang by now, if the gang is over and nothing is known of it any more: that job waits."""
+    key = state.name_of.get(gang.uid)
+    fold = state.fold
+    if key is not None and gang.is_over and gang.uid not in fold.gangs and fold.settings.corrected:
+        return {key: None}
+    return {}
+
+
+def _hold_reserved(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> None:
+    """Hold the gangs that may not start because of a reservation, those included of which the record says nothing new."""
+    fold = state.fold
+    if fold.settings.queue_policy not in _BACKFILLS:
+        return
+    kept: dict[str, GangRecord] = {gang.uid: gang for gang in folded.gangs}
+    if opening is not None and opening.number == fold.rounds and not folded.void:
+        silent = (fold.gangs.get(gang.uid) for gang in opening.gangs)
+        kept |= {gang.uid: gang for gang in silent if gang is not None}
+    held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
+    late_ms = next_end_ms(state, fold.at_ms) if held else 0  # a job that is late by then makes reservations move
+    heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
+    for gang in held:
+        if gang.phase == "waiting" and gang.refusal is not None:
+            start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
+            moments = (start_ms, late_ms if fold.settings.corrected or not start_ms else 0, heard_ms)
+            queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))

@@ -1,0 +1,121 @@
+"""Steps of a turn: each step of the scheduler takes the value that the step before it returned.
+
+A turn is opened (:class:`Opening`), chosen (:class:`Choice`), recorded (:class:`Recorded`), and then adopted once its record is
+stored, or taken back. The types make it impossible to leave a step out; the scheduler refuses a value that was used before.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from berth.core.errors import CoreError
+from berth.core.placement.round_demand import NeedMoreError
+from berth.core.requests.gangs import Gang
+from berth.core.state.internal_errors import SetAside
+from berth.core.state.lifecycle import Due
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.offers import Shape
+
+ASKS_MAX: Final = 20
+"""Times that offers are asked for in one turn."""
+
+T = TypeVar("T")
+
+
+class MissingShards(NamedTuple):
+    """Shards that did not answer, as a record says it."""
+
+    shards: int = 0
+    """How many there are; 0 when the dispatcher scores."""
+    missing: Sequence[int] = ()
+    doubted: Sequence[int] = ()
+    """Those of ``missing`` that count for shapes without switch affinity."""
+
+
+class Opening(NamedTuple):
+    """A turn that was opened."""
+
+    number: int
+    """Number of the round in its epoch."""
+    at_ms: int
+    gangs: Sequence[Gang]
+    """Gangs to decide, in queue order."""
+    must: Due
+    asks: dict[Shape, int]
+    """Candidates that are needed of each shape; more may be asked for later."""
+
+
+class Verdicts(NamedTuple):
+    """Verdicts on the gangs of a turn."""
+
+    verdicts: list[Verdict]
+    setbacks: Sequence[SetAside]
+    """Errors, each with the gang that was set aside for it."""
+
+
+class Choice(NamedTuple):
+    """A turn whose gangs are decided."""
+
+    opening: Opening
+    verdicts: list[Verdict]
+    missing_shards: MissingShards
+    setbacks: Sequence[SetAside]
+    """Errors of the choice, each with the gang that was set aside for it."""
+
+
+class Recorded(NamedTuple):
+    """A turn whose record is made; it is to be stored."""
+
+    opening: Opening
+    round: Round
+    setbacks: Sequence[SetAside]
+    """As in :class:`Choice`."""
+
+
+Turn = Opening | Choice | Recorded
+"""A turn that was opened and is neither adopted nor taken back, at whatever step it is."""
+
+
+class OffersExhaustedError(CoreError):
+    """Offers did not reach far enough however often more were asked for.
+
+    Attributes:
+        number: The round.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"round {number} ran out of offers {ASKS_MAX} times")
+        self.number = number
+
+
+class Asking:
+    """Asks for offers of a turn until they reach far enough for a decision, ``ASKS_MAX`` times at most.
+
+    Args:
+        opening: The turn.
+    """
+
+    def __init__(self, opening: Opening) -> None:
+        self.asks: Mapping[Shape, int] = opening.asks
+        """Candidates to ask for now, by shape."""
+        self._number = opening.number
+        self._left = ASKS_MAX
+
+    def tried(self, decide: Callable[[], T]) -> T | None:
+        """What a decision on offers of :attr:`asks` yields; None when more have to be asked for, as :attr:`asks` then says.
+
+        Raises:
+            OffersExhaustedError: They were asked for ``ASKS_MAX`` times.
+        """
+        self._left -= 1
+        try:
+            return decide()
+        except NeedMoreError as error:
+            if not self._left:
+                raise OffersExhaustedError(self._number) from error
+            self.asks = {**self.asks, error.shape: error.count}
+            return None
+
+
+def opening_of(turn: Turn) -> Opening:
+    """The opening with which a turn began."""
+    return turn if isinstance(turn, Opening) else turn.opening

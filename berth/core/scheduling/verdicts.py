@@ -1,0 +1,173 @@
+"""Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.domains import shard_of
+from berth.core.errors import ReportedError
+from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.offers import merge
+from berth.core.placement.projected_state import MissingRows
+from berth.core.placement.scoring import Candidates, Scorer
+from berth.core.scheduling.backfill import Backfill, Memory
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.queue_policies import StrictOrder
+from berth.core.scheduling.turn import Asking, MissingShards, Opening, Verdicts
+from berth.core.state.cell import State
+from berth.core.state.internal_errors import INTERNAL, SetAside
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import Refusal
+
+
+class Decisions:
+    """Decides gangs under the queue policy of the epoch. A decision changes neither the state nor the queue.
+
+    Args:
+        state: The cell.
+        queue: The queue.
+        scorer: Scoring under the settings of the epoch.
+    """
+
+    def __init__(self, state: State, queue: Queue, scorer: Scorer) -> None:
+        self._state = state
+        self._queue = queue
+        self._scorer = scorer
+        self._memory = Memory()
+
+    def on_offers(
+        self,
+        opening: Opening,
+        views: Mapping[Shape, Candidates],
+        asks: Mapping[Shape, int],
+        missing_shards: MissingShards,
+    ) -> Verdicts:
+        """Verdicts on the gangs of a turn.
+
+        Args:
+            opening: The turn.
+            views: Merged candidates of each shape.
+            asks: How many were asked for.
+            missing_shards: Shards that did not answer.
+
+        Raises:
+            NeedMoreError: The candidates do not reach far enough.
+        """
+        if not opening.gangs:
+            return Verdicts([], ())
+        state = self._state
+        policy = self._policy(opening, missing_shards)
+        chooser = PlacementRound(
+            self._scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, policy=policy
+        )
+        verdicts = chooser.choose(opening.gangs, missing=missing_shards.missing)
+        setbacks = [
+            *(
+                SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
+                for gang in opening.gangs
+                if gang.invalid is not None and gang.invalid.code == INTERNAL
+            ),
+            *chooser.setbacks,
+            *(policy.setbacks if isinstance(policy, Backfill) else ()),
+        ]
+        return Verdicts(verdicts, setbacks)
+
+    def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Verdicts:
+        """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
+
+        Args:
+            opening: The turn.
+            missing_shards: Shards that are taken not to answer.
+
+        Raises:
+            OffersExhaustedError: The candidates never reach far enough.
+        """
+        asking = Asking(opening)
+        silent = self._silent(missing_shards)
+
+        def decide() -> Verdicts:
+            asks = asking.asks
+            views = {shape: self._candidates(shape, count, silent, missing_shards) for shape, count in asks.items()}
+            return self.on_offers(opening, views, asks, missing_shards)
+
+        while (found := asking.tried(decide)) is None:
+            pass
+        return found
+
+    def rows_of_shards(self, missing: Sequence[int], shards: int) -> Fits | None:
+        """Marks of the rows that silent shards own; None when none is silent."""
+        if not missing or not shards:
+            return None
+        table = self._state.table
+        lost = set(missing)
+        marks = np.zeros(len(table), np.bool_)
+        for domain in table.domains:
+            if shard_of(domain, shards) in lost:
+                marks[table.rows_of_domain(domain)] = True
+        return marks
+
+    def _policy(self, opening: Opening, missing_shards: MissingShards) -> StrictOrder | Backfill | None:
+        """The policy of the queue; None where each gang gets what it finds."""
+        policy = self._state.fold.settings.queue_policy
+        if policy == "skip":
+            return None
+        if policy == "fifo":
+            return StrictOrder(self._queue.head(), self._last_refusal)
+        tried = {gang.uid for gang in opening.gangs}
+        waiting = self._queue.waiting_for_room(held=policy == "conservative")
+        others = (gang for gang in waiting if gang.uid not in tried)
+        silent = self._silent(missing_shards)
+        return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory)
+
+    def _last_refusal(self, uid: str) -> Refusal | None:
+        known = self._state.fold.gangs.get(uid)
+        return None if known is None else known.refusal
+
+    def _silent(self, missing_shards: MissingShards) -> MissingRows:
+        """Rows that silent shards own."""
+        missing, shards = missing_shards.missing, missing_shards.shards
+        believed = [shard for shard in missing if shard not in missing_shards.doubted]
+        return MissingRows(self.rows_of_shards(missing, shards), self.rows_of_shards(believed, shards))
+
+    def _candidates(self, shape: Shape, count: int, silent: MissingRows, missing_shards: MissingShards) -> Candidates:
+        """Candidates of a shape as offers would give them.
+
+        Args:
+            shape: What is asked.
+            count: How many rows at most.
+            silent: Rows that silent shards own.
+            missing_shards: Shards that did not answer.
+        """
+        table = self._state.table
+        unheard = len(missing_shards.missing) - (0 if shape.tor_affinity else len(missing_shards.doubted))
+        if missing_shards.shards and unheard == missing_shards.shards:
+            return merge(table, [], missing_nodes=int(table.present[table.view()].sum()))
+        without = silent.by_leaf if shape.tor_affinity else silent.others
+        return self._scorer.candidates(shape, count, leaves=self._state.leaves, without=without)
+
+
+def round_of(state: State, opening: Opening, verdicts: Sequence[Verdict], missing_shards: MissingShards) -> Round:
+    """The record of a turn.
+
+    Args:
+        state: The cell, as it was when the turn was opened.
+        opening: The turn.
+        verdicts: Verdicts on its gangs.
+        missing_shards: Shards that did not answer.
+    """
+    return Round(
+        epoch=state.fold.epoch,
+        base_seq=state.fold.head,
+        facts_seq=state.facts_seq,
+        at_ms=opening.at_ms,
+        number=opening.number,
+        verdicts=list(verdicts),
+        evictions=opening.must.evictions,
+        releases=opening.must.releases,
+        adoptions=opening.must.adoptions,
+        missing=list(missing_shards.missing),
+        doubted=list(missing_shards.doubted),
+        shards=missing_shards.shards if missing_shards.missing else 0,
+    )

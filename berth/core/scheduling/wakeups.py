@@ -1,0 +1,149 @@
+"""Wake-ups: which sleeping classes a turn wakes, and which held gangs it releases, for the changes since the turn before."""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from berth.core.changes import Changes
+from berth.core.errors import guarded
+from berth.core.placement.round_refusals import is_larger_than_cluster
+from berth.core.placement.scoring import Scorer
+from berth.core.requests.gangs import ClassKey
+from berth.core.scheduling.gang_class import Sleep
+from berth.core.scheduling.queue import Queue
+from berth.core.scheduling.wake_rules import may_fit
+from berth.core.state.cell import State
+from berth.core.state.ledger import SleeperDump
+from berth.products.catalogue import FORMS
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+
+_ROWS_ONE_BY_ONE: Final = 32
+"""Up to so many rows are asked one by one whether they help a class."""
+
+
+class Woken(NamedTuple):
+    """What a turn woke and released."""
+
+    classes: Sequence[tuple[ClassKey, Sleep]] = ()
+    """Classes that were woken, and how they slept."""
+    released: Sequence[SleeperDump] = ()
+    """Gangs that were released, and until when they were held."""
+
+
+class Wakeups:
+    """Wakes classes and releases gangs of one queue.
+
+    Args:
+        state: The cell.
+        queue: The queue.
+        scorer: Scoring under the settings of the epoch.
+    """
+
+    def __init__(self, state: State, queue: Queue, scorer: Scorer) -> None:
+        self._state = state
+        self._queue = queue
+        self._scorer = scorer
+
+    def wake(self, changes: Changes) -> Woken:
+        """Wake the classes that the changes can help, and those whose time has come; release held gangs likewise."""
+        queue, time_ms = self._queue, self._state.time_ms
+        is_corrected = self._state.fold.settings.corrected
+        has_changed = is_corrected and changes.nodes_changed
+        classes: list[tuple[ClassKey, Sleep]] = []
+        may_help = changes.capacity_gained or changes.chips_taken or changes.leaf_opened or has_changed
+        if may_help or (is_corrected and changes.chips_returned) or queue.waits_for_time:
+            helps = _Help(self._scorer, queue, changes, corrected=is_corrected)
+            classes = queue.wake(helps, time_ms=time_ms)
+        if changes.capacity_gained or changes.capacity_lost or is_corrected:  # the head may change by time alone
+            classes += self._wake_heads()
+        is_news = (
+            bool(classes or changes.capacity_gained)
+            or changes.leaf_opened
+            or changes.queue_unblocked
+            or changes.capacity_lost
+            or has_changed
+        )
+        released: Sequence[SleeperDump] = ()
+        if queue.is_holding and (is_news or queue.is_due(time_ms)):
+            released = queue.release()
+        return Woken(classes, released)
+
+    def take_back(self, woken: Woken) -> None:
+        """Put classes back to sleep and hold gangs again, as they were before :meth:`wake`."""
+        for key, sleep in woken.classes:
+            self._queue.restore_sleep(key, sleep)
+        for one in woken.released:
+            self._queue.hold_again(one)
+
+    def _wake_heads(self) -> list[tuple[ClassKey, Sleep]]:
+        """In strict order, wake the first gang if it needs more than the cluster has by now: once refused so, it blocks no other.
+
+        A gang that is tried again when its time has come is left until then: while shards are missing its size cannot be refused.
+        """
+        woken: list[tuple[ClassKey, Sleep]] = []
+        settings = self._state.fold.settings
+        while settings.queue_policy == "fifo" and (head := self._queue.head()) is not None:
+            is_timed = settings.corrected and self._queue.sleep_of(head.request_class).retry_at_ms > 0
+            if is_timed or not self._is_larger_than_cluster(head.request_class):
+                break
+            woken += self._queue.wake(functools.partial(operator.eq, head.request_class), time_ms=0)
+        return woken
+
+    def _is_larger_than_cluster(self, request_class: ClassKey) -> bool:
+        return guarded(lambda: is_larger_than_cluster(self._scorer, request_class), lambda _: False)
+
+
+class _Help:
+    """Whether changes can help a class: a row that changed now takes one of its pods, or leaves are open to more jobs.
+
+    A class that a row cannot be scored for is tried, and set aside, unless it was before and has its time.
+
+    Args:
+        scorer: Scoring.
+        queue: The queue.
+        changes: The changes.
+        corrected: Whether the corrections of 0.5 are in force.
+    """
+
+    def __init__(self, scorer: Scorer, queue: Queue, changes: Changes, *, corrected: bool) -> None:
+        self._scorer = scorer
+        self._queue = queue
+        self._gained = list(changes.capacity_gained)
+        self._taken = changes.chips_taken
+        self._for_shares = [*self._gained, *changes.chips_returned, *self._taken] if corrected else self._gained
+        """Rows that may help pods that share chips."""
+        self._most = functools.reduce(operator.or_, changes.chips_taken.values(), 0)
+        """Chips that were free on any row where now fewer are."""
+        self._leaf_opened, self._nodes_changed = changes.leaf_opened, changes.nodes_changed
+
+    def __call__(self, key: ClassKey) -> bool:
+        if self._leaf_opened and any(shape.tor_affinity for shape, _ in key):
+            return True
+        sleep = self._queue.sleep_of(key)
+        if sleep.by_any_change and self._nodes_changed and may_fit(self._scorer, key):
+            return True
+        is_aside = sleep.never and sleep.retry_at_ms > 0
+        for shape, _ in key:
+            rows = self._gained if shape.share is None else self._for_shares
+            if shape.form and FORMS[shape.form].is_beyond(self._most):
+                taken = self._taken.items()
+                rows = rows + [row for row, before in taken if FORMS[shape.form].is_beyond(before)]
+            if self._takes(shape, rows, otherwise=not is_aside):
+                return True
+        return False
+
+    def _takes(self, shape: Shape, rows: list[int], *, otherwise: bool) -> bool:
+        """Whether a row takes a pod of a shape; ``otherwise`` for a row that cannot be scored."""
+        scorer = self._scorer
+
+        def one_by_one(_: Exception | None = None) -> bool:
+            return any(guarded(functools.partial(self._takes_on, shape, row), lambda _: otherwise) for row in rows)
+
+        if len(rows) <= _ROWS_ONE_BY_ONE:
+            return one_by_one()
+        return guarded(lambda: bool((scorer.evaluate(shape)[0][rows] == NodeReason.FITS).any()), one_by_one)
+
+    def _takes_on(self, shape: Shape, row: int) -> bool:
+        return self._scorer.evaluate_one(shape, row, self._scorer.row_state(row))[0] == NodeReason.FITS

@@ -1,0 +1,53 @@
+"""Checks of facts that end the application of a fact before anything of it counts."""
+
+from typing import Final
+
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.envelope import DecodeError
+from berth.schemas.facts import PodsSeen
+from berth.schemas.subjects import token
+
+_INDEX_BYTES: Final = 4
+_MASK_BYTES: Final = 8
+
+
+def check_subject(subject: str, kind: str, *names: str) -> None:
+    """See that a fact is stored on the subject of the thing that it names.
+
+    The latest message of a subject must be the latest of that thing.
+
+    Raises:
+        DecodeError: It is stored on another subject.
+    """
+    if not subject.endswith(f".fact.{kind}.{'.'.join(map(token, names))}"):
+        raise DecodeError(f"speaks of {'/'.join(names)} on the subject {subject}", kind=f"fact.{kind}")
+
+
+def check_pods(fact: PodsSeen) -> None:
+    """See that the columns of a fact of pods belong together.
+
+    Raises:
+        DecodeError: They do not.
+    """
+    rows = len(fact.phase)
+    kind = PodsSeen.KIND
+    if (
+        len(fact.rank) != _INDEX_BYTES * rows
+        or len(fact.node_index) != _INDEX_BYTES * rows
+        or len(fact.chips) != _MASK_BYTES * rows
+        or len(fact.leaf_states) not in {0, rows}
+    ):
+        raise DecodeError(f"columns do not have {rows} rows each", kind=kind)
+    if len(fact.blocks) not in {0, 2 * rows}:
+        raise DecodeError(f"blocks: {len(fact.blocks)} bytes, expected {2 * rows} or none", kind=kind)
+    if fact.foreign and unpack(fact.rank, _INDEX_BYTES) != list(range(rows)):
+        raise DecodeError(f"rank: of pods of another scheduler, expected 0 to {rows - 1} in order", kind=kind)
+    if fact.cpu_milli < 0 or fact.memory_mib < 0:
+        raise DecodeError("cpu_milli, memory_mib: less than nothing", kind=kind)
+    try:
+        nodes = len(unpack_names(fact.nodes))
+    except ValueError as error:
+        raise DecodeError(f"nodes: {error}", kind=kind) from error
+    worst = max(unpack(fact.node_index, 4), default=-1)
+    if worst >= nodes:
+        raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=kind)

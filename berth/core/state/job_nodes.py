@@ -1,0 +1,42 @@
+"""Nodes of running jobs by inference service and by labels, for jobs that are placed near one another."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from berth.core.changes import JobKey
+from berth.core.state.ledger import LedgerFold, PodShare
+from berth.schemas.facts import JobSeen
+
+AttemptKey = tuple[str, int]
+
+
+class JobNodes:
+    """Nodes on which jobs have chips.
+
+    Args:
+        fold: The folded ledger.
+        owned: What each rank of a held attempt owns.
+        jobs: Jobs by name.
+    """
+
+    def __init__(
+        self, fold: LedgerFold, owned: Callable[[AttemptKey], Sequence[PodShare]], jobs: Mapping[JobKey, JobSeen]
+    ) -> None:
+        self._fold = fold
+        self._owned = owned
+        self._jobs = jobs
+
+    def of_service(self, service: str) -> list[str]:
+        """Nodes of the jobs of an inference service, by name."""
+        parts = ((key, holding.placement.block) for key, holding in self._fold.holdings.items())
+        return self._nodes_of(key for key, part in parts if part is not None and part.service == service)
+
+    def of_labels(self, labels: Mapping[str, str]) -> list[str]:
+        """Nodes of the jobs that carry all of some labels, by name."""
+        held = self._fold.holdings.items()
+        jobs = ((key, self._jobs.get((holding.namespace, holding.name))) for key, holding in held)
+        return self._nodes_of(
+            key for key, job in jobs if job and job.request and labels.items() <= job.request.labels.items()
+        )
+
+    def _nodes_of(self, keys: Iterable[AttemptKey]) -> list[str]:
+        return sorted({pod.node for key in keys for pod in self._owned(key) if pod.mask})

@@ -1,0 +1,177 @@
+"""Occupancy: what each rank of a placed attempt owns, in the columns of nodes, in the shares of chips and on leaf switches."""
+
+from collections.abc import Iterable, Mapping
+
+from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
+from berth.core.chips.soft_share_table import ShareBook
+from berth.core.cluster.node_table import NodeTable
+from berth.core.state.leaf_occupancy import leaf_job
+from berth.core.state.ledger import Holding, LedgerFold, PodShare, owned_by
+from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.schemas.columns import unpack
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.placement import Share
+
+AttemptKey = tuple[str, int]
+"""(uid, attempt)"""
+_LEAF_OPENED = Changes(leaf_opened=True)
+
+
+class Occupancy:
+    """Owners of chips, cpu and memory.
+
+    Each method that changes the columns returns the changes.
+
+    Args:
+        fold: The folded ledger; its holdings are what is occupied.
+        pods: Pods of each job, as facts show them.
+    """
+
+    def __init__(self, fold: LedgerFold, pods: Mapping[JobKey, PodsSeen]) -> None:
+        self.table = NodeTable()
+        self.shares = ShareBook(self.table)
+        self.leaves = LeafTable()
+        self.leaf_book = LeafBook(self.leaves)
+        self._fold = fold
+        self._facts = pods
+        self._owned: dict[AttemptKey, list[PodShare]] = {}
+        self._attempts_of: dict[JobKey, dict[AttemptKey, None]] = {}
+        self._releasing: dict[AttemptKey, dict[int, bool]] = {}
+
+    def owned(self, key: AttemptKey) -> list[PodShare]:
+        """What each rank of a held attempt owns."""
+        return self._owned.get(key, [])
+
+    def attempts_of(self, name: JobKey) -> Iterable[AttemptKey]:
+        """Held attempts under a name."""
+        return self._attempts_of.get(name, ())
+
+    def pods_seen(self, holding: Holding) -> PodsSeen | None:
+        """Pods of exactly this attempt, as the cluster shows them."""
+        seen = self._facts.get((holding.namespace, holding.name))
+        return seen if seen is not None and (seen.uid, seen.attempt) == holding.key else None
+
+    def take(self, holding: Holding) -> Changes:
+        """Give an attempt what its placement says."""
+        found = ChangesBuilder()
+        pods = owned_by(holding)
+        share = holding.placement.share
+        for pod in pods:
+            row = self.table.row(pod.node)
+            if share is not None and pod.chips:
+                found.add(self.shares.hold(row, pod.chips[0], share))
+                found.add(self.table.hold(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
+            else:
+                found.add(self.table.hold(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
+        self._owned[holding.key] = pods
+        self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
+        found.add(self.note_leaves(holding.key))
+        seen = self.pods_seen(holding)
+        if seen is not None:
+            found.add(self.mark(holding.key, seen))
+        return found.build()
+
+    def give_back(self, holding: Holding) -> Changes:
+        """Take back all that an attempt owns."""
+        found = ChangesBuilder()
+        for pod in self._owned.pop(holding.key):
+            self._let_go(pod, holding.placement.share, found)
+        self._releasing.pop(holding.key, None)
+        attempts = self._attempts_of[holding.namespace, holding.name]
+        del attempts[holding.key]
+        if not attempts:
+            del self._attempts_of[holding.namespace, holding.name]
+        found.leaf_opened |= self.leaf_book.drop(holding.key)
+        return found.build()
+
+    def free(self, holding: Holding, ranks: Iterable[int]) -> Changes:
+        """Take back what some ranks of an attempt own."""
+        found = ChangesBuilder()
+        pods = self._owned[holding.key]
+        releasing = self._releasing.get(holding.key, {})
+        for rank in ranks:
+            self._let_go(pods[rank], holding.placement.share, found)
+            pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+            releasing.pop(rank, None)
+        if not releasing:
+            self._releasing.pop(holding.key, None)
+        found.add(self.note_leaves(holding.key))
+        return found.build()
+
+    def _let_go(self, pod: PodShare, share: Share | None, found: ChangesBuilder) -> None:
+        row = self.table.row(pod.node)
+        if share is not None and pod.chips:
+            found.add(self.shares.let_go(row, pod.chips[0], share))
+            found.add(self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
+        else:
+            found.add(self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
+
+    def mark(self, key: AttemptKey, seen: PodsSeen) -> Changes:
+        """Mark the chips of terminating pods of an attempt as releasing."""
+        if PodPhase.TERMINATING not in seen.phase and key not in self._releasing:
+            return NO_CHANGES
+        holding = self._fold.holdings.get(key)
+        pods = self._owned.get(key)
+        if pods is None or holding is None or holding.placement.share is not None:
+            return NO_CHANGES
+        before = self._releasing.get(key, {})
+        terminating = {
+            rank: True
+            for rank, phase in zip(unpack(seen.rank, 4), seen.phase, strict=True)
+            if phase == PodPhase.TERMINATING and rank < len(pods) and pods[rank].mask
+        }
+        found = ChangesBuilder()
+        for rank in sorted(before.keys() ^ terminating.keys()):
+            pod = pods[rank]
+            row = self.table.row(pod.node)
+            found.add(self.table.mark_releasing(row, pod.mask, releasing=rank in terminating))
+        if terminating:
+            self._releasing[key] = terminating
+        else:
+            self._releasing.pop(key, None)
+        return found.build()
+
+    def unmark(self, key: AttemptKey) -> Changes:
+        """Count chips as used again: nothing is known of the pods of an attempt any more."""
+        found = ChangesBuilder()
+        pods = self._owned.get(key, [])
+        for rank in sorted(self._releasing.pop(key, {})):
+            row = self.table.row(pods[rank].node)
+            found.add(self.table.mark_releasing(row, pods[rank].mask, releasing=False))
+        return found.build()
+
+    def unmark_unseen(self) -> Changes:
+        """:meth:`unmark` all attempts of whose pods nothing is known."""
+        unseen = [key for key in sorted(self._releasing) if self.pods_seen(self._fold.holdings[key]) is None]
+        found = ChangesBuilder()
+        for key in unseen:
+            found.add(self.unmark(key))
+        return found.build()
+
+    def set_leaves(self, leaves: LeafTable, *, parity: bool) -> Changes:
+        """Count all jobs on leaf switches again: the leaves, or the rules of counting, changed.
+
+        Args:
+            leaves: The leaf switches.
+            parity: Count as the reference does.
+        """
+        self.leaves = leaves
+        self.leaf_book = LeafBook(leaves, parity=parity)
+        found = ChangesBuilder()
+        for key in sorted(self._owned):
+            found.add(self.note_leaves(key))
+        found.leaf_opened = True
+        return found.build()
+
+    def note_leaves(self, key: AttemptKey) -> Changes:
+        """Note on which leaves an attempt is."""
+        holding = self._fold.holdings.get(key)
+        if holding is None or key not in self._owned or not len(self.leaves):
+            return NO_CHANGES
+        parity = self.leaf_book.parity
+        job = leaf_job(holding, self._owned[key], parity=parity, seen=self.pods_seen(holding) if parity else None)
+        has_opened = self.leaf_book.put(key, job)
+        if parity and self._fold.settings.corrected:  # there, what pods do changes their leaves, and no row
+            return Changes(leaf_opened=has_opened, nodes_changed=True)
+        return _LEAF_OPENED if has_opened else NO_CHANGES

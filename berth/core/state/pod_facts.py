@@ -1,0 +1,83 @@
+"""Pod facts: pods and outcomes of binding by job, as the latest facts show them, until their job gives up its name."""
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+from berth.core.changes import JobKey
+from berth.core.state.ledger import LedgerFold
+from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
+
+_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+
+
+class PodFacts:
+    """Pods and outcomes of binding, by job."""
+
+    def __init__(self) -> None:
+        self.pods: dict[JobKey, PodsSeen] = {}
+        self.outcomes: dict[JobKey, OutcomeSeen] = {}
+        self.foreign: dict[str, JobKey] = {}
+        """Pods of other schedulers, by the uid of their gang."""
+        self.short: dict[str, None] = {}
+        """Gangs (uid) of other schedulers of which some chips have another owner."""
+        self._subjects_of: dict[JobKey, dict[str, None]] = {}
+        self._podless: dict[JobKey, int] = {}
+        """Names under which facts show no pod that lives, and the sequences of those facts, ascending."""
+
+    def note_pods(self, fact: PodsSeen, subject: str, sequence: int) -> None:
+        """Note what a fact says of the pods of a job.
+
+        Args:
+            fact: The fact.
+            subject: Subject on which it is stored.
+            sequence: Its sequence.
+        """
+        key = (fact.namespace, fact.gang)
+        self.pods[key] = fact
+        self._podless.pop(key, None)
+        if all(phase in _ENDED for phase in fact.phase):
+            self._podless[key] = sequence
+            self.short.pop(fact.uid, None)
+        self._subjects_of.setdefault(key, {})[subject] = None
+        if fact.foreign and fact.phase:
+            self.foreign[fact.uid] = key
+        else:
+            self.foreign.pop(fact.uid, None)
+
+    def note_outcome(self, fact: OutcomeSeen, subject: str) -> None:
+        """Note what a fact says of the binding of a job; ``subject`` is where it is stored."""
+        key = (fact.namespace, fact.name)
+        self.outcomes[key] = fact
+        self._subjects_of.setdefault(key, {})[subject] = None
+
+    def forget_podless(self, jobs: Container[JobKey], fold: LedgerFold) -> list[str]:
+        """Forget facts without pods under names that no job has: of pods of other schedulers, or facts that came late.
+
+        No tombstone of a job ever does. Records must know the fact: an earlier one may still adopt what is gone by now.
+
+        Args:
+            jobs: Names that jobs have.
+            fold: The folded ledger.
+
+        Returns:
+            Subjects of the facts that were forgotten.
+        """
+        over: list[JobKey] = []
+        for key, sequence in self._podless.items():
+            if sequence > fold.facts_seq:
+                break
+            if (self.pods[key].uid, self.pods[key].attempt) not in fold.holdings:
+                over.append(key)
+        subjects: list[str] = []
+        for key in over:
+            del self._podless[key]
+            if key not in jobs:
+                subjects += self.forget(key)
+        return subjects
+
+    def forget(self, key: JobKey) -> Mapping[str, None]:
+        """Forget a job; returns the subjects of its facts."""
+        self.pods.pop(key, None)
+        self.outcomes.pop(key, None)
+        self._podless.pop(key, None)
+        return self._subjects_of.pop(key, {})
