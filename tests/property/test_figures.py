@@ -50,7 +50,7 @@ def moments(draw: st.DrawFn) -> tuple[Moment, ...]:
 @st.composite
 def courses(draw: st.DrawFn) -> Timeline:
     """A course of any jobs and moments."""
-    return a_course(*draw(st.lists(a_fate(), max_size=30)), moments=draw(moments()), end=END_MS)
+    return a_timeline(*draw(st.lists(a_fate(), max_size=30)), moments=draw(moments()), end=END_MS)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 100))

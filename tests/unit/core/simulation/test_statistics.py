@@ -5,7 +5,7 @@ import pytest
 from berth.core.simulation.comparison import Row, compared, markdown_of, rows_of
 from berth.core.simulation.statistics import SIZE_CLASSES, Blocked, Statistics, percentile, size_class, statistics_of
 from berth.core.simulation.timeline import Frame, Timeline
-from tests.support.courses import ODD, a_course, a_job, a_moment, made_up
+from tests.support.timelines import ODD, a_job, a_moment, a_timeline, made_up
 
 
 def row(rows: list[Row], section: str, metric: str) -> Row:
