@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import Times, percentile, statistics_of
 from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
-from tests.support.courses import a_course, a_job, a_moment
+from tests.support.timelines import a_job, a_moment, a_timeline
 
 END_MS = 1000
 
