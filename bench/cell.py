@@ -14,7 +14,7 @@ from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import NodeProduct
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import pack

@@ -27,7 +27,7 @@ from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
 from bench.kube_story import PodLean, Pods, Story, now_ms
 from bench.report import Report, Row, machine, row
 from berth.formats.kubernetes.objects import Listed
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig

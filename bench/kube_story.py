@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from berth.formats.kubernetes.objects import Lean, Meta
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.kube.port import Change
 from berth.schemas.envelope import DecodeError, body_of, open_envelope

@@ -16,7 +16,7 @@ import uvloop
 
 from bench.limits.watch import Measured, memory_mb, quiet_collector
 from berth.formats.kubernetes.objects import Node, Pod
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi

@@ -4,7 +4,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
 from berth.runtime.errors import FatalError, ShellError, TransientError, newer_version
 from berth.schemas.envelope import NewerVersionError

@@ -19,8 +19,8 @@ import uvloop
 
 from berth.runtime import logs, probes
 from berth.runtime.bus.access import access_of
-from berth.runtime.bus.client import NatsBus
 from berth.runtime.bus.discovery import Identity
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load

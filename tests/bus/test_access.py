@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from berth.cli.cell import Common, connected
 from berth.cli.output import CommandError
 from berth.runtime.bus.access import access_of
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import BusConfig, ConfigError
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer

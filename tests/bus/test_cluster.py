@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.local.nats_server import EmbeddedCluster, EmbeddedServer
 from berth.schemas.subjects import StreamName

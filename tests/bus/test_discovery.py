@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.runtime.bus.client import NatsBus
 from berth.runtime.bus.discovery import Identity
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer

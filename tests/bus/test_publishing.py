@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import nats.errors
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.publisher import OUTSTANDING_MAX
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer

@@ -11,7 +11,7 @@ from berth.cli.recordings.log_lines import Lines
 from berth.cli.recordings.record import Live
 from berth.core.state.cell import State
 from berth.formats.recordings.recording import interleaved
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.recording import NoHistoryError, Recorded, When, read_file, record
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError
 from berth.runtime.local import nats_server
 from berth.runtime.local.nats_server import EmbeddedServer, server_binary

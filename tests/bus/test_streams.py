@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
 

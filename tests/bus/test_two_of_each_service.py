@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from berth.runtime import process
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, LogConfig, ProbeConfig, ServiceConfig

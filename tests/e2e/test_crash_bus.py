@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.load import Load
 from tests.support.processes import Service, Services, services

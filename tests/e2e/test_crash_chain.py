@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from berth.core.state.cell import State
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from berth.core.state.invariants import check
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import ConflictError
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Round, Verdict

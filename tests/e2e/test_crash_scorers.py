@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from berth.core.cluster.domains import shard_of
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.schemas.intake import JobRequest

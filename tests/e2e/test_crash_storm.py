@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from berth.cli.recordings.replay import replay_file
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.fault_points import POINTS
 from berth.runtime.local.nats_server import EmbeddedServer

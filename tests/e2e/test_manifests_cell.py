@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from berth.runtime.bus.access import Access
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node

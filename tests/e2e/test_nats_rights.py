@@ -9,7 +9,7 @@ import pytest
 
 from berth.cli.recordings.replay import replay_file
 from berth.runtime.bus.access import Access
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer, free_ports
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import encode

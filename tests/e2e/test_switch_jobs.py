@@ -7,7 +7,7 @@ import pytest
 
 from berth.core.explain.refusal_text import sentence
 from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, SHARED, STATE
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from tests.support.invalid_input_cell import InvalidInputCell
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import Tree, a_spec, a_volcano_job

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import unpack_nodes
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodeHealth, NodesSeen

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.fault_points import BINDER_POINTS
 from berth.runtime.kube.client import KubeApi as Client

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from berth.cli.local.fleet import EXAMPLES
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import body_of, decode, open_envelope

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import ConfigMap
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from berth.core.cluster.node_packing import pack_nodes, unpack_health
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.local.fleet import EXAMPLES
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.local.kube_server import KubeServer

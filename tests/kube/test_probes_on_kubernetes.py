@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import free_ports
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import READY_S, KubeCell

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import ORDER, KubeCell, a_container
 from tests.support.processes import services

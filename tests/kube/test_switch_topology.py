@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.facts import TopologySeen
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, inventory, make_node, pod_of, set_phase

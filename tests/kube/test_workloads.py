@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth.formats.ascend.pod_annotations import RANK, RANK_INDEX
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest

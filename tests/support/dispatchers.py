@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.services.dispatcher.config import DispatcherConfig

@@ -12,7 +12,7 @@ from typing import Any, Final
 import aiohttp
 
 from berth.core.cluster.node_packing import unpack_health
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, MembersSeen

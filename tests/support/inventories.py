@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from berth.core.cluster.node_packing import unpack_nodes
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig

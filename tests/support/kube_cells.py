@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from berth.formats.ascend.device_list import chip_mask
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.local.kube_server import ADMIN, KubeServer
 from berth.schemas.columns import unpack_names

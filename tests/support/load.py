@@ -8,7 +8,7 @@ from typing import Final
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.state.ledger import Holding
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode

@@ -10,7 +10,7 @@ from berth.core.replay.replay import Replayed
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import Holding, LedgerFold
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Follower, Gap, Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, TextIO
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import Child, GivenUpError
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.errors import FatalError, TransientError

@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 from berth.cli.cell import run
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology
 from berth.cli.output import emit, say, tell
-from berth.runtime.bus.client import NatsBus
+from berth.runtime.bus.nats_bus import NatsBus
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 Shards = Annotated[int, Parameter(validator=Number(gte=0, lte=256))]

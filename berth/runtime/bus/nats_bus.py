@@ -1,0 +1,269 @@
+"""The bus on NATS: streams, requests and services over one connection.
+
+:mod:`berth.runtime.bus.client` makes the connection; this module knows nothing of the client library.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Self
+
+from berth.runtime.bus import streams
+from berth.runtime.bus.access import Access
+from berth.runtime.bus.client import NatsConnection
+from berth.runtime.bus.discovery import Discovery, Identity
+from berth.runtime.bus.follower import NatsFollower, Wanted
+from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.port import Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
+from berth.runtime.bus.service import NatsServed
+from berth.runtime.bus.stream_api import Api
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.logs import DEFAULT_LOG, Logger
+from berth.schemas.subjects import StreamName, Subjects
+
+_READ_PROGRESS_S: Final = 10.0
+_NO_ACCESS: Final = Access()
+
+
+class NatsBus:
+    """A connection to NATS; see :class:`berth.runtime.bus.port.Bus`. Made by :meth:`connect`."""
+
+    def __init__(self, cell: str, log: Logger) -> None:
+        self.subjects = Subjects(cell)
+        self._log = log
+        self._specs = {spec.name: spec for spec in self.subjects.streams()}
+        self._wire = NatsConnection(self._broke, self._kick, log)
+        self.lost = self._wire.lost
+        self._inbox: Inbox
+        self._publisher: Publisher
+        self._api: Api
+        self._followers: list[NatsFollower] = []
+        self._served: list[NatsServed] = []
+        self._is_open = False
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str | Sequence[str],
+        cell: str,
+        *,
+        name: str,
+        timeout_s: float = 10.0,
+        access: Access = _NO_ACCESS,
+        log: Logger = DEFAULT_LOG,
+    ) -> Self:
+        """Connect to one of the servers.
+
+        Args:
+            url: URL of the server, or of several of one cluster.
+            cell: Cell whose subjects are used.
+            name: Name of the process, shown by the server; also the prefix of its reply subjects.
+            timeout_s: Seconds to try.
+            access: Credentials, and requirements for the server.
+            log: Logger for lines about the connection.
+
+        Raises:
+            TransientError: No server answered in time.
+            FatalError: The server rejects the credentials.
+        """
+        bus = cls(cell, log)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await bus._open([url] if isinstance(url, str) else list(url), name, access)
+        except FatalError:
+            await bus.close()
+            raise
+        except TimeoutError as error:
+            await bus.close()
+            if bus.lost.done():
+                raise bus.lost.result() from error
+            raise TransientError(f"no bus at {url} within {timeout_s} s: {bus._wire.last_error}") from error
+        return bus
+
+    async def _open(self, servers: list[str], name: str, access: Access) -> None:
+        await self._wire.open(servers, name, access)
+        self._inbox = Inbox(self._wire)
+        self._publisher = Publisher(self._wire)
+        self._api = Api(self._inbox)
+        await self._inbox.open()
+        await self._publisher.open()
+        self._is_open = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages can be sent now."""
+        return self._is_open and self._wire.connected
+
+    async def announce(self, identity: Identity) -> None:
+        """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``."""
+        discovery = Discovery(identity, lambda: [one for one in self._served if not one.subject.startswith("$")])
+        for subject, handler in discovery.handlers().items():
+            await self.serve(subject, handler)
+
+    def _broke(self) -> None:
+        if self._is_open:
+            self._publisher.broke()
+            self._inbox.broke()
+            self._kick()
+
+    def _kick(self) -> None:
+        for follower in self._followers:
+            follower.kick()
+
+    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
+        """Create or correct all streams of the cell."""
+        await streams.ensure_streams(
+            self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {}, log=self._log
+        )
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expected_subject_seq: int | None = None,
+        ttl_s: int | None = None,
+        timeout_s: float = 5.0,
+    ) -> int:
+        """Store a message; returns its sequence."""
+        headers = {}
+        if expected_subject_seq is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected_subject_seq)
+        if ttl_s is not None:
+            headers["Nats-TTL"] = f"{ttl_s}s"
+        return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s, awaited=True)
+
+    def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
+        """Store a message without waiting; the future gets its sequence."""
+        return self._publisher.submit(subject, data)
+
+    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
+        """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
+        await self._publisher.wait_for_room()
+        return self._publisher.submit(subject, data, timeout_s=SUBMIT_TIMEOUT_S)
+
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
+        """Store messages of one stream, in order, with one acknowledgement."""
+        await self._publisher.wait_for_room()
+        return self._publisher.submit_batch(messages)
+
+    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
+        """Append a record to the ledger if ``expected_seq`` is its last sequence; returns its own sequence."""
+        headers = {"Nats-Expected-Last-Sequence": str(expected_seq)}
+        return await self._publisher.submit(self.subjects.ledger, data, headers, timeout_s=timeout_s, awaited=True)
+
+    async def last(self, stream: StreamName, subject: str) -> Stored | None:
+        """Latest message of a subject, read from the leader of the stream; None if there is none."""
+        message = await self._api.last_message(self.subjects.stream(stream), subject)
+        return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
+
+    async def state(self, stream: StreamName) -> StreamState:
+        """Current content of a stream."""
+        info = await self._api.stream(self.subjects.stream(stream))
+        return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
+
+    async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
+        """Read all stored messages from ``start_seq`` to the head at the time of the call, in order."""
+        state = await self.state(stream)
+        kept = max(start_seq, state.first_seq)
+        if kept > state.last_seq:
+            return []
+        found: list[Stored] = []
+        follower = self.follow(
+            stream,
+            on_message=found.append,
+            on_gap=lambda _: None,
+            start_seq=kept,
+            filters=filters,
+            created=state.created,
+        )
+        try:
+            await follower.reach_head(_READ_PROGRESS_S)
+        finally:
+            await follower.stop()
+        return [stored for stored in found if stored.sequence <= state.last_seq]
+
+    async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
+        """Remove all messages below ``keep_from_seq``, or all messages of ``subject``."""
+        await streams.purge(self._api, self.subjects, self._specs[stream], keep_from_seq, subject)
+
+    def follow(
+        self,
+        stream: StreamName,
+        *,
+        on_message: Callable[[Stored], None],
+        on_gap: Callable[[Gap], None],
+        start_seq: int = 1,
+        filters: Sequence[str] = (),
+        created: str = "",
+    ) -> NatsFollower:
+        """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped."""
+        wanted = Wanted(
+            name=stream,
+            stream=self.subjects.stream(stream),
+            start_seq=start_seq,
+            filters=tuple(filters),
+            created=created,
+            is_pruned=streams.is_pruned(self._specs[stream]),
+        )
+        follower = NatsFollower(self._wire, self._api, wanted, on_message, on_gap)
+        self._followers = [*(known for known in self._followers if not known.is_done), follower]
+        return follower
+
+    async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:
+        """Wait until a mirror has reached sequence ``at_least`` of its origin."""
+        await streams.wait_head(self._api, self.subjects.stream(stream), at_least=at_least, timeout_s=timeout_s)
+
+    async def send(self, subject: str, data: bytes) -> None:
+        """Send a message to the current subscribers; it is not stored."""
+        await self._wire.write(subject, data)
+
+    async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
+        """Send a request and wait for the reply."""
+        return await self._inbox.request(subject, data, timeout_s=timeout_s)
+
+    async def gather(
+        self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, *, timeout_s: float
+    ) -> Gathered:
+        """Send requests to several shards; returns as soon as each has answered or is known to be missing."""
+        return await self._inbox.gather(subjects, data, timeout_s=timeout_s)
+
+    async def serve(
+        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+    ) -> NatsServed:
+        """Answer requests, one at a time and in order; None sends no reply."""
+        served = NatsServed(self._wire, self._inbox, subject, handler, self._log)
+        self._served.append(served)
+        await served.open(queue)
+        return served
+
+    async def drain(self, *, timeout_s: float) -> None:
+        """Finish outstanding work within ``timeout_s`` seconds, then close; closes at once if not connected."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                if self._is_open and self._wire.connected:
+                    for served in self._served:
+                        await served.stop()
+                    await self._publisher.settle()
+                    await self._inbox.round_trip(timeout_s=timeout_s)
+        except (TimeoutError, TransientError) as error:
+            self._log.warning("drain not finished", error=repr(error))
+        await self.close()
+
+    async def close(self) -> None:
+        """Close now; outstanding publishes resolve as ambiguous."""
+        if self._is_open:
+            self._is_open = False
+            for follower in self._followers:
+                await follower.stop()
+            for served in self._served:
+                await served.cancel()
+            await self._publisher.close()
+            self._inbox.broke()
+        await self._wire.close()
