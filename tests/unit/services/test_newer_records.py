@@ -19,6 +19,7 @@ from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import record
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
 from berth.schemas.ledger import Round
+from berth.schemas.offers import Advance
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import VERSIONS, Version, Versions
@@ -85,9 +86,12 @@ async def test_a_dispatcher_stops_in_its_next_turn_and_does_not_start(kind: str,
 async def test_a_scorer_stops(kind: str, version: int) -> None:
     cell = await a_cell(shards=1)
     await plant(cell, kind, version)
-    shard = cell.shards[0]
-    with pytest.raises(NewerVersionError, match=NEEDED):
-        shard.feeds.apply_records()
+    head = (await cell.user.state(StreamName.LEDGER)).last_seq
+    await cell.user.send(cell.user.subjects.advance, encode(Advance(1, 1, head)))
+    async with asyncio.timeout(5):
+        error = await cell.buses[-1].lost
+    assert isinstance(error.__cause__, NewerVersionError)
+    see_exit(error)
     await cell.close()
 
 
