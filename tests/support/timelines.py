@@ -43,7 +43,9 @@ def a_moment(at: int, used: int, *, chips: int = 16, waiting: int = 0, **blocked
     return Moment(at_ms=at, chips=chips, used=used, waiting=waiting, waiting_chips=8 * waiting, blocked=blocked)
 
 
-def a_timeline(*jobs: JobTimeline, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course") -> Timeline:
+def a_timeline(
+    *jobs: JobTimeline, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course"
+) -> Timeline:
     """A course from 0 on without nodes."""
     return Timeline(title, {"queue_policy": "skip"}, 0, end, list(jobs), list(moments))
 

@@ -140,7 +140,9 @@ def test_odd_courses_have_figures_and_rows(odd: str) -> None:
 
 def test_rows_hold_the_difference_to_the_first_course() -> None:
     moments = (a_moment(0, 8),)
-    first = statistics_of(a_timeline(a_job("a", placed=20_000, ended=50_000), moments=moments, end=50_000, title="first"))
+    first = statistics_of(
+        a_timeline(a_job("a", placed=20_000, ended=50_000), moments=moments, end=50_000, title="first")
+    )
     second = statistics_of(
         a_timeline(a_job("a", placed=25_000, ended=50_000), moments=(a_moment(0, 12),), end=50_000, title="second")
     )
