@@ -34,11 +34,11 @@ class Admin:
         """Create nodes of eight chips, a namespace, and the permissions of the user."""
         rbac = "/apis/rbac.authorization.k8s.io/v1"
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER}
-        who = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]
+        subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]
         named = {"metadata": {"name": USER}}
         await self.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         await self.post(f"{rbac}/clusterroles", {**named, "rules": rules})
-        await self.post(f"{rbac}/clusterrolebindings", {**named, "roleRef": role, "subjects": who})
+        await self.post(f"{rbac}/clusterrolebindings", {**named, "roleRef": role, "subjects": subjects})
         await self._post_all("/api/v1/nodes", [_a_node(number) for number in range(nodes)])
 
     async def gang(self, name: str, pods: int) -> tuple[Gang, MembersSeen]:

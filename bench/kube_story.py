@@ -137,9 +137,9 @@ class Story:
         """Wait until a job is bound."""
         await self._until(job, self.bound)
 
-    async def _until(self, job: str, told: Mapping[str, int]) -> None:
+    async def _until(self, job: str, seen: Mapping[str, int]) -> None:
         async with asyncio.timeout(_DEADLINE_S):
-            while job not in told:
+            while job not in seen:
                 self.changed.clear()
                 await self.changed.wait()
 

@@ -257,12 +257,12 @@ def _write(path: Path, entries: Iterable[Entry]) -> None:
 
 def _peak_mib(path: Path) -> float:
     """Peak memory of a separate process that replays a file."""
-    code = f"from bench.replay import told; told({str(path)!r})"
+    code = f"from bench.replay import print_peak_memory; print_peak_memory({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603  # ourselves
     return float(done.stdout)
 
 
-def told(path: str) -> None:
+def print_peak_memory(path: str) -> None:
     """Replay a file and print the peak memory of this process, in MiB."""
     _file_timed(Path(path))
     peak_kib = next(line.split()[1] for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))

@@ -170,7 +170,7 @@ def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
     """Run a study; returns its part of the document and adds its statistics to ``all_found``."""
     start_s = time.perf_counter()
     setup = prepare(traces_folder() / FILES[study.trace], study.cluster, study.wanted)
-    found, courses = simulated(setup, study.wanted)
+    found, timelines = simulated(setup, study.wanted)
     print(f"{study.name}: {time.perf_counter() - start_s:.0f} s", file=sys.stderr)
     all_found.update({(study.name, figures.title): figures for figures in found.figures})
     titles = [figures.title for figures in found.figures]
@@ -179,7 +179,7 @@ def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
     lines += [f"- note: {note}" for note in found.notes]
     lines += ["", "Differences in brackets are to the first column.", ""]
     lines += [markdown_of(Comparison(titles, _kept(found)))]
-    lines += [f"![{words}]({study.name}-{name})\n" for name, words in _pictures(study, courses)]
+    lines += [f"![{words}]({study.name}-{name})\n" for name, words in _pictures(study, timelines)]
     return "\n".join(lines)
 
 
@@ -190,7 +190,7 @@ def _kept(found: Results) -> list[Row]:
     ]
 
 
-def _pictures(study: _Study, courses: list[Timeline]) -> list[tuple[str, str]]:
+def _pictures(study: _Study, timelines: list[Timeline]) -> list[tuple[str, str]]:
     """Plots of a study, small, each with a caption."""
     wanted = (
         {"waiting": "Waiting time by size of the jobs"} if "queue" in study.name else {"span": "Leaf switches of jobs"}
@@ -198,7 +198,7 @@ def _pictures(study: _Study, courses: list[Timeline]) -> list[tuple[str, str]]:
     wanted |= {"use": "Chips in use and asked for"} if study.trace == "kalos" else {}
     folder = FOLDER / f".{study.name}"
     try:
-        write_pictures(courses, folder, ("png",))
+        write_pictures(timelines, folder, ("png",))
         for name in wanted:
             shutil.copy(folder / f"{name}.png", FOLDER / f"{study.name}-{name}.png")
     finally:
