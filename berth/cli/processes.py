@@ -129,7 +129,7 @@ class Child:
         return f"{self.name} ended with code {code}; it is started again in {wait_s:g} s"
 
     def ask_to_stop(self) -> None:
-        """Ask it to finish what it has in hand."""
+        """Ask it to finish its current work and to end."""
         self._due_s = None
         if self.pid is not None:
             self._signal(signal.SIGTERM)

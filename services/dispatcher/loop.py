@@ -259,11 +259,11 @@ class Dispatcher:
         self._report(choice.setbacks)
         return choice
 
-    def _report(self, setbacks: Iterable[SetAside]) -> None:
+    def _report(self, set_aside: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""
-        for setback in setbacks:
+        for one in set_aside:
             self._metrics.set_aside.inc()
-            self._log.error("decision failed, gang set aside", gang=setback.subject, exc_info=setback.error)
+            self._log.error("decision failed, gang set aside", gang=one.subject, exc_info=one.error)
 
     async def _append(self, sent: _Sent) -> None:
         """Append a record, and the same again while it is in doubt: at most one can be stored behind the same sequence.

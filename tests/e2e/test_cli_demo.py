@@ -31,9 +31,9 @@ def test_the_demo_places_refuses_and_ends(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     fates = [job["fate"] for job in told["jobs"]]
     assert len(fates) >= 40
-    assert set(fates) == {"succeeded", "turned away", "too large", "cancelled"}
+    assert set(fates) == {"succeeded", "rejected", "too large", "cancelled"}
     assert (fates.count("too large"), fates.count("cancelled")) == (1, 1)
-    assert all(job["reason"] for job in told["jobs"] if job["fate"] in {"turned away", "too large"})
+    assert all(job["reason"] for job in told["jobs"] if job["fate"] in {"rejected", "too large"})
     assert sum(bool(job["waited_for"] and job["ranks"]) for job in told["jobs"]) >= 5
     assert (told["double_allocations"], told["overcommits"]) == (0, 0)
     assert told["placed"]["explanation"]["choices"][0]["runner_up"]

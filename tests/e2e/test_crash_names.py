@@ -14,8 +14,8 @@ from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher
 from tests.support.cells import a_job, a_node
+from tests.support.dispatchers import Dispatchers, turns
 from tests.support.load import give_jobs, give_nodes, pods_of, stored
-from tests.support.reigns import Reigns, turns
 from tests.support.watch import Watch, verify_start
 
 pytestmark = pytest.mark.timeout(60)
@@ -32,7 +32,7 @@ class Names:
     def __init__(self, server: EmbeddedServer, bus: NatsBus) -> None:
         self.server = server
         self.bus = bus
-        self.reigns = Reigns(server.url, CELL, CONFIG)
+        self.reigns = Dispatchers(server.url, CELL, CONFIG)
         self.watch = Watch(bus)
         self.dispatcher: Dispatcher
 

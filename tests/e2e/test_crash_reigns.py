@@ -17,9 +17,9 @@ from berth.services.binder.work import Work
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher, FencedError
 from tests.support.cells import a_job, a_node
+from tests.support.dispatchers import Dispatchers, turns
 from tests.support.load import Load, give_jobs, give_nodes
 from tests.support.processes import services
-from tests.support.reigns import Reigns, turns
 from tests.support.waiting import until
 from tests.support.watch import Watch, verify, verify_start
 
@@ -29,9 +29,9 @@ CONFIG: Final = DispatcherConfig(
 
 
 @pytest.fixture
-async def reigns(nats_server: str, cell: str) -> AsyncIterator[Reigns]:
+async def reigns(nats_server: str, cell: str) -> AsyncIterator[Dispatchers]:
     """Maker of dispatchers."""
-    made = Reigns(nats_server, cell, CONFIG)
+    made = Dispatchers(nats_server, cell, CONFIG)
     yield made
     await made.end()
 
@@ -48,7 +48,7 @@ async def work(dispatcher: Dispatcher, until_set: asyncio.Event) -> bool:
     return False
 
 
-async def test_of_two_that_begin_together_one_reigns(real_bus: NatsBus, reigns: Reigns) -> None:
+async def test_of_two_that_begin_together_one_reigns(real_bus: NatsBus, reigns: Dispatchers) -> None:
     await give_nodes(real_bus, [a_node(f"node-{index}") for index in range(4)])
     await give_jobs(real_bus, *(a_job(f"job-{index}", chips=2) for index in range(16)))
     watch = Watch(real_bus)
@@ -72,7 +72,7 @@ async def test_of_two_that_begin_together_one_reigns(real_bus: NatsBus, reigns: 
     await verify_start(real_bus, state)
 
 
-async def test_a_late_record_of_a_past_reign_is_void_for_all_readers(real_bus: NatsBus, reigns: Reigns) -> None:
+async def test_a_late_record_of_a_past_reign_is_void_for_all_readers(real_bus: NatsBus, reigns: Dispatchers) -> None:
     await give_nodes(real_bus, [a_node("node-0")])
     await give_jobs(real_bus, a_job("job", chips=8))
     watch = Watch(real_bus)
@@ -113,7 +113,7 @@ async def test_a_late_record_of_a_past_reign_is_void_for_all_readers(real_bus: N
     await verify_start(real_bus, state)
 
 
-async def test_many_reigns_in_a_race_make_one_history(real_bus: NatsBus, reigns: Reigns) -> None:
+async def test_many_reigns_in_a_race_make_one_history(real_bus: NatsBus, reigns: Dispatchers) -> None:
     watch = Watch(real_bus)
     watch.start()
     load = Load(watch, seed=7, pace_s=0.001)

@@ -20,9 +20,9 @@ from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
 from berth.services.scorer.metrics import ScorerMetrics
 from tests.support.cells import a_job, a_node
+from tests.support.dispatchers import turns
 from tests.support.load import give_jobs, give_nodes, status
 from tests.support.processes import services
-from tests.support.reigns import turns
 from tests.support.waiting import pause
 from tests.support.watch import Watch, verify
 

@@ -56,7 +56,7 @@ def required() -> list[str]:
         *(f"outcome: {state}" for state in ("bound", "failed", "evicted")),
         *(f"released: {reason}" for reason in get_args(ReleaseReason)),
         *(f"evicted: {reason}" for reason in ("bind-failed", "cancelled", "vanished")),
-        *(f"job: {state}" for state in ("accepted", "rejected", "cancelled", "updated", "turned away beside another")),
+        *(f"job: {state}" for state in ("accepted", "rejected", "cancelled", "updated", "rejected beside another")),
         *(f"other uid: {phase}" for phase in ("placed", "ending")),
         *(f"name is given anew: {phase}" for phase in ("placed", "ending", "waiting")),
         *(f"record: {what}" for what in ("epoch", "lost", "behind another", "void", "silent shards", "doubted shards")),
@@ -171,7 +171,7 @@ def note_verdict(count: Counter[str], verdict: JobSeen, job: JobSeen | None) -> 
         count[f"refused: {verdict.refusal.code}"] += 1
     if verdict.rejection is not None and (job is None or verdict.rejection != job.rejection):
         count[f"refused: {verdict.rejection.refusal.code}"] += 1
-        count["job: turned away beside another"] += 1
+        count["job: rejected beside another"] += 1
     if job is not None and job.uid == verdict.uid and verdict.request != job.request:
         count["job: updated"] += 1
     count[f"job: {verdict.state}"] += 1

@@ -180,7 +180,7 @@ def setback_of(line: Line, scene: Scene) -> DisruptedGang:
 
 
 def rows_of(line: Line) -> dict[str, int]:
-    """Rows of nodes: candidates as the yard has them, the others behind."""
+    """Rows of nodes: candidates as the pool has them, the others behind."""
     candidates: list[str] = []
     others: list[str] = []
     for superpod in line["super_pods"]:

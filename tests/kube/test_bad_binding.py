@@ -8,7 +8,7 @@ import pytest
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
 from berth.runtime.bus.client import NatsBus
-from tests.support.bad_yard import CandidatePool
+from tests.support.invalid_input_cell import InvalidInputCell
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import Tree, a_spec, a_volcano_job
 from tests.support.processes import services
@@ -19,15 +19,15 @@ LONG: Final = {"berth/run-for": "600s"}
 GROUP: Final = "scheduling.k8s.io/group-name"
 FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
 ENQUEUED: Final = "huawei.com/schedule_enqueue_time"
-Making = Callable[..., CandidatePool]
+Making = Callable[..., InvalidInputCell]
 
 
 @pytest.fixture
 def make(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path) -> Iterator[Making]:
     with services(tmp_path, nats_server) as made:
 
-        def yard(count: int, **settings: dict[str, object]) -> CandidatePool:
-            return CandidatePool(
+        def target(count: int, **settings: dict[str, object]) -> InvalidInputCell:
+            return InvalidInputCell(
                 made,
                 kube_api,
                 real_bus,
@@ -38,7 +38,7 @@ def make(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str,
                 settings=settings,
             )
 
-        yield yard
+        yield target
 
 
 TOPOLOGY: Final = """
@@ -49,22 +49,22 @@ nodes:
 """
 
 
-async def submit(yard: CandidatePool, job: Tree) -> str:
+async def submit(target: InvalidInputCell, job: Tree) -> str:
     """Make a Volcano Job; returns the name of its PodGroup."""
-    made = await yard.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs", job)
+    made = await target.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs", job)
     return f"{made['metadata']['name']}-{made['metadata']['uid']}"
 
 
-async def unscheduled(yard: CandidatePool, group: str) -> tuple[str, str, str]:
+async def unscheduled(target: InvalidInputCell, group: str) -> tuple[str, str, str]:
     """Phase of a PodGroup, and reason and message of its condition Unschedulable."""
-    status = (await yard.podgroup(group)).get("status", {})
+    status = (await target.podgroup(group)).get("status", {})
     told: Tree = next((one for one in status.get("conditions", ()) if one["type"] == "Unschedulable"), {})
     return (status.get("phase", ""), told.get("reason", ""), told.get("message", ""))
 
 
-def phase(yard: CandidatePool, group: str) -> Callable[[], Awaitable[str]]:
+def phase(target: InvalidInputCell, group: str) -> Callable[[], Awaitable[str]]:
     async def found() -> str:
-        return (await unscheduled(yard, group))[0]
+        return (await unscheduled(target, group))[0]
 
     return found
 
@@ -78,149 +78,149 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
         "look_again_s": 1,
         "groups_without_scheduler": True,
     }
-    yard = make(1, inventory={"gangs": gangs})
-    await yard.cell.start()
-    first = await submit(yard, a_volcano_job("first", 1, 8, run_for="600s"))
-    await yard.until_running("first-worker-0")
-    second = await submit(yard, a_volcano_job("second", 1, 8, run_for="600s"))
+    target = make(1, inventory={"gangs": gangs})
+    await target.cell.start()
+    first = await submit(target, a_volcano_job("first", 1, 8, run_for="600s"))
+    await target.until_running("first-worker-0")
+    second = await submit(target, a_volcano_job("second", 1, 8, run_for="600s"))
     wanted = ("Pending", "JobEnqueueFailed", f"asks for 8 {RESOURCE}, 0 are free")
-    await yard.until_is("the second waits", lambda: unscheduled(yard, second), wanted)
-    assert await yard.events("PodGroup", second) == [("EnqueueFailed", wanted[2], 1)]
-    await yard.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs/first")
-    await yard.until_running("second-worker-0")
-    assert not [event for event in await yard.events("PodGroup", first) if event[0] == "EnqueueFailed"]
-    await yard.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs/second")
-    await yard.cell.until_pods(yard.namespace, {})
+    await target.until_is("the second waits", lambda: unscheduled(target, second), wanted)
+    assert await target.events("PodGroup", second) == [("EnqueueFailed", wanted[2], 1)]
+    await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/first")
+    await target.until_running("second-worker-0")
+    assert not [event for event in await target.events("PodGroup", first) if event[0] == "EnqueueFailed"]
+    await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/second")
+    await target.cell.until_pods(target.namespace, {})
 
     # Half of a gang claims room, gives it back, and comes again; a group behind it takes its turn meanwhile.
-    await yard.group("half", {"minMember": 2, "minResources": {RESOURCE: "4"}})
-    await yard.pod("half-0", a_spec(2), annotations={**LONG, GROUP: "half"})
-    await yard.until_is("let in", phase(yard, "half"), "Inqueue")
-    assert (await yard.podgroup("half"))["metadata"]["annotations"].get(ENQUEUED)
-    await yard.group("whole", {"minMember": 1, "minResources": {RESOURCE: "8"}})
-    await yard.pod("whole-0", a_spec(8), annotations={**LONG, GROUP: "whole"})
+    await target.group("half", {"minMember": 2, "minResources": {RESOURCE: "4"}})
+    await target.pod("half-0", a_spec(2), annotations={**LONG, GROUP: "half"})
+    await target.until_is("let in", phase(target, "half"), "Inqueue")
+    assert (await target.podgroup("half"))["metadata"]["annotations"].get(ENQUEUED)
+    await target.group("whole", {"minMember": 1, "minResources": {RESOURCE: "8"}})
+    await target.pod("whole-0", a_spec(8), annotations={**LONG, GROUP: "whole"})
     claimed = f"asks for 8 {RESOURCE}, 8 are free, of which other admitted PodGroups claim 4"
-    await yard.until_is(
-        "held by the claim", lambda: unscheduled(yard, "whole"), ("Pending", "JobEnqueueFailed", claimed)
+    await target.until_is(
+        "held by the claim", lambda: unscheduled(target, "whole"), ("Pending", "JobEnqueueFailed", claimed)
     )
-    await yard.until_is("sent back", phase(yard, "half"), "Pending")
-    meta = (await yard.podgroup("half"))["metadata"]["annotations"]
+    await target.until_is("sent back", phase(target, "half"), "Pending")
+    meta = (await target.podgroup("half"))["metadata"]["annotations"]
     assert (meta.get(FREQUENCY), meta.get(ENQUEUED)) == ("1", None)
-    await yard.until_is(
+    await target.until_is(
         "it says why",
-        lambda: unscheduled(yard, "half"),
+        lambda: unscheduled(target, "half"),
         ("Pending", "JobEnqueueFailed", "it could not start for 3 s and released its claim"),
     )
-    await yard.until_running("whole-0")
-    await yard.until_is(
+    await target.until_running("whole-0")
+    await target.until_is(
         "no room",
-        lambda: unscheduled(yard, "half"),
+        lambda: unscheduled(target, "half"),
         ("Pending", "JobEnqueueFailed", f"asks for 4 {RESOURCE}, 0 are free"),
     )
-    await yard.drop_pod("whole-0")
-    await yard.until_is("let in again", phase(yard, "half"), "Inqueue")
-    await yard.pod("half-1", a_spec(2), annotations={**LONG, GROUP: "half"})
-    await yard.until_running("half-0", "half-1")
-    await yard.until_is("runs", phase(yard, "half"), "Running")
-    await yard.cell.stop()
+    await target.drop_pod("whole-0")
+    await target.until_is("let in again", phase(target, "half"), "Inqueue")
+    await target.pod("half-1", a_spec(2), annotations={**LONG, GROUP: "half"})
+    await target.until_running("half-0", "half-1")
+    await target.until_is("runs", phase(target, "half"), "Running")
+    await target.cell.stop()
 
 
 async def test_with_force_chips_decide_alone(make: Making) -> None:
     """Free chips let a group in at once, whatever cpu there is and whatever others claim."""
-    yard = make(1, inventory={"gangs": {"groups_without_scheduler": True, "group_status_s": 0.2}})
-    await yard.cell.start()
+    target = make(1, inventory={"gangs": {"groups_without_scheduler": True, "group_status_s": 0.2}})
+    await target.cell.start()
     need = {RESOURCE: "8", "cpu": "100000", "memory": "1Pi"}
     for name in ("greedy", "also"):
-        await yard.group(name, {"minMember": 2, "minResources": need})
+        await target.group(name, {"minMember": 2, "minResources": need})
     for name in ("greedy", "also"):
-        await yard.until_is(f"{name} is let in", phase(yard, name), "Inqueue")
-    await yard.group("too-many", {"minMember": 2, "minResources": {RESOURCE: "16"}})
+        await target.until_is(f"{name} is let in", phase(target, name), "Inqueue")
+    await target.group("too-many", {"minMember": 2, "minResources": {RESOURCE: "16"}})
     wanted = ("Pending", "JobEnqueueFailed", f"asks for 16 {RESOURCE}, 8 are free")
-    await yard.until_is("more than there is", lambda: unscheduled(yard, "too-many"), wanted)
-    await yard.cell.stop()
+    await target.until_is("more than there is", lambda: unscheduled(target, "too-many"), wanted)
+    await target.cell.stop()
 
 
-async def placed_without_binder(yard: CandidatePool, job: str, pods: int) -> list[str]:
+async def placed_without_binder(target: InvalidInputCell, job: str, pods: int) -> list[str]:
     """Submit a gang that is decided while the binder is away; returns the node of each rank."""
-    await yard.cell.services["binder"].stop()
-    await submit(yard, a_volcano_job(job, pods, 8, run_for="600s"))
-    status = await yard.cell.until_status(yard.namespace, f"vcjob.{job}", "placed")
+    await target.cell.services["binder"].stop()
+    await submit(target, a_volcano_job(job, pods, 8, run_for="600s"))
+    status = await target.cell.until_status(target.namespace, f"vcjob.{job}", "placed")
     assert status.placement is not None
     return status.placement.names()
 
 
-async def lose_node_and_bind(yard: CandidatePool, node: str) -> None:
+async def lose_node_and_bind(target: InvalidInputCell, node: str) -> None:
     """Delete a node and let the binder go on; nodesim would register it again, so it is away meanwhile."""
-    await yard.cell.services["nodesim"].stop()
-    await yard.api.delete(f"/api/v1/nodes/{node}")
-    yard.cell.services["binder"].start()
+    await target.cell.services["nodesim"].stop()
+    await target.api.delete(f"/api/v1/nodes/{node}")
+    target.cell.services["binder"].start()
 
     async def told() -> bool:
-        return f"node {node} is not there any more" in " ".join(await events_of(yard, "FailedBinding"))
+        return f"node {node} is not there any more" in " ".join(await events_of(target, "FailedBinding"))
 
-    await yard.until("an Event says that the node is gone", told)
-    yard.cell.services["nodesim"].start()
+    await target.until("an Event says that the node is gone", told)
+    target.cell.services["nodesim"].start()
 
 
-async def bind_by_hand(yard: CandidatePool, pod: str, node: str) -> None:
+async def bind_by_hand(target: InvalidInputCell, pod: str, node: str) -> None:
     """Bind a pod as another scheduler would."""
     chips = ",".join(f"Ascend910-{chip}" for chip in range(8))
     meta = {"name": pod, "annotations": {RESOURCE: chips, "predicate-time": "1"}}
     body = {"metadata": meta, "target": {"kind": "Node", "name": node}}
-    await yard.api.post(f"/api/v1/namespaces/{yard.namespace}/pods/{pod}/binding", body)
+    await target.api.post(f"/api/v1/namespaces/{target.namespace}/pods/{pod}/binding", body)
 
 
-async def events_of(yard: CandidatePool, reason: str) -> set[str]:
+async def events_of(target: InvalidInputCell, reason: str) -> set[str]:
     """Messages of Berth's Events with a reason in the namespace."""
-    found = await yard.api.items(f"/api/v1/namespaces/{yard.namespace}/events")
+    found = await target.api.items(f"/api/v1/namespaces/{target.namespace}/events")
     return {one["message"] for one in found if one["reason"] == reason and one.get("reportingComponent") == "berth"}
 
 
 async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make: Making) -> None:
-    yard = make(5, inventory={"gangs": {"retry_s": 1}})
-    await yard.cell.start()
-    names = await placed_without_binder(yard, "lost", 3)
-    await lose_node_and_bind(yard, names[1])
-    pods = await yard.cell.until_pods(yard.namespace, {"Running": 3}, deadline_s=60)
-    status = await yard.cell.until_status(yard.namespace, "vcjob.lost", "running")
-    assert status.attempt == 2, yard.cell.logs()
+    target = make(5, inventory={"gangs": {"retry_s": 1}})
+    await target.cell.start()
+    names = await placed_without_binder(target, "lost", 3)
+    await lose_node_and_bind(target, names[1])
+    pods = await target.cell.until_pods(target.namespace, {"Running": 3}, deadline_s=60)
+    status = await target.cell.until_status(target.namespace, "vcjob.lost", "running")
+    assert status.attempt == 2, target.cell.logs()
     assert {pod["metadata"]["annotations"][ATTEMPT] for pod in pods} == {"2"}
     gone = f"node {names[1]} is not there any more"
-    assert gone in " ".join(await events_of(yard, "FailedBinding"))
-    assert gone in " ".join(await events_of(yard, "Evicted")), await events_of(yard, "Evicted")
-    assert await yard.metric("binder", "binder_gangs_total", outcome="failed") == 1
-    assert await yard.cell.check_chips(yard.namespace) == 24
-    await yard.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs/lost")
-    await yard.cell.until_pods(yard.namespace, {})
+    assert gone in " ".join(await events_of(target, "FailedBinding"))
+    assert gone in " ".join(await events_of(target, "Evicted")), await events_of(target, "Evicted")
+    assert await target.metric("binder", "binder_gangs_total", outcome="failed") == 1
+    assert await target.cell.check_chips(target.namespace) == 24
+    await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/lost")
+    await target.cell.until_pods(target.namespace, {})
 
     # A pod is bound elsewhere by hand: it runs on; the gang is undone, and its others wait for a place beside it.
-    names = await placed_without_binder(yard, "taken", 3)
+    names = await placed_without_binder(target, "taken", 3)
     free = next(f"a2-{number}" for number in range(5) if f"a2-{number}" not in names)
-    await bind_by_hand(yard, "taken-worker-1", free)
-    yard.cell.services["binder"].start()
-    pods = await yard.cell.until_pods(yard.namespace, {"Running": 3}, deadline_s=60)
+    await bind_by_hand(target, "taken-worker-1", free)
+    target.cell.services["binder"].start()
+    pods = await target.cell.until_pods(target.namespace, {"Running": 3}, deadline_s=60)
     jobs = {pod["metadata"]["name"]: pod["metadata"]["annotations"].get(JOB, "") for pod in pods}
     assert jobs["taken-worker-1"] == ""
     assert jobs["taken-worker-0"].startswith("vcjob.taken")
     assert jobs["taken-worker-2"].startswith("vcjob.taken")
-    told = " ".join(await events_of(yard, "FailedBinding"))
+    told = " ".join(await events_of(target, "FailedBinding"))
     assert f"pod taken-worker-1 is on node {free} already, bound by another scheduler" in told
-    assert await yard.cell.check_chips(yard.namespace) == 24
-    await yard.cell.stop()
+    assert await target.cell.check_chips(target.namespace) == 24
+    await target.cell.stop()
 
 
 async def test_a_gang_that_cannot_be_bound_whole_is_left_and_filled_up(make: Making) -> None:
-    yard = make(5, binder={"partial": "leave"}, inventory={"gangs": {"retry_s": 1}})
-    await yard.cell.start()
-    names = await placed_without_binder(yard, "lost", 3)
-    await lose_node_and_bind(yard, names[1])
-    pods = await yard.cell.until_pods(yard.namespace, {"Running": 3}, deadline_s=60)
+    target = make(5, binder={"partial": "leave"}, inventory={"gangs": {"retry_s": 1}})
+    await target.cell.start()
+    names = await placed_without_binder(target, "lost", 3)
+    await lose_node_and_bind(target, names[1])
+    pods = await target.cell.until_pods(target.namespace, {"Running": 3}, deadline_s=60)
     jobs = {pod["metadata"]["name"]: pod["metadata"]["annotations"][JOB] for pod in pods}
     assert jobs["lost-worker-0"] == jobs["lost-worker-2"] == "vcjob.lost"
     assert jobs["lost-worker-1"].startswith("vcjob.lost-")
     assert {pod["metadata"]["annotations"][ATTEMPT] for pod in pods} == {"1"}
     assert [pod["metadata"]["annotations"]["hccl/rankIndex"] for pod in pods] == ["0", "1", "2"]
-    assert f"node {names[1]} is not there any more" in " ".join(await events_of(yard, "FailedBinding"))
-    assert not await events_of(yard, "Evicted")
-    assert await yard.cell.check_chips(yard.namespace) == 24
-    await yard.cell.stop()
+    assert f"node {names[1]} is not there any more" in " ".join(await events_of(target, "FailedBinding"))
+    assert not await events_of(target, "Evicted")
+    assert await target.cell.check_chips(target.namespace) == 24
+    await target.cell.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
 from berth.runtime.bus.client import NatsBus
-from tests.support.bad_yard import CandidatePool
+from tests.support.invalid_input_cell import InvalidInputCell
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import Tree, a_container, a_spec, a_volcano_job
 from tests.support.kube_history import recording
@@ -34,11 +34,11 @@ QUICK: Final[dict[str, object]] = {
 
 
 @pytest.fixture
-def yard(
+def target(
     kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
-) -> Iterator[CandidatePool]:
+) -> Iterator[InvalidInputCell]:
     with services(tmp_path, nats_server) as made:
-        yield CandidatePool(
+        yield InvalidInputCell(
             made,
             kube_api,
             real_bus,
@@ -50,185 +50,185 @@ def yard(
         )
 
 
-async def submit(yard: CandidatePool, job: Tree) -> Tree:
-    return await yard.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{yard.namespace}/jobs", job)
+async def submit(target: InvalidInputCell, job: Tree) -> Tree:
+    return await target.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs", job)
 
 
-async def others_go_on(yard: CandidatePool, name: str) -> None:
+async def others_go_on(target: InvalidInputCell, name: str) -> None:
     """A job that nothing is wrong with is placed."""
-    await yard.pod(name, a_spec(1), annotations=LONG)
-    await yard.until_running(name)
+    await target.pod(name, a_spec(1), annotations=LONG)
+    await target.until_running(name)
 
 
-async def told_once(yard: CandidatePool, kind: str, name: str, reason: str, sentence: str) -> None:
+async def told_once(target: InvalidInputCell, kind: str, name: str, reason: str, sentence: str) -> None:
     """One Event with this reason is about the object, and it says the sentence."""
 
     async def events() -> list[tuple[str, str, int]]:
-        return [event for event in await yard.events(kind, name) if event[0] == reason]
+        return [event for event in await target.events(kind, name) if event[0] == reason]
 
-    await yard.until_is(f"an Event on {kind} {name}", events, [(reason, sentence, 1)])
+    await target.until_is(f"an Event on {kind} {name}", events, [(reason, sentence, 1)])
 
 
-async def group_says(yard: CandidatePool, name: str, reason: str, sentence: str) -> None:
+async def group_says(target: InvalidInputCell, name: str, reason: str, sentence: str) -> None:
     """The PodGroup's condition Unschedulable says the sentence."""
 
     async def condition() -> list[tuple[str, str, str]]:
-        found = (await yard.podgroup(name))["status"].get("conditions", [])
+        found = (await target.podgroup(name))["status"].get("conditions", [])
         return [(one["type"], one.get("reason", ""), one.get("message", "")) for one in found]
 
-    await yard.until_is(f"condition of PodGroup {name}", condition, [("Unschedulable", reason, sentence)])
+    await target.until_is(f"condition of PodGroup {name}", condition, [("Unschedulable", reason, sentence)])
 
 
-async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(yard: CandidatePool) -> None:
-    await yard.cell.start()
-    await minimum_above_pods(yard)
-    await others_go_on(yard, "good-1")
-    await minimum_above_size(yard)
-    await chips_in_two_containers(yard)
-    await others_go_on(yard, "good-2")
-    await chips_of_two_kinds(yard)
-    assert await yard.metric("inventory", "inventory_held_gangs") == 3
-    assert await yard.cell.check_chips(yard.namespace) == 2 + 3 * 2
-    await yard.cell.stop()
+async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(target: InvalidInputCell) -> None:
+    await target.cell.start()
+    await minimum_above_pods(target)
+    await others_go_on(target, "good-1")
+    await minimum_above_size(target)
+    await chips_in_two_containers(target)
+    await others_go_on(target, "good-2")
+    await chips_of_two_kinds(target)
+    assert await target.metric("inventory", "inventory_held_gangs") == 3
+    assert await target.cell.check_chips(target.namespace) == 2 + 3 * 2
+    await target.cell.stop()
 
 
-async def minimum_above_pods(yard: CandidatePool) -> None:
+async def minimum_above_pods(target: InvalidInputCell) -> None:
     """A PodGroup of three of which two pods are there is held, and starts when the third comes."""
-    await yard.group("short", {"minMember": 3, "minResources": {RESOURCE: "6"}})
+    await target.group("short", {"minMember": 3, "minResources": {RESOURCE: "6"}})
     for number in range(2):
-        await yard.pod(f"short-{number}", a_spec(2), annotations={**LONG, GROUP: "short"})
+        await target.pod(f"short-{number}", a_spec(2), annotations={**LONG, GROUP: "short"})
     sentence = "2 of at least 3 pods exist"
-    await yard.until_is("hold", lambda: yard.hold("podgroup.short"), sentence)
-    await yard.until_told(["short-0", "short-1"], sentence)
-    await told_once(yard, "PodGroup", "short", "FailedScheduling", sentence)
-    await group_says(yard, "short", "JobValidateFailed", sentence)
-    assert await yard.metric("inventory", "inventory_held_gangs") == 1
-    assert await yard.metric("binder", "binder_notices_total", result="written") >= 3
-    await others_go_on(yard, "good-0")
-    await yard.drop_pod("good-0")
-    await yard.pod("short-2", a_spec(2), annotations={**LONG, GROUP: "short"})
-    await yard.until_running("short-0", "short-1", "short-2")
-    await yard.until_is("no hold", lambda: yard.hold("podgroup.short"), "")
-    assert (await yard.condition("short-0"))[0] == "True"
-    await told_once(yard, "PodGroup", "short", "FailedScheduling", sentence)
+    await target.until_is("hold", lambda: target.hold("podgroup.short"), sentence)
+    await target.until_told(["short-0", "short-1"], sentence)
+    await told_once(target, "PodGroup", "short", "FailedScheduling", sentence)
+    await group_says(target, "short", "JobValidateFailed", sentence)
+    assert await target.metric("inventory", "inventory_held_gangs") == 1
+    assert await target.metric("binder", "binder_notices_total", result="written") >= 3
+    await others_go_on(target, "good-0")
+    await target.drop_pod("good-0")
+    await target.pod("short-2", a_spec(2), annotations={**LONG, GROUP: "short"})
+    await target.until_running("short-0", "short-1", "short-2")
+    await target.until_is("no hold", lambda: target.hold("podgroup.short"), "")
+    assert (await target.condition("short-0"))[0] == "True"
+    await told_once(target, "PodGroup", "short", "FailedScheduling", sentence)
 
 
-async def minimum_above_size(yard: CandidatePool) -> None:
+async def minimum_above_size(target: InvalidInputCell) -> None:
     """A Volcano Job whose minimum is above its own pods can never start."""
-    made = await submit(yard, a_volcano_job("over", 2, 2, minimum=5))
+    made = await submit(target, a_volcano_job("over", 2, 2, minimum=5))
     group = f"over-{made['metadata']['uid']}"
     sentence = "minMember 5 is more than the 2 pods of the job: a configuration error"
-    await yard.until_is("hold", lambda: yard.hold("vcjob.over"), sentence)
-    await yard.until_told(["over-worker-0", "over-worker-1"], sentence)
-    await told_once(yard, "PodGroup", group, "FailedScheduling", sentence)
-    await group_says(yard, group, "JobValidateFailed", sentence)
+    await target.until_is("hold", lambda: target.hold("vcjob.over"), sentence)
+    await target.until_told(["over-worker-0", "over-worker-1"], sentence)
+    await told_once(target, "PodGroup", group, "FailedScheduling", sentence)
+    await group_says(target, group, "JobValidateFailed", sentence)
 
 
-async def chips_in_two_containers(yard: CandidatePool) -> None:
+async def chips_in_two_containers(target: InvalidInputCell) -> None:
     spec = a_spec(1)
     spec["containers"].append({**a_container(1), "name": "side"})
-    await yard.pod("twice", spec, annotations=LONG)
+    await target.pod("twice", spec, annotations=LONG)
     sentence = "pod twice asks for chips in two containers: main and side; ask in one"
-    await yard.until_is("hold", lambda: yard.hold("pod.twice"), sentence)
-    await yard.until_told(["twice"], sentence)
-    await told_once(yard, "Pod", "twice", "FailedScheduling", sentence)
+    await target.until_is("hold", lambda: target.hold("pod.twice"), sentence)
+    await target.until_told(["twice"], sentence)
+    await told_once(target, "Pod", "twice", "FailedScheduling", sentence)
 
 
-async def chips_of_two_kinds(yard: CandidatePool) -> None:
+async def chips_of_two_kinds(target: InvalidInputCell) -> None:
     spec = a_spec(1)
     spec["containers"].append({**a_container(1, resource="huawei.com/npu"), "name": "side"})
-    await yard.pod("mixed", spec, annotations=LONG)
-    await yard.until("hold", lambda: yard.hold("pod.mixed"))
-    sentence = await yard.hold("pod.mixed")
+    await target.pod("mixed", spec, annotations=LONG)
+    await target.until("hold", lambda: target.hold("pod.mixed"))
+    sentence = await target.hold("pod.mixed")
     assert sentence.startswith("pod mixed asks for chips"), sentence
-    await yard.until_told(["mixed"], sentence)
+    await target.until_told(["mixed"], sentence)
 
 
-async def test_jobs_that_name_what_is_unknown_or_ask_for_too_much(yard: CandidatePool) -> None:
-    await yard.cell.start()
-    await unknown_policy(yard)
-    await no_policy(yard)
-    await unknown_form(yard)
-    await others_go_on(yard, "good-1")
-    await larger_than_cluster(yard)
-    await group_larger_than_cluster(yard)
-    await others_go_on(yard, "good-2")
-    await yard.cell.stop()
+async def test_jobs_that_name_what_is_unknown_or_ask_for_too_much(target: InvalidInputCell) -> None:
+    await target.cell.start()
+    await unknown_policy(target)
+    await no_policy(target)
+    await unknown_form(target)
+    await others_go_on(target, "good-1")
+    await larger_than_cluster(target)
+    await group_larger_than_cluster(target)
+    await others_go_on(target, "good-2")
+    await target.cell.stop()
 
 
-async def unknown_policy(yard: CandidatePool) -> None:
+async def unknown_policy(target: InvalidInputCell) -> None:
     """The selection goes on with the node selector; it is said which form is assumed, and why."""
-    await yard.pod("odd", a_spec(2), annotations={**LONG, POLICY: "chip9-node9"})
-    await yard.until_running("odd")
+    await target.pod("odd", a_spec(2), annotations={**LONG, POLICY: "chip9-node9"})
+    await target.until_running("odd")
     because = (
         f"annotation {POLICY} has the unknown value 'chip9-node9', and node selector accelerator-type is module-910b-8"
     )
-    await told_once(yard, "Pod", "odd", "FormAssumed", f"product form module910bx8 is assumed, because {because}")
-    told = await yard.berth("explain", "pod.odd", "--namespace", yard.namespace)
+    await told_once(target, "Pod", "odd", "FormAssumed", f"product form module910bx8 is assumed, because {because}")
+    told = await target.berth("explain", "pod.odd", "--namespace", target.namespace)
     assert any(because in sentence for sentence in told["sentences"]), told
-    assert await yard.metric("inventory", "inventory_problems_total", kind="Pod") == 1
+    assert await target.metric("inventory", "inventory_problems_total", kind="Pod") == 1
 
 
-async def no_policy(yard: CandidatePool) -> None:
+async def no_policy(target: InvalidInputCell) -> None:
     """Jobs for huawei.com/npu must name one."""
     spec = a_spec(0)
     spec["containers"] = [a_container(2, resource="huawei.com/npu")]
-    await yard.pod("npu", spec, annotations=LONG)
-    await rejected(yard, "npu", f"annotations.{POLICY} is ''")
+    await target.pod("npu", spec, annotations=LONG)
+    await rejected(target, "npu", f"annotations.{POLICY} is ''")
 
 
-async def unknown_form(yard: CandidatePool) -> None:
+async def unknown_form(target: InvalidInputCell) -> None:
     spec = a_spec(2) | {"nodeSelector": {"accelerator-type": "module-777"}}
-    await yard.pod("form", spec, annotations={**LONG, POLICY: "chip9-node9"})
-    await rejected(yard, "form", "node_selector.accelerator-type is 'module-777', expected one of ")
+    await target.pod("form", spec, annotations={**LONG, POLICY: "chip9-node9"})
+    await rejected(target, "form", "node_selector.accelerator-type is 'module-777', expected one of ")
 
 
-async def rejected(yard: CandidatePool, pod: str, words: str) -> None:
-    status = await yard.cell.until_status(yard.namespace, f"pod.{pod}", "rejected")
+async def rejected(target: InvalidInputCell, pod: str, words: str) -> None:
+    status = await target.cell.until_status(target.namespace, f"pod.{pod}", "rejected")
     assert status.sentence.startswith(words), status.sentence
-    await yard.until_told([pod], status.sentence)
-    await told_once(yard, "Pod", pod, "JobRejected", status.sentence)
+    await target.until_told([pod], status.sentence)
+    await told_once(target, "Pod", pod, "JobRejected", status.sentence)
 
 
-async def larger_than_cluster(yard: CandidatePool) -> None:
+async def larger_than_cluster(target: InvalidInputCell) -> None:
     """A pod that wants more chips than any node has, and more of them than the cluster has."""
-    await yard.pod("nine", a_spec(9), annotations=LONG)
-    await rejected(yard, "nine", "tasks[0].chips is '9'")
-    await yard.group("huge", {"minMember": 5})
+    await target.pod("nine", a_spec(9), annotations=LONG)
+    await rejected(target, "nine", "tasks[0].chips is '9'")
+    await target.group("huge", {"minMember": 5})
     for number in range(5):
-        await yard.pod(f"huge-{number}", a_spec(8), annotations={**LONG, GROUP: "huge"})
-    status = await yard.cell.until_status(yard.namespace, "podgroup.huge", "waiting", "rejected")
+        await target.pod(f"huge-{number}", a_spec(8), annotations={**LONG, GROUP: "huge"})
+    status = await target.cell.until_status(target.namespace, "podgroup.huge", "waiting", "rejected")
     assert "larger than the cluster" in status.sentence or "pods find room" in status.sentence, status
-    await yard.until_told([f"huge-{number}" for number in range(5)], status.sentence)
-    await told_once(yard, "PodGroup", "huge", "FailedScheduling", status.sentence)
-    await group_says(yard, "huge", "JobValidateFailed", status.sentence)
+    await target.until_told([f"huge-{number}" for number in range(5)], status.sentence)
+    await told_once(target, "PodGroup", "huge", "FailedScheduling", status.sentence)
+    await group_says(target, "huge", "JobValidateFailed", status.sentence)
 
 
-async def group_larger_than_cluster(yard: CandidatePool) -> None:
+async def group_larger_than_cluster(target: InvalidInputCell) -> None:
     """A Volcano Job that asks for more than there is gets no pods, and its PodGroup says why."""
-    made = await submit(yard, a_volcano_job("vast", 9, 8))
+    made = await submit(target, a_volcano_job("vast", 9, 8))
     group = f"vast-{made['metadata']['uid']}"
 
     async def message() -> str:
-        found = (await yard.podgroup(group))["status"].get("conditions", [])
+        found = (await target.podgroup(group))["status"].get("conditions", [])
         return next((one["message"] for one in found if one["reason"] == "JobEnqueueFailed"), "")
 
-    await yard.until("a condition", message)
+    await target.until("a condition", message)
     sentence = await message()
     assert sentence.startswith(f"asks for 72 {RESOURCE}, "), sentence
-    assert (await yard.podgroup(group))["status"]["phase"] == "Pending"
+    assert (await target.podgroup(group))["status"]["phase"] == "Pending"
 
     async def told() -> list[str]:
-        return [reason for reason, text, _ in await yard.events("PodGroup", group) if text.startswith("asks for 72 ")]
+        return [reason for reason, text, _ in await target.events("PodGroup", group) if text.startswith("asks for 72 ")]
 
-    await yard.until_is("an Event on the PodGroup", told, ["EnqueueFailed"])
+    await target.until_is("an Event on the PodGroup", told, ["EnqueueFailed"])
 
 
 async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_attempt(
-    yard: CandidatePool, tmp_path: Path
+    target: InvalidInputCell, tmp_path: Path
 ) -> None:
-    await yard.cell.start()
-    async with recording(yard.api, tmp_path, yard.namespace) as history:
+    await target.cell.start()
+    async with recording(target.api, tmp_path, target.namespace) as history:
         stale = {
             RESOURCE: "Ascend910-6,Ascend910-7",
             PREDICATE_TIME: CONSUMED,
@@ -237,8 +237,8 @@ async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_at
             JOB_UID: "another",
             "distributed-job": "true",
         }
-        await yard.pod("stale", a_spec(2), annotations=LONG | stale)
-        await yard.until_running("stale")
+        await target.pod("stale", a_spec(2), annotations=LONG | stale)
+        await target.until_running("stale")
         versions = history.pods.of["stale"]
         bound = next(pod for pod in versions if pod.spec.node_name)
         cleaned = [pod for pod in versions if not pod.spec.node_name][-1]
@@ -249,36 +249,36 @@ async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_at
         assert bound.metadata.annotation(JOB_UID) != "another"
         assert bound.metadata.annotation("distributed-job") == "false"
         assert not bound.metadata.annotation(RANK_INDEX)
-    await gated(yard)
-    await suspended_set(yard)
-    await suspended_job(yard)
-    await others_go_on(yard, "good")
-    await yard.cell.check_chips(yard.namespace)
-    await yard.cell.stop()
+    await gated(target)
+    await suspended_set(target)
+    await suspended_job(target)
+    await others_go_on(target, "good")
+    await target.cell.check_chips(target.namespace)
+    await target.cell.stop()
 
 
-async def gated(yard: CandidatePool) -> None:
+async def gated(target: InvalidInputCell) -> None:
     """A pod with a scheduling gate waits with a reason, and goes when the gate is gone."""
     gates = [{"name": "example.com/later"}]
-    made = await yard.pod("gated", a_spec(1) | {"schedulingGates": gates}, annotations=LONG)
+    made = await target.pod("gated", a_spec(1) | {"schedulingGates": gates}, annotations=LONG)
     if "schedulingGates" not in made["spec"]:
         print("schedulingGates: this server drops it, pods with gates are proved on decoded objects")  # noqa: T201  # cases that a server lacks are named
-        await yard.until_running("gated")
+        await target.until_running("gated")
         return
     sentence = "pod gated waits for scheduling gate example.com/later"
-    await yard.until_is("hold", lambda: yard.hold("pod.gated"), sentence)
+    await target.until_is("hold", lambda: target.hold("pod.gated"), sentence)
     wanted = ("False", "SchedulingGated", sentence)
-    await yard.until_is("condition of gated", lambda: yard.condition("gated"), wanted)
-    await told_once(yard, "Pod", "gated", "FailedScheduling", sentence)
-    await others_go_on(yard, "beside")
-    assert not (await yard.api.get(f"/api/v1/namespaces/{yard.namespace}/pods/gated"))["spec"].get("nodeName")
-    await yard.api.patch(f"/api/v1/namespaces/{yard.namespace}/pods/gated", {"spec": {"schedulingGates": []}})
-    await yard.until_running("gated")
+    await target.until_is("condition of gated", lambda: target.condition("gated"), wanted)
+    await told_once(target, "Pod", "gated", "FailedScheduling", sentence)
+    await others_go_on(target, "beside")
+    assert not (await target.api.get(f"/api/v1/namespaces/{target.namespace}/pods/gated"))["spec"].get("nodeName")
+    await target.api.patch(f"/api/v1/namespaces/{target.namespace}/pods/gated", {"spec": {"schedulingGates": []}})
+    await target.until_running("gated")
 
 
-async def suspended_set(yard: CandidatePool) -> None:
+async def suspended_set(target: InvalidInputCell) -> None:
     """Pods of a suspended JobSet wait with a reason, and go when it is resumed."""
-    path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{yard.namespace}/jobsets"
+    path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{target.namespace}/jobsets"
     jobs = [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1}}}]
     body = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -286,7 +286,7 @@ async def suspended_set(yard: CandidatePool) -> None:
         "metadata": {"name": "rest"},
         "spec": {"suspend": True, "replicatedJobs": jobs},
     }
-    made = await yard.api.post(path, body)
+    made = await target.api.post(path, body)
     pods = ["rest-w-0-0", "rest-w-1-0"]
     for number, pod in enumerate(pods):
         labels = {
@@ -295,31 +295,31 @@ async def suspended_set(yard: CandidatePool) -> None:
             "jobset.sigs.k8s.io/replicatedjob-name": "w",
             "jobset.sigs.k8s.io/job-index": str(number),
         }
-        await yard.pod(pod, a_spec(1), labels=labels, annotations=LONG)
+        await target.pod(pod, a_spec(1), labels=labels, annotations=LONG)
     sentence = "its job is suspended"
-    await yard.until_is("hold", lambda: yard.hold("jobset.rest"), sentence)
-    await yard.until_told(pods, sentence)
-    await told_once(yard, "JobSet", "rest", "FailedScheduling", sentence)
-    await yard.api.patch(f"{path}/rest", {"spec": {"suspend": False}})
-    await yard.until_running(*pods)
+    await target.until_is("hold", lambda: target.hold("jobset.rest"), sentence)
+    await target.until_told(pods, sentence)
+    await told_once(target, "JobSet", "rest", "FailedScheduling", sentence)
+    await target.api.patch(f"{path}/rest", {"spec": {"suspend": False}})
+    await target.until_running(*pods)
 
 
-async def suspended_job(yard: CandidatePool) -> None:
+async def suspended_job(target: InvalidInputCell) -> None:
     """A suspended batch Job gets its pods, and these their chips, once it is resumed."""
-    path = f"/apis/batch/v1/namespaces/{yard.namespace}/jobs"
+    path = f"/apis/batch/v1/namespaces/{target.namespace}/jobs"
     template = {"metadata": {"annotations": LONG}, "spec": a_spec(1)}
     spec: dict[str, Any] = {"parallelism": 1, "completions": 1, "suspend": True, "template": template}
-    made = await yard.api.post(path, {"metadata": {"name": "later"}, "spec": spec})
+    made = await target.api.post(path, {"metadata": {"name": "later"}, "spec": spec})
     selector = "job-name=later"
     if "suspend" not in made["spec"]:
         print("suspend: this server drops it, suspended Jobs are proved on decoded objects")  # noqa: T201  # cases that a server lacks are named
     else:
 
         async def seen() -> bool:
-            found = await yard.api.get(f"{path}/later")
+            found = await target.api.get(f"{path}/later")
             return any(one["type"] == "Suspended" for one in found["status"].get("conditions", ()))
 
-        await yard.until("the controller has seen the Job", seen)
-        assert not await yard.api.items(f"/api/v1/namespaces/{yard.namespace}/pods", labelSelector=selector)
-        await yard.api.patch(f"{path}/later", {"spec": {"suspend": False}})
-    await yard.cell.until_pods(yard.namespace, {"Running": 1}, selector=selector)
+        await target.until("the controller has seen the Job", seen)
+        assert not await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods", labelSelector=selector)
+        await target.api.patch(f"{path}/later", {"spec": {"suspend": False}})
+    await target.cell.until_pods(target.namespace, {"Running": 1}, selector=selector)

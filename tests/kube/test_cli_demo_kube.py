@@ -51,8 +51,8 @@ def test_fifty_jobs_go_through_a_real_api_server_and_replay_to_the_same_ledger(
     told = json.loads(out)
     fates = Counter(job["fate"] for job in told["jobs"])
     assert fates.total() == 53
-    assert fates == {"succeeded": 46, "turned away": 5, "too large": 1, "cancelled": 1}
-    assert all(job["reason"] for job in told["jobs"] if job["fate"] in {"turned away", "too large"})
+    assert fates == {"succeeded": 46, "rejected": 5, "too large": 1, "cancelled": 1}
+    assert all(job["reason"] for job in told["jobs"] if job["fate"] in {"rejected", "too large"})
     assert all(job["ranks"] for job in told["jobs"] if job["fate"] == "succeeded")
     assert {job["job"].partition(".")[0] for job in told["jobs"]} == {"vcjob", "acjob", "job", "pod", ""}
     counts = ("double_allocations", "overcommits", "swapped", "admission_errors")

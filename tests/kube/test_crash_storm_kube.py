@@ -44,7 +44,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
 
 
 @dataclass(frozen=True)
-class CandidatePool:
+class StormCell:
     """Where the storm takes place: a cell with an API server and a bus of its own, all of which may be killed."""
 
     server: KubeServer
@@ -57,7 +57,7 @@ class CandidatePool:
 
 
 @asynccontextmanager
-async def yard(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[CandidatePool]:
+async def storm_cell(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[StormCell]:
     """A cell that stands."""
     async with AsyncExitStack() as stack:
         # The controllers of jobs are nodesim's own.
@@ -76,7 +76,7 @@ async def yard(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[C
         world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, settings=SETTINGS)
         await world.start()
         history = await stack.enter_async_context(recording(api, folder, NAMESPACE))
-        yield CandidatePool(server, nats, api, bus, watch, world, history)
+        yield StormCell(server, nats, api, bus, watch, world, history)
         await watch.stop()
 
 
@@ -86,7 +86,7 @@ async def test_no_job_is_lost_and_no_chip_held_twice_whatever_dies(
 ) -> None:
     random = Random(SEED)  # noqa: S311 - the same storm every time
     jobs, strikes = jobs_of(random, JOBS), strikes_of(random, ROUNDS)
-    async with yard(own_server, cell, tmp_path) as place, asyncio.TaskGroup() as keepers:
+    async with storm_cell(own_server, cell, tmp_path) as place, asyncio.TaskGroup() as keepers:
         storm = Storm(place.cell, place.server, place.nats, NAMESPACE)
         await storm.run(jobs, strikes, keepers)
         kept = {job.name for job in jobs if job.name not in storm.deleted}
@@ -110,7 +110,7 @@ async def test_no_job_is_lost_and_no_chip_held_twice_whatever_dies(
     assert storm.looks > ROUNDS * len(ORDER), storm.looks
 
 
-async def until_all_ended(place: CandidatePool, kept: set[str]) -> None:
+async def until_all_ended(place: StormCell, kept: set[str]) -> None:
     """Wait until the jobs that were not deleted have ended well, each of them, and until there are no others.
 
     Raises:
@@ -127,7 +127,7 @@ async def until_all_ended(place: CandidatePool, kept: set[str]) -> None:
         raise AssertionError(f"{error}: {await phases(place.api, NAMESPACE)}{place.cell.logs()}") from error
 
 
-async def until_nothing_is_left(place: CandidatePool) -> None:
+async def until_nothing_is_left(place: StormCell) -> None:
     """Wait until no pod, no group, no request with pods and no chip that somebody holds is left.
 
     Raises:

@@ -27,7 +27,7 @@ LONG = {"berth/run-for": "600s"}
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 
 
-class CandidatePool:
+class InvalidInputCell:
     """A namespace in which workloads are made, and the cell that places them."""
 
     def __init__(self, cell: KubeCell, api: KubeApi, namespace: str) -> None:
@@ -72,21 +72,21 @@ def a_pod(name: str, *, labels: dict[str, str] | None = None, annotations: dict[
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": a_spec(CHIPS)}
 
 
-async def make_volcano(yard: CandidatePool) -> None:
+async def make_volcano(target: InvalidInputCell) -> None:
     group = {
         "apiVersion": VOLCANO,
         "kind": "PodGroup",
         "metadata": {"name": "bare"},
         "spec": {"minMember": 2, "queue": "research", "minResources": {"huawei.com/Ascend910": "4"}},
     }
-    await yard.make(VOLCANO, "podgroups", group, pods=0)
+    await target.make(VOLCANO, "podgroups", group, pods=0)
     for number in range(2):
         annotations = {"scheduling.k8s.io/group-name": "bare"}
-        await yard.make("v1", "pods", a_pod(f"bare-{number}", annotations=annotations), pods=1)
+        await target.make("v1", "pods", a_pod(f"bare-{number}", annotations=annotations), pods=1)
     job = a_volcano_job("vc", 3, CHIPS, run_for="600s", queue="train", priorityClassName="urgent")
     job["spec"]["tasks"][0]["template"]["spec"]["priorityClassName"] = "urgent"
-    await yard.make("batch.volcano.sh/v1alpha1", "jobs", job, pods=3)
-    template = yard.template(app="ac")
+    await target.make("batch.volcano.sh/v1alpha1", "jobs", job, pods=3)
+    template = target.template(app="ac")
     ascend = {
         "apiVersion": "mindxdl.gitee.com/v1",
         "kind": "AscendJob",
@@ -100,31 +100,31 @@ async def make_volcano(yard: CandidatePool) -> None:
             },
         },
     }
-    await yard.make("mindxdl.gitee.com/v1", "ascendjobs", ascend, pods=3)
+    await target.make("mindxdl.gitee.com/v1", "ascendjobs", ascend, pods=3)
 
 
-async def make_built_in(yard: CandidatePool) -> None:
-    plain = {"parallelism": 2, "completions": 2, "template": yard.template(app="plain")}
-    await yard.make("batch/v1", "jobs", _named("Job", "batch/v1", "plain", plain), pods=2)
-    indexed = {**plain, "completionMode": "Indexed", "template": yard.template(app="indexed")}
-    await yard.make("batch/v1", "jobs", _named("Job", "batch/v1", "indexed", indexed), pods=2)
+async def make_built_in(target: InvalidInputCell) -> None:
+    plain = {"parallelism": 2, "completions": 2, "template": target.template(app="plain")}
+    await target.make("batch/v1", "jobs", _named("Job", "batch/v1", "plain", plain), pods=2)
+    indexed = {**plain, "completionMode": "Indexed", "template": target.template(app="indexed")}
+    await target.make("batch/v1", "jobs", _named("Job", "batch/v1", "indexed", indexed), pods=2)
     for kind, plural, name, extra in (
         ("Deployment", "deployments", "serve", {}),
         ("StatefulSet", "statefulsets", "store", {"serviceName": "store", "podManagementPolicy": "Parallel"}),
     ):
-        template = yard.template(app=name)
+        template = target.template(app=name)
         template["spec"]["restartPolicy"] = "Always"
         spec = {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": template, **extra}
-        await yard.make("apps/v1", plural, _named(kind, "apps/v1", name, spec), pods=2)
+        await target.make("apps/v1", plural, _named(kind, "apps/v1", name, spec), pods=2)
 
 
-async def make_by_labels(yard: CandidatePool) -> None:
+async def make_by_labels(target: InvalidInputCell) -> None:
     """Workloads whose controllers are not here: their pods are made as those would."""
     spec = {
         "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1}}}]
     }
     body = _named("JobSet", "jobset.x-k8s.io/v1alpha2", "set", spec)
-    made = await yard.make("jobset.x-k8s.io/v1alpha2", "jobsets", body, pods=0)
+    made = await target.make("jobset.x-k8s.io/v1alpha2", "jobsets", body, pods=0)
     for number in range(2):
         labels = {
             "jobset.sigs.k8s.io/jobset-name": "set",
@@ -134,9 +134,9 @@ async def make_by_labels(yard: CandidatePool) -> None:
             "jobset.sigs.k8s.io/job-index": str(number),
             "jobset.sigs.k8s.io/job-global-index": str(number),
         }
-        await yard.make("v1", "pods", a_pod(f"set-w-{number}-0", labels=labels), pods=1)
+        await target.make("v1", "pods", a_pod(f"set-w-{number}-0", labels=labels), pods=1)
     lws: Tree = {"replicas": 1, "leaderWorkerTemplate": {"size": 3}}
-    await yard.make(
+    await target.make(
         "leaderworkerset.x-k8s.io/v1",
         "leaderworkersets",
         _named("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "lead", lws),
@@ -150,13 +150,13 @@ async def make_by_labels(yard: CandidatePool) -> None:
             "leaderworkerset.sigs.k8s.io/worker-index": str(number),
         }
         pod = a_pod(f"lead-0-{number}", labels=labels, annotations={"leaderworkerset.sigs.k8s.io/size": "3"})
-        await yard.make("v1", "pods", pod, pods=1)
+        await target.make("v1", "pods", pod, pods=1)
     group = _named("PodGroup", "scheduling.x-k8s.io/v1alpha1", "co", {"minMember": 2})
-    await yard.make("scheduling.x-k8s.io/v1alpha1", "podgroups", group, pods=0)
+    await target.make("scheduling.x-k8s.io/v1alpha1", "podgroups", group, pods=0)
     for number in range(2):
         pod = a_pod(f"co-{number}", labels={"scheduling.x-k8s.io/pod-group": "co"})
-        await yard.make("v1", "pods", pod, pods=1)
-    await yard.make("v1", "pods", a_pod("alone"), pods=1)
+        await target.make("v1", "pods", pod, pods=1)
+    await target.make("v1", "pods", a_pod("alone"), pods=1)
 
 
 def _named(kind: str, version: str, name: str, spec: Tree) -> Tree:
@@ -170,12 +170,12 @@ async def test_every_kind_of_workload_becomes_its_gang(
     with services(tmp_path, nats_server) as made:
         world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY)
         await world.start()
-        yard = CandidatePool(world, kube_api, namespace)
-        await make_volcano(yard)
-        await make_built_in(yard)
-        await make_by_labels(yard)
-        pods = await world.until_pods(namespace, {"Running": yard.pods}, deadline_s=90)
-        assert await world.check_chips(namespace) == CHIPS * yard.pods
+        target = InvalidInputCell(world, kube_api, namespace)
+        await make_volcano(target)
+        await make_built_in(target)
+        await make_by_labels(target)
+        pods = await world.until_pods(namespace, {"Running": target.pods}, deadline_s=90)
+        assert await world.check_chips(namespace) == CHIPS * target.pods
         (replica_set,) = await kube_api.items(f"/apis/apps/v1/namespaces/{namespace}/replicasets")
         sizes = {
             "podgroup.bare": (2, "research", 0),
@@ -193,9 +193,9 @@ async def test_every_kind_of_workload_becomes_its_gang(
             sizes["job.indexed"] = (2, "default", 0)
         else:
             print("completionMode: this server drops it, Indexed Jobs are proved on decoded objects")  # noqa: T201  # cases that a server lacks are named
-        assert {job: await yard.gang(job) for job in sizes} == sizes
+        assert {job: await target.gang(job) for job in sizes} == sizes
         _are_single(pods, "job.plain-", 2)
-        await _ranks_are_right(yard)
+        await _ranks_are_right(target)
         await world.stop()
 
 
@@ -210,11 +210,11 @@ def _are_single(pods: list[Tree], prefix: str, count: int) -> None:
     assert all(job.startswith(prefix) or job == prefix[:-1] for job in jobs), jobs
 
 
-async def _ranks_are_right(yard: CandidatePool) -> None:
+async def _ranks_are_right(target: InvalidInputCell) -> None:
     """Each pod has the rank that its kind gives it."""
 
     async def own(prefix: str) -> dict[str, str]:
-        found: list[dict[str, Any]] = await yard.api.items(f"/api/v1/namespaces/{yard.namespace}/pods")
+        found: list[dict[str, Any]] = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
         return {
             pod["metadata"]["name"]: pod["metadata"]["annotations"].get(RANK_INDEX, "")
             for pod in found
@@ -229,6 +229,6 @@ async def _ranks_are_right(yard: CandidatePool) -> None:
     assert sorted(ascend.values()) == ["0", "1", "2"]
     assert next(rank for name, rank in ascend.items() if "master" in name) == "0"
     for app in ("serve", "indexed"):
-        assert sorted((await yard.ranks(app=app)).values()) == ["0", "1"], app
-    found: list[dict[str, Any]] = await yard.api.items(f"/api/v1/namespaces/{yard.namespace}/pods")
+        assert sorted((await target.ranks(app=app)).values()) == ["0", "1"], app
+    found: list[dict[str, Any]] = await target.api.items(f"/api/v1/namespaces/{target.namespace}/pods")
     assert all(RANK in pod["metadata"]["annotations"] for pod in found)

@@ -14,7 +14,7 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import Leaf, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.status import SnapshotBody
-from tests.support.lives import Life
+from tests.support.gang_lifecycle import Life
 
 LEAVES: Final = 3
 PLACES: Final = 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import Times, percentile, statistics_of
 from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
-from tests.support.courses import a_course, a_job, a_moment
+from tests.support.timelines import a_job, a_moment, a_timeline
 
 END_MS = 1000
 
@@ -50,7 +50,7 @@ def moments(draw: st.DrawFn) -> tuple[Moment, ...]:
 @st.composite
 def courses(draw: st.DrawFn) -> Timeline:
     """A course of any jobs and moments."""
-    return a_course(*draw(st.lists(a_fate(), max_size=30)), moments=draw(moments()), end=END_MS)
+    return a_timeline(*draw(st.lists(a_fate(), max_size=30)), moments=draw(moments()), end=END_MS)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 100))

@@ -1,4 +1,4 @@
-"""Blocks where SuperPoDs have racks: what holds for every yard, every gang and every loss."""
+"""Blocks where SuperPoDs have racks: what holds for every pool, every gang and every loss."""
 
 from collections.abc import Sequence
 

@@ -18,8 +18,8 @@ from berth.schemas.facts import TimerSeen
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 from tests.support import superpod_worlds, switch_worlds
-from tests.support.harsh_cells import FAULTS, HarshCell
 from tests.support.replays import entries_of, see_same
+from tests.support.unreliable_cells import FAULTS, UnreliableCell
 from tests.support.worlds import STEPS, Step, World, nodes_of_a_small_cell
 
 SHARDS: Final = (0, 2)
@@ -51,7 +51,7 @@ TURNS = st.lists(
 )
 
 
-async def happen(cell: HarshCell, turn: Turn, other: Sequence[dict[str, Any]]) -> None:
+async def happen(cell: UnreliableCell, turn: Turn, other: Sequence[dict[str, Any]]) -> None:
     """Let an event happen, then turn, or not."""
     shard = turn.number % max(cell.config.shards, 1)
     match turn.event:
@@ -79,7 +79,9 @@ async def happen(cell: HarshCell, turn: Turn, other: Sequence[dict[str, Any]]) -
         await cell.turn()
 
 
-async def live(cell: HarshCell, acts: Sequence[Act], turns: Sequence[Turn], other: Sequence[dict[str, Any]]) -> None:
+async def live(
+    cell: UnreliableCell, acts: Sequence[Act], turns: Sequence[Turn], other: Sequence[dict[str, Any]]
+) -> None:
     """Go through a history, then see that it replays."""
     try:
         for number, act in enumerate(acts):
@@ -113,7 +115,7 @@ def test_a_history_of_chip_jobs_replays(
     ]
 
     async def work() -> None:
-        cell = await HarshCell(shards=shards, **ways[0]).open()
+        cell = await UnreliableCell(shards=shards, **ways[0]).open()
         world = World(cell)
         await world.become(nodes_of_a_small_cell())
         acts = [lambda step=step: world.act(step) for step in steps]
@@ -129,7 +131,7 @@ def test_a_history_of_jobs_with_switch_affinity_replays(
     steps: list[switch_worlds.Step], way: switch_worlds.Way, turns: list[Turn], shards: int
 ) -> None:
     async def work() -> None:
-        cell = await HarshCell(shards=shards, **way.settings).open()
+        cell = await UnreliableCell(shards=shards, **way.settings).open()
         await switch_worlds.begin(cell, way)
         acts = [
             lambda number=number, step=step: switch_worlds.live(cell, step, number, way)
@@ -147,7 +149,7 @@ def test_a_history_of_jobs_with_superpod_affinity_replays(
     steps: list[superpod_worlds.Step], way: superpod_worlds.Way, turns: list[Turn], shards: int
 ) -> None:
     async def work() -> None:
-        cell = await HarshCell(shards=shards, **way.settings).open()
+        cell = await UnreliableCell(shards=shards, **way.settings).open()
         await cell.nodes(superpod_worlds.nodes())
         acts = [
             lambda number=number, step=step: superpod_worlds.live(cell, step, number)

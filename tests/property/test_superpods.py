@@ -1,4 +1,4 @@
-"""Plans of blocks: what holds for every yard and every gang."""
+"""Plans of blocks: what holds for every pool and every gang."""
 
 from collections import Counter
 

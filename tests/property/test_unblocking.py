@@ -12,7 +12,7 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
-from tests.support.ground import SUBJECTS, Ground, asked, on
+from tests.support.core_cells import SUBJECTS, CoreCell, asked, on
 from tests.unit.core.explain.test_superpod_explanation import on as filling
 from tests.unit.services.dispatcher.test_superpods import A3, in_blocks
 
@@ -25,9 +25,9 @@ _NODES = st.tuples(st.sampled_from((False, False, True)), _LEVELS, st.sampled_fr
 _JOBS = st.tuples(st.sampled_from((1, 2, 4, 8)), st.integers(1, 2), st.sampled_from((0, 0, 5_000, 90_000)))
 
 
-def living(nodes: Nodes, held: Held) -> Ground:
+def living(nodes: Nodes, held: Held) -> CoreCell:
     """The same history each time: some jobs run, nobody waits."""
-    ground = Ground([a_node(f"n{number}", cordoned=cordoned) for number, (cordoned, _, _) in enumerate(nodes)])
+    ground = CoreCell([a_node(f"n{number}", cordoned=cordoned) for number, (cordoned, _, _) in enumerate(nodes)])
     ground.conditions = {
         name: NodeCondition(name, level=level, unhealthy=unhealthy)
         for name, (_, level, unhealthy) in zip(ground.nodes, nodes, strict=True)
@@ -45,7 +45,7 @@ def living(nodes: Nodes, held: Held) -> Ground:
     return ground
 
 
-def follows(ground: Ground, big: JobRequest, events: Sequence[Event]) -> bool:
+def follows(ground: CoreCell, big: JobRequest, events: Sequence[Event]) -> bool:
     """Whether a job that is refused is placed after some events."""
     assert asked(ground, big)[0].placement is None
     for event in events:
@@ -79,14 +79,14 @@ def test_it_is_placed_after_the_events_and_not_without_any_of_them(
     assert follows(living(nodes, held), big, ends) == found.ends_help
 
 
-def among(held: Sequence[tuple[int, int]], *, blocks: bool) -> Ground:
+def among(held: Sequence[tuple[int, int]], *, blocks: bool) -> CoreCell:
     """Twelve nodes below leaves, or in SuperPoDs, of four, and jobs on some of them."""
     product = A3 if blocks else "module910bx8"
     place = "superpod" if blocks else "leaf"
     nodes = [
         a_node(f"n{number:02d}", product, **{place: str(number // 4)}, position=number % 4) for number in range(12)
     ]
-    ground = Ground(nodes, super_pod_size=4, reserve_nodes=1)
+    ground = CoreCell(nodes, super_pod_size=4, reserve_nodes=1)
     if not blocks:
         ground.fact(SUBJECTS.fact_topology("switch"), pack_switches(nodes))
     for number, (node, run_ms) in enumerate(held):

@@ -27,8 +27,8 @@ from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 from tests.support import superpod_worlds, switch_worlds
 from tests.support.cells import a_job, a_node
-from tests.support.harsh_cells import FAULTS, HarshCell
 from tests.support.replays import entries_after, entries_of
+from tests.support.unreliable_cells import FAULTS, UnreliableCell
 from tests.support.worlds import Step, World, nodes_of_a_small_cell
 
 FOLDER: Final = Path(__file__).parent
@@ -38,7 +38,7 @@ _VERBS: Final = (
     + ("ended",) * 4
     + ("health", "cancel", "terminating", "bound", "bind-failed", "evicted", "nodes", "foreign", "time")
 )
-History = Callable[[], Awaitable[HarshCell]]
+History = Callable[[], Awaitable[UnreliableCell]]
 
 
 def chip_steps(seed: int, count: int) -> list[Step]:
@@ -51,16 +51,16 @@ def chip_steps(seed: int, count: int) -> list[Step]:
     return steps
 
 
-async def _turns(cell: HarshCell, count: int = 1) -> None:
+async def _turns(cell: UnreliableCell, count: int = 1) -> None:
     for _ in range(count):
         await cell.settle()
         await cell.turn()
     await cell.settle()
 
 
-async def chips() -> HarshCell:
+async def chips() -> UnreliableCell:
     """Jobs of seven products; nodes that fall ill, come and go; pods of others; cancelled and unbindable jobs."""
-    cell = await HarshCell(round_gangs_max=4, attempts_max=2, tombstone_after_ms=5_000).open()
+    cell = await UnreliableCell(round_gangs_max=4, attempts_max=2, tombstone_after_ms=5_000).open()
     world = World(cell)
     await world.become(nodes_of_a_small_cell())
     for number, step in enumerate(chip_steps(1, 400)):
@@ -71,12 +71,12 @@ async def chips() -> HarshCell:
     return cell
 
 
-async def refusals() -> HarshCell:
+async def refusals() -> UnreliableCell:
     """More jobs than room: they wait asleep, wake when something helps, and are refused with other numbers."""
-    return await _crowded(HarshCell())
+    return await _crowded(UnreliableCell())
 
 
-async def _crowded(crowded: HarshCell) -> HarshCell:
+async def _crowded(crowded: UnreliableCell) -> UnreliableCell:
     cell = await crowded.open()
     await cell.nodes([a_node(f"n{number}") for number in range(6)])
     await _turns(cell)
@@ -104,16 +104,18 @@ async def _crowded(crowded: HarshCell) -> HarshCell:
 def _queue(policy: str) -> History:
     """The same under a policy of the queue; jobs of 16 chips and more are large."""
 
-    async def made() -> HarshCell:
-        return await _crowded(HarshCell(queue_policy=policy, reserve_chips=16, reserve_depth=4, unknown_run_ms=3_000))
+    async def made() -> UnreliableCell:
+        return await _crowded(
+            UnreliableCell(queue_policy=policy, reserve_chips=16, reserve_depth=4, unknown_run_ms=3_000)
+        )
 
     return made
 
 
 def _switches(policy: str, *, is_single_layer: bool, seed: int) -> History:
-    async def work() -> HarshCell:
+    async def work() -> UnreliableCell:
         way = switch_worlds.Way(policy, 2, parity=False, is_single_layer=is_single_layer)
-        cell = await HarshCell(**way.settings).open()
+        cell = await UnreliableCell(**way.settings).open()
         await switch_worlds.begin(cell, way)
         chance = random.Random(seed)  # noqa: S311  # the same steps each time
         verbs = ("common", "common", "model", "model", "plain", "ended", "ended", "ended", "health", "leaves")
@@ -128,10 +130,10 @@ def _switches(policy: str, *, is_single_layer: bool, seed: int) -> History:
     return work
 
 
-async def superpods() -> HarshCell:
+async def superpods() -> UnreliableCell:
     """Jobs with SuperPoD affinity of all variants, and groups of several levels."""
     way = superpod_worlds.Way(reserve=1, size=8, parity=False)
-    cell = await HarshCell(**way.settings).open()
+    cell = await UnreliableCell(**way.settings).open()
     await cell.nodes(superpod_worlds.nodes())
     chance = random.Random(5)  # noqa: S311  # the same steps each time
     for number in range(120):
@@ -145,14 +147,14 @@ async def superpods() -> HarshCell:
     return cell
 
 
-async def restarts() -> HarshCell:
+async def restarts() -> UnreliableCell:
     """New epochs, some with other settings, while jobs wait asleep."""
     ways: list[dict[str, Any]] = [
         {"round_gangs_max": 2},
         {"round_gangs_max": 5, "reference_parity": True},
         {"round_gangs_max": 3, "health_first": True, "needs_health": True},
     ]
-    cell = await HarshCell(**ways[0]).open()
+    cell = await UnreliableCell(**ways[0]).open()
     world = World(cell)
     await world.become(nodes_of_a_small_cell())
     for number, step in enumerate(chip_steps(2, 200)):
@@ -165,10 +167,10 @@ async def restarts() -> HarshCell:
     return cell
 
 
-async def missing_shards() -> HarshCell:
+async def missing_shards() -> UnreliableCell:
     """Scorers that do not answer, or say what is not so of leaf switches."""
     way = switch_worlds.Way("1.0", 2, parity=False, is_single_layer=False)
-    cell = await HarshCell(shards=3, **way.settings).open()
+    cell = await UnreliableCell(shards=3, **way.settings).open()
     await switch_worlds.begin(cell, way)
     chance = random.Random(7)  # noqa: S311  # the same steps each time
     verbs = ("common", "model", "plain", "plain", "ended", "ended", "health")
@@ -187,9 +189,9 @@ async def missing_shards() -> HarshCell:
     return cell
 
 
-async def doubts() -> HarshCell:
+async def doubts() -> UnreliableCell:
     """Appends that are lost, late, unheard, or behind the void record of another writer."""
-    cell = await HarshCell(shards=2, round_gangs_max=3, attempts_max=2).open()
+    cell = await UnreliableCell(shards=2, round_gangs_max=3, attempts_max=2).open()
     world = World(cell)
     await world.become(nodes_of_a_small_cell())
     for number, step in enumerate(chip_steps(3, 200)):

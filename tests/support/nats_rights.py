@@ -9,14 +9,14 @@ from berth.schemas.subjects import Subjects
 PEOPLE: Final = "berth"
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "operators.md"
 _ROW: Final = re.compile(
-    r"^\| (?P<who>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
+    r"^\| (?P<user>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
 )
 
 
 def rights(cell: str) -> dict[str, dict[str, list[str]]]:
     """Subjects that each user may ``publish`` and ``subscribe``, by the user's name, in the order of the page."""
-    table = _PAGE.read_text("utf-8").partition("| who | may publish |")[2].partition("\n\n")[0]
-    rows = {row["who"]: row for row in _ROW.finditer(table)}
+    table = _PAGE.read_text("utf-8").partition("| user | may publish |")[2].partition("\n\n")[0]
+    rows = {row["user"]: row for row in _ROW.finditer(table)}
     every = rows.pop("every service")
     root = Subjects(cell).root
 
@@ -25,8 +25,8 @@ def rights(cell: str) -> dict[str, dict[str, list[str]]]:
         return [subject if subject[0] in "$_" else root + subject for subject in named]
 
     found = {}
-    for who, row in rows.items():
-        name, parts = (PEOPLE, [row]) if "`" in who else (who, [every, row])
+    for user, row in rows.items():
+        name, parts = (PEOPLE, [row]) if "`" in user else (user, [every, row])
         found[name] = {
             column: [subject for part in parts for subject in subjects(part, column, name)]
             for column in ("publish", "subscribe")

@@ -48,7 +48,7 @@ class RankRow(msgspec.Struct, frozen=True):
 
 
 class RejectionRow(msgspec.Struct, frozen=True):
-    """A request that was turned away because another job has its name."""
+    """A request that was rejected because another job has its name."""
 
     uid: str
     code: str

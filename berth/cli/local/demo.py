@@ -203,7 +203,7 @@ def _show(report: Report) -> None:
             show(told)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
     queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
-    away = sum(tale.fate in {"turned away", "too large"} for tale in report.jobs)
+    away = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
     tell("")
     tell(
         f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {away} were"

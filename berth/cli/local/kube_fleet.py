@@ -64,7 +64,7 @@ class KubeFleet(Fleet):
         say: Takes a line about what happens.
 
     Raises:
-        CommandError: The programs of Kubernetes are not at hand.
+        CommandError: The programs of Kubernetes are not available.
     """
 
     def __init__(self, root: Path, *, topology: Path, shards: int, cell: str, say: Callable[[str], None]) -> None:

@@ -107,7 +107,7 @@ class KubeStage:
         await self._make("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
     async def send(self, jobs: Sequence[JobRequest]) -> None:
-        """Make the objects; one whose name is in use is turned away by the API server."""
+        """Make the objects; one whose name is in use is rejected by the API server."""
         for job in jobs:
             request = replace(job, namespace=self.namespace)
             form = form_of(request)

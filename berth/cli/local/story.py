@@ -25,7 +25,7 @@ class Tale(msgspec.Struct):
     asks: str
     sent_ms: int
     fate: str = "sent"
-    """sent, waiting, placed, running, succeeded, failed, cancelled, vanished, turned away or too large."""
+    """sent, waiting, placed, running, succeeded, failed, cancelled, vanished, rejected or too large."""
     reason: str = ""
     waited_for: str = ""
     """Why it had to wait at first."""
@@ -38,14 +38,12 @@ class Tale(msgspec.Struct):
     @property
     def is_done(self) -> bool:
         """Whether nothing more will happen to it."""
-        return self.fate in OVER or self.fate in {"turned away", "too large"}
+        return self.fate in OVER or self.fate in {"rejected", "too large"}
 
     @property
     def is_well(self) -> bool:
         """Whether it ended as it should: it has run, was cancelled, or was refused with a reason."""
-        return self.fate in {"succeeded", "cancelled"} or (
-            self.fate in {"turned away", "too large"} and self.reason != ""
-        )
+        return self.fate in {"succeeded", "cancelled"} or (self.fate in {"rejected", "too large"} and self.reason != "")
 
 
 class Story:
@@ -81,11 +79,11 @@ class Story:
         return tale
 
     def refused(self, request: JobRequest, reason: str, *, at_ms: int) -> None:
-        """A request was turned away before the cell heard of it."""
+        """A request was rejected before the cell heard of it."""
         chips = {f"{task.replicas} x {task.chips}" for task in request.tasks}
         tale = Tale(request.name, request.uid, ", ".join(sorted(chips)), at_ms, reason=reason)
         self.tales.append(tale)
-        self._turn(tale, "turned away", tail=f": {reason}")
+        self._turn(tale, "rejected", tail=f": {reason}")
 
     def held(self, job: str, reason: str) -> None:
         """A request is not made yet, for a reason."""
@@ -173,7 +171,7 @@ class Story:
     def _turn_away(self, tale: Tale | None, refusal: Refusal) -> None:
         if tale is not None and not tale.is_done:
             tale.reason = sentence(refusal)
-            self._turn(tale, "turned away", tail=f": {tale.reason}")
+            self._turn(tale, "rejected", tail=f": {tale.reason}")
 
     def _wait(self, tale: Tale, fate: str, reason: str) -> None:
         tale.reason = reason
@@ -184,6 +182,6 @@ class Story:
         if tale.fate == fate or (before and tale.fate not in before):
             return
         tale.fate = fate
-        if fate not in {"waiting", "turned away", "too large"}:
+        if fate not in {"waiting", "rejected", "too large"}:
             tale.reason = ""
         self.news.append(f"{tale.name} {fate}{tail}")

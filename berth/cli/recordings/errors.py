@@ -21,7 +21,7 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
     Raises:
         CommandError: The file cannot be read, is damaged, is no recording, reports what cannot have happened, or needs a newer
             release (exit code 2).
-        BrokenPipeError: Whoever reads what is printed has enough.
+        BrokenPipeError: The reader of the output closed it.
     """
     try:
         yield

@@ -182,7 +182,7 @@ def log(
             async with connected(options) as bus:
                 await Live(bus, show).run()
             return OK
-        except BrokenPipeError:  # whoever read has enough; what the interpreter still holds goes nowhere
+        except BrokenPipeError:  # the reader closed the pipe; buffered output is dropped
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
 

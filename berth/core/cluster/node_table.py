@@ -1,9 +1,9 @@
 """Node table: columns of nodes, and what facts, placements and releases change in them.
 
-``free`` is derived and always equals the node's chips minus used, releasing, unhealthy, recovering and withheld ones. Everything
-here is a function of the folded facts and the folded ledger, in whatever order they were applied to one another. Each method
-that changes rows returns the changes that a later decision depends on. Rows of nodes that are gone are not among those that
-gained capacity: a reader of a snapshot knows nothing of these nodes.
+``free`` is derived: it is the node's chips without used, releasing, unhealthy, recovering and withheld ones. All
+columns are a function of the folded facts and the folded ledger, independent of the order in which these were applied
+to one another. Each method that changes rows returns the changes that a later decision depends on. Rows of nodes that
+are gone are not among those that gained capacity, because a reader of a snapshot does not know these nodes.
 """
 
 from collections.abc import Iterable
@@ -20,19 +20,19 @@ from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 
 _LEAST: Final = -(1 << 31)
-"""Least number that a column holds: pods of another scheduler may say that they use any amount."""
+"""Smallest number that a column stores: pods of another scheduler may request any amount."""
 
 
 class _Health(NamedTuple):
-    """What a health fact says of a node."""
+    """Health of a node in a health fact."""
 
     unhealthy: int
-    """Recovering chips included."""
+    """Mask of unhealthy chips; recovering chips are included."""
     network: int
     level: int
     network_known: bool
     withheld: int = 0
-    """Chips that the node itself does not list as free."""
+    """Mask of chips that the node itself does not list as free."""
 
 
 _HEALTHY: Final = _Health(0, 0, NodeHealth.OK, network_known=True)
@@ -55,16 +55,16 @@ class NodeTable(NodeColumns):
         self._health: dict[str, dict[int, _Health]] = {}
         """What the health fact of each domain says of nodes that are not healthy."""
         self._spoken: dict[str, Ints] = {}
-        """Rows of which the health fact of each domain speaks, ascending."""
+        """Rows that the health fact of each domain covers, ascending."""
         self._cpu_used: dict[int, int] = {}
         self._memory_used: dict[int, int] = {}
 
     def settle(self, row: int) -> Changes:
-        """Bring what follows from a row's columns up to date, after some were written from outside."""
+        """Update the derived columns of a row after other columns were written from outside."""
         return self._derive(row)
 
     def apply_nodes(self, fact: NodesSeen) -> Changes:
-        """Take the nodes of a domain for what the fact says; nodes that it leaves out are gone from the domain."""
+        """Set the nodes of a domain to those of the fact; other nodes of the domain are gone."""
         rows = [self.row(name) for name in unpack_names(fact.names)]
         now = dict.fromkeys(rows)
         domain = index_of(fact.domain, self._domain_of, self.domains)
@@ -106,7 +106,7 @@ class NodeTable(NodeColumns):
         return found.build()
 
     def _enter(self, row: int, domain: str, found: ChangesBuilder) -> None:
-        """Move a node to another domain: its health is what the fact of that one says."""
+        """Move a node to another domain; its health is then that of the new domain's fact."""
         was_spoken_of = self.spoken[row]
         self.domain[row] = self._domain_of[domain]
         self.spoken[row] = self._is_spoken_of(domain, row)
@@ -115,13 +115,13 @@ class NodeTable(NodeColumns):
         found.add(self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY)))
 
     def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
-        """Whether this is less than a row has."""
+        """Whether a fact has fewer resources than the row."""
         if int(self.chips[row]) & ~chips or allocatable < self.allocatable_seen[row]:
             return True
         return bool(cpu < self.cpu[row] or memory < self.memory[row])
 
     def _leave(self, domain: int, rows: Iterable[int], found: ChangesBuilder) -> None:
-        """Mark nodes as gone, unless another domain has them; what changes goes to ``found``."""
+        """Mark nodes as gone, unless another domain has them; the changes are added to ``found``."""
         for row in rows:
             if self.domain[row] == domain:
                 found.capacity_lost = True
@@ -133,7 +133,7 @@ class NodeTable(NodeColumns):
                     found.add(self._forget(row))
 
     def forget_gone(self) -> Changes:
-        """Keep nothing of nodes that are gone: a reader of a snapshot knows nothing of them."""
+        """Delete the columns of nodes that are gone: a reader of a snapshot does not know these nodes."""
         found = ChangesBuilder()
         for row in np.flatnonzero(~self.present[self.view()]).tolist():
             found.add(self._forget(row))
@@ -146,10 +146,10 @@ class NodeTable(NodeColumns):
         return self._derive(row)
 
     def apply_health(self, fact: HealthSeen) -> Changes:
-        """Take the health of a domain's nodes for what the fact says; nodes that it leaves out count as healthy.
+        """Set the health of a domain's nodes to that of the fact; nodes that it omits are healthy.
 
-        A node's health is what the fact of its own domain says, whichever came first: so a shard, which sees its own
-        domains only, and a reader of all of them know the same.
+        The health of a node is that of its own domain's fact, whichever fact came first. A shard, which has its own
+        domains only, and a reader of all domains therefore have equal columns.
         """
         rows = [self.row(name) for name in unpack_names(fact.names)]
         bad = np.frombuffer(fact.unhealthy, "<u8") | np.frombuffer(fact.recovering, "<u8")
@@ -175,10 +175,10 @@ class NodeTable(NodeColumns):
         return found.build()
 
     def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> Changes:
-        """Give chips, cpu and memory of a node to a pod.
+        """Allocate chips, CPU and memory of a node to a pod.
 
         Raises:
-            InvariantError: A chip has an owner already.
+            InvariantError: A chip already has an owner.
         """
         if mask & (int(self.used[row]) | int(self.releasing[row])):
             raise InvariantError("a chip would have two owners", subject=f"node {self.names[row]}")
@@ -186,14 +186,14 @@ class NodeTable(NodeColumns):
         return self._use(row, cpu_milli, memory_mib)
 
     def let_go(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> Changes:
-        """Take back what a pod held."""
+        """Release what a pod held."""
         keep = np.uint64(~mask & 0xFFFF_FFFF_FFFF_FFFF)
         self.used[row] &= keep
         self.releasing[row] &= keep
         return self._use(row, -cpu_milli, -memory_mib)
 
     def set_shared(self, row: int, mask: int, *, shared: bool) -> Changes:
-        """Mark chips as taken by soft-share pods, or no longer."""
+        """Mark chips as used by soft-share pods, or as not used."""
         bits = np.uint64(mask)
         self.used[row] = self.used[row] | bits if shared else self.used[row] & ~bits
         return self._derive(row)
@@ -210,7 +210,7 @@ class NodeTable(NodeColumns):
         return self._derive(row)
 
     def _speak(self, rows: Ints, *, spoken: bool) -> Changes:
-        """Note for which rows a health fact speaks, or no fact speaks any more."""
+        """Record which rows a health fact covers."""
         changed = rows[self.spoken[rows] != spoken]
         if not len(changed):
             return NO_CHANGES
@@ -260,9 +260,10 @@ class NodeTable(NodeColumns):
         return self._derive(row)
 
     def _derive(self, row: int) -> Changes:
-        """Bring the derived columns of a row up to date.
+        """Update the derived columns of a row.
 
-        ``idle`` counts healthy chips that no pod holds, by Kubernetes' number of allocatable chips where that is lower.
+        ``idle`` is the number of healthy chips that no pod holds, limited by the number of chips that Kubernetes can
+        allocate.
         """
         chips = int(self.chips[row])
         healthy = chips & ~int(self.unhealthy[row])

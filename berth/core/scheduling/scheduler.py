@@ -55,9 +55,9 @@ class Scheduler:
         self.to_examine: dict[str, None] = {}
         """Gangs (uid) that may have to be evicted, released or adopted."""
         self._turn: Turn | None = None
-        """The step that the turn in hand has reached."""
+        """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
-        """What the turn in hand woke, and which changes it consumed."""
+        """What the open turn woke, and which changes it consumed."""
 
     def new_scorer(self) -> Scorer:
         """Scoring under the settings of the epoch."""
@@ -302,7 +302,7 @@ class Scheduler:
         self._restore()
 
     def _expect(self, step: Turn) -> None:
-        """See that a step is the last one of the turn in hand.
+        """See that a step is the last one of the open turn.
 
         Raises:
             InvariantError: It is not.
@@ -313,7 +313,7 @@ class Scheduler:
             raise InvariantError(f"the {type(step).__name__} of a turn was used before", subject=subject)
 
     def _expect_turn(self, turn: Turn) -> None:
-        """See that a turn is the one in hand, at whatever step.
+        """See that a turn is the open one, at whatever step.
 
         Raises:
             InvariantError: It is not.

@@ -1,7 +1,7 @@
-"""What becomes of a request: accepted, rejected, or an update of the job that has the name.
+"""Admission of a request: it is accepted or rejected, or it updates the job that has the name.
 
-A verdict is a fact. It never takes the name from a job that still has pods or waits: a request that comes in between is
-noted as a rejection beside it.
+A verdict is a fact. A job that waits or still has pods keeps its name: a request that arrives in the meantime is
+recorded as a rejection in the fact of that job.
 """
 
 from typing import Final
@@ -16,27 +16,27 @@ from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 
 RECORD_BYTES_MAX: Final = 4_000_000
-"""Bytes that one gang's placement may take in a record."""
+"""Most bytes of one gang's placement in a record."""
 _BYTES_A_POD: Final = 64
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """Who has a job's name now."""
+    """Job that has a name now."""
 
     job: JobSeen | None = None
     is_over: bool = True
-    """Nothing more will happen to it; its name is free."""
+    """The job has ended; its name is free."""
     is_placed: bool = False
     namesake: tuple[str, str] | None = None
-    """Another job (namespace, name) that has the uid of the request."""
+    """Another job (namespace, name) with the uid of the request."""
 
 
 def holder_of(job: JobSeen | None, gang: GangRecord | None) -> Holder:
-    """Who has a name.
+    """Job that has a name.
 
     Args:
-        job: The fact of the name, if there is one.
-        gang: What the ledger says of that job.
+        job: Fact of the name, if there is one.
+        gang: State of that job in the ledger.
     """
     if job is None:
         return Holder()
@@ -46,16 +46,16 @@ def holder_of(job: JobSeen | None, gang: GangRecord | None) -> Holder:
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Where and when the request was stored."""
+    """Place and time at which the request was stored."""
 
     intake_seq: int
     after_seq: int
-    """INTAKE sequence of the verdict before this one."""
+    """INTAKE sequence of the previous verdict."""
     at_ms: int
 
 
 def uid_from(intake_seq: int) -> str:
-    """Uid of a request that brings none."""
+    """Uid for a request without one."""
     return f"intake-{intake_seq}"
 
 
@@ -87,7 +87,7 @@ def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Setti
 
 
 def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
-    """Verdict on the cancelling of a job; None when there is nothing to cancel."""
+    """Verdict on the cancellation of a job; None if there is nothing to cancel."""
     known = holder.job
     if known is None or known.state != "accepted" or holder.is_over or wish.uid not in {"", known.uid}:
         return None
@@ -103,7 +103,7 @@ def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
 
 
 def _update(request: JobRequest, receipt: Receipt, holder: Holder, known: JobSeen, settings: Settings) -> JobSeen:
-    """The job that has the name is asked for again: the same request changes nothing, another one replaces it."""
+    """Verdict on another request of the job with the name: an equal one changes nothing, another one replaces it."""
     same = msgspec.structs.replace(known, intake_seq=receipt.intake_seq, after_seq=receipt.after_seq)
     if request == known.request or known.state != "accepted" or holder.is_over:
         return same

@@ -1,6 +1,7 @@
-"""Errors of Berth while one gang is decided: the gang is set aside with its class, and the others go on.
+"""Internal errors while one gang is decided: the gang and its request class are set aside, and the others are decided.
 
-What a record says of such an error is the same on every machine and without names: so a replay sets the same gang aside.
+The record of such an error is the same on every machine and contains no names, so that a replay sets the same gang
+aside.
 """
 
 from typing import Final, NamedTuple
@@ -14,15 +15,15 @@ from berth.schemas.refusal import Code, Refusal
 
 INTERNAL: Final[Code] = "internal"
 RETRY_MS: Final = 60_000
-"""How long a gang that was set aside waits for the next try, unless something helps it before."""
+"""How long a gang that is set aside waits for the next try, in milliseconds, unless an event helps it before."""
 
 
 class SetAside(NamedTuple):
-    """An error, and what was decided when it came.
+    """An error, and the subject of the decision.
 
     Attributes:
         subject: The gang, as ``namespace/name``, or what is known of it.
-        error: The error, for a log.
+        error: The error, for the log.
     """
 
     subject: str
@@ -30,19 +31,19 @@ class SetAside(NamedTuple):
 
 
 def set_aside(error: Exception, *, pods: int = 0, form: str = "", because: str = "") -> Refusal:
-    """Refusal of a gang whose decision ended with an error.
+    """Refusal of a gang whose decision failed with an error.
 
     Args:
         error: The error.
-        pods: Pods of the gang.
+        pods: Number of pods of the gang.
         form: Its product form.
-        because: What that follows from.
+        because: Reason for the form.
     """
     return Refusal(code=INTERNAL, value=brief(error), pods_need=pods, form=form, form_because=because)
 
 
 def unreadable(job: JobSeen, request: JobRequest, error: Exception, *, attempt: int) -> Gang:
-    """A gang whose request cannot be made into shapes, so that it gets a verdict all the same."""
+    """Gang of a request that cannot be converted to shapes, so that it gets a verdict nevertheless."""
     return Gang(
         namespace=job.namespace,
         name=job.name,

@@ -1,6 +1,7 @@
-"""Rules that always hold, as a check that a test can make after every event.
+"""Invariants of the state, as a check for tests after every event.
 
-No chip has two owners; a gang is whole or absent; free is healthy minus used minus releasing; cpu and memory add up.
+No chip has two owners; a gang is placed whole or not at all; free chips are the healthy ones without used and releasing
+ones; CPU and memory add up.
 """
 
 from berth.core.errors import InvariantError
@@ -11,10 +12,10 @@ _CORE_PERCENT = 100
 
 
 def check(state: State) -> None:
-    """See that every rule holds.
+    """Check all invariants.
 
     Raises:
-        InvariantError: One does not.
+        InvariantError: One of them does not hold.
     """
     owned: dict[str, int] = {}
     cpu: dict[str, int] = {}

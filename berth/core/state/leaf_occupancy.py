@@ -1,4 +1,4 @@
-"""Attempts as leaf switches see them.
+"""Attempts as jobs on leaf switches (ToR).
 
 Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states".
 """
@@ -12,13 +12,13 @@ from berth.schemas.placement import Placement
 
 
 def leaf_job(holding: Holding, pods: Sequence[PodShare], *, parity: bool, seen: PodsSeen | None) -> LeafJob:
-    """A held attempt.
+    """Job on leaf switches of a held attempt.
 
     Args:
         holding: The attempt.
-        pods: What each of its ranks owns now.
-        parity: Pods without chips count too, and what counts depends on how far the job is.
-        seen: Its pods as the cluster shows them; only looked at under ``parity``.
+        pods: Chips that each of its ranks owns now.
+        parity: Pods without chips count too, and the progress of the job decides what counts.
+        seen: Its pods in the cluster; only read under ``parity``.
     """
     gone = set(holding.gone) if parity else set()
     ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (parity and rank not in gone)]
@@ -27,7 +27,7 @@ def leaf_job(holding: Holding, pods: Sequence[PodShare], *, parity: bool, seen: 
 
 
 def placed_job(placement: Placement) -> LeafJob:
-    """A job as a decision just placed it."""
+    """Job on leaf switches of a new placement."""
     pods = pods_of(placement)
     return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], phase=JobPhase.DECIDED)
 
@@ -51,7 +51,7 @@ def _job(
 
 
 def _stage(holding: Holding, seen: PodsSeen | None) -> JobPhase:
-    """How far the pods of an attempt are, as the cluster shows them."""
+    """Progress of the pods of an attempt in the cluster."""
     running = seen.phase.count(PodPhase.RUNNING) if seen is not None else 0
     if not running:
         return JobPhase.DECIDED

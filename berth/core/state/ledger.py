@@ -1,7 +1,7 @@
 """Fold of the ledger: who owns what, and what was decided for each gang.
 
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
-is void, for every reader in the same way. So a writer that has lost its reign cannot add to history, whatever it still
+is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
 sends.
 
 Longer than 400 lines because what a record changes, its folded form and what a placement owns are one description.

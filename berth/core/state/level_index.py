@@ -1,4 +1,4 @@
-"""Trees of several levels as a table of nodes has them, by the labels of its nodes.
+"""Trees of several levels over the nodes of a table, by the labels of the nodes.
 
 Source: docs/reference/levels.md, "Configuration of levels".
 """
@@ -11,7 +11,7 @@ from berth.core.levels.model import NodePath, Tree, forest, levels_of, node_path
 
 
 class LevelMap:
-    """Trees of all nodes, rebuilt when a node comes, goes or gets other labels.
+    """Trees of all nodes, rebuilt when a node is added, removed or relabelled.
 
     Args:
         table: The nodes; always the same table.
@@ -23,13 +23,13 @@ class LevelMap:
         self._trees: tuple[Tree, ...] = ()
         self._text = ""
         self._spots: list[NodePath] = []
-        """Where the nodes of each class stand."""
+        """Position of the nodes of each class."""
 
     def trees(self, fits: Fits, text: str) -> list[Tree]:
-        """Trees with the nodes that fit, in order of their names; those without any are left out.
+        """Trees with the nodes that fit, sorted by name; trees without such nodes are omitted.
 
         Args:
-            fits: One mark a row of the table.
+            fits: ``bool[rows]``, one entry per row of the table.
             text: Setting ``resource_levels``.
         """
         table = self._table

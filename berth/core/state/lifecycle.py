@@ -30,38 +30,38 @@ _ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 _INDEX_BYTES: Final = 2
 _SIZE_MAX: Final = 20_000
-"""Adopted pods, evictions and releases of one record, unless one adoption alone has more."""
+"""Most adopted pods, evictions and releases of one record; a single adoption may have more."""
 
 
 class Due(msgspec.Struct):
-    """What the next record must say of gangs whose life goes on."""
+    """Entries for the next record about gangs that were decided before."""
 
     evictions: list[Eviction] = []
     releases: list[Release] = []
     adoptions: list[Adoption] = []
     setbacks: list[SetAside] = []
-    """Gangs (uid) that could not be examined because of an error; they are left as they are."""
+    """Gangs (uid) that could not be examined because of an error; they are unchanged."""
 
     def __bool__(self) -> bool:
         return bool(self.evictions or self.releases or self.adoptions)
 
 
 class Examination(NamedTuple):
-    """What an examination of gangs found."""
+    """Result of an examination of gangs."""
 
     due: Due
     settled: list[str]
-    """Gangs (uid) that need nothing; they need not be examined again until something changes for them."""
+    """Gangs (uid) for which nothing is due; they are not examined again until a fact or record changes them."""
 
 
 def examine(state: State, gangs: Iterable[str]) -> Examination:
-    """See what is due for gangs.
+    """Find the entries that are due for gangs.
 
-    What is more than a record should hold is left for the next one.
+    Entries beyond the size of a record are left for the next one.
 
     Args:
         state: The cell.
-        gangs: Gangs (uid) for which a fact or a record came that may ask for something.
+        gangs: Gangs (uid) with a new fact or record that may require an entry.
     """
     found = Due()
     settled: list[str] = []
@@ -80,7 +80,7 @@ def examine(state: State, gangs: Iterable[str]) -> Examination:
 
 
 def _examined(state: State, uid: str, found: Due) -> bool:
-    """As :func:`_examine`; an error leaves the gang as it is, and the others alone."""
+    """As :func:`_examine`; on an error the gang is unchanged, and the others are examined."""
     evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
 
     def left_out(error: Exception) -> bool:
@@ -114,7 +114,7 @@ def _examine(state: State, uid: str, found: Due) -> bool:
 
 
 def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
-    """Whether an attempt that may run is to be ended: its pods could not be bound, or its job was cancelled."""
+    """Whether an attempt that may run has to end: its pods could not be bound, or its job was cancelled."""
     uid = holding.uid
     if outcome is not None and outcome.state == "failed":
         if outcome.bound or seen is not None:
@@ -160,12 +160,12 @@ def _has_ended(
 
 
 def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:
-    """Ranks that the binder could not bind and left so, while the others run."""
+    """Ranks that the binder could not bind and left unbound, while the others run."""
     return {item.rank for item in outcome.failures} if outcome is not None and outcome.state == "bound" else set()
 
 
 def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
-    """Release of the ranks whose pods have ended, or were left unbound, while others hold on."""
+    """Release of the ranks whose pods have ended or were left unbound, while other ranks run."""
     pods, gone = holding.placement.pods(), set(holding.gone)
     phases = dict(zip(unpack(seen.rank, 4), seen.phase, strict=True)) if seen is not None else {}
     ended = {rank: phase for rank, phase in phases.items() if phase in _ENDED and rank < pods and rank not in gone}
@@ -186,7 +186,7 @@ def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | 
 def _release_reason(
     state: State, holding: Holding, seen: PodsSeen | None, *, otherwise: ReleaseReason = "vanished"
 ) -> ReleaseReason:
-    """Why a placement ends; ``otherwise`` when its pods were not seen."""
+    """Reason for the end of a placement; ``otherwise`` if its pods were not seen."""
     if _is_cancelled(state, holding):
         return "cancelled"
     if holding.ending == "bind-failed":
@@ -208,7 +208,7 @@ def _is_cancelled(state: State, holding: Holding) -> bool:
 
 
 def _adopt(state: State, uid: str, found: Due) -> bool:
-    """Adopt pods of another scheduler that hold chips which the ledger does not know to be theirs."""
+    """Adopt pods of another scheduler that hold chips without an entry in the ledger."""
     key = state.foreign.get(uid)
     fact = state.pods.get(key) if key is not None else None
     if fact is None or fact.uid != uid or not fact.phase or all(phase in _ENDED for phase in fact.phase):
@@ -220,9 +220,9 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
 
 
 def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:
-    """Adopt pods of another scheduler again when they hold other chips now, as far as those have no other owner.
+    """Adopt pods of another scheduler again if they now hold other chips, as far as those have no other owner.
 
-    Also when what they say about their leaf switches, their blocks or their inference service changed.
+    Also if what they report about leaf switches, blocks or their inference service changed.
     """
     owned = state.owned(holding.key)
     placement = _placement_of(state, fact, found, owned)

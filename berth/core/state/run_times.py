@@ -1,7 +1,7 @@
-"""Run times of jobs that have ended, as an estimate for the next of their like.
+"""Run times of ended jobs, as estimates for similar jobs.
 
-Jobs are alike when they have the same namespace and the same number of chips. The estimate is the mean of the last two, as
-in the field: users repeat themselves, and nothing older tells more. It follows from the records alone.
+Jobs are similar if they have the same namespace and the same number of chips. The estimate is the mean of the last two:
+users repeat their jobs, and older ones add nothing. It follows from the records alone.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 LIKES_MAX: Final = 10_000
-"""Kinds of jobs that are remembered; beyond it the one that ended longest ago goes."""
+"""Most kinds of jobs in the table; beyond it the kind whose last job ended first is removed."""
 _NONE: Final = -1
 
 
 class RunTime(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """How long the last jobs of a namespace with so many chips ran, in milliseconds; ``before_ms`` -1 when there was one only."""
+    """Run times of the last two similar jobs in milliseconds; ``before_ms`` is -1 if there was only one."""
 
     namespace: str
     chips: int
@@ -24,7 +24,7 @@ class RunTime(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def mean_ms(self) -> int:
-        """What the next one is taken to run."""
+        """Estimate for the next job."""
         return self.last_ms if self.before_ms == _NONE else (self.last_ms + self.before_ms) // 2
 
 
@@ -33,10 +33,10 @@ class RunTimes:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], RunTime] = {}
-        """The one that ended last is last."""
+        """The kind whose last job ended last is the last one."""
 
     def note(self, namespace: str, chips: int, run_ms: int) -> None:
-        """A job has run to its end."""
+        """Record the run time of a job that ended."""
         key = (namespace, chips)
         before = self._known.pop(key, None)
         self._known[key] = RunTime(namespace, chips, max(0, run_ms), _NONE if before is None else before.last_ms)
@@ -44,14 +44,14 @@ class RunTimes:
             del self._known[next(iter(self._known))]
 
     def estimate_ms(self, namespace: str, chips: int) -> int | None:
-        """What a job is taken to run; None when none of its like has ended."""
+        """Estimated run time of a job; None if no similar job has ended."""
         known = self._known.get((namespace, chips))
         return None if known is None else known.mean_ms
 
     def dump(self) -> list[RunTime]:
-        """What is known, the one that ended last at the end."""
+        """All kinds, the one whose last job ended last at the end."""
         return list(self._known.values())
 
     def load(self, known: Iterable[RunTime]) -> None:
-        """Become what :meth:`dump` gave."""
+        """Restore the result of :meth:`dump`."""
         self._known = {(one.namespace, one.chips): one for one in known}

@@ -1,7 +1,7 @@
-"""SuperPoDs of a table of nodes, as the ground on which blocks are planned: which nodes each has, and in which order.
+"""Index of the SuperPoDs of a node table for the planners of blocks: the nodes of each SuperPoD, and their order.
 
-The order inside a SuperPoD keeps neighbours together: by rack, leaf, position and name. Sub-healthy nodes go behind the
-healthy ones when a yard is made.
+Inside a SuperPoD neighbours are adjacent: nodes are sorted by rack, leaf, position and name. Sub-healthy nodes come
+after the healthy ones when a pool is built.
 
 Source: docs/reference/superpods.md, "Order of nodes in a SuperPoD". See decision D-18.
 """
@@ -21,7 +21,7 @@ _NO_RACK: Final = -1
 
 
 class SuperpodMap:
-    """Order of the nodes of all SuperPoDs, rebuilt when a node comes, goes or moves.
+    """Order of the nodes of all SuperPoDs, rebuilt when a node is added, removed or moved.
 
     Args:
         table: The nodes; always the same table.
@@ -38,12 +38,12 @@ class SuperpodMap:
 
     @property
     def ids(self) -> list[str]:
-        """SuperPoDs that have nodes, in their order."""
+        """SuperPoDs with nodes, in their order."""
         self._settle()
         return self._ids
 
     def oversized(self, size: int) -> list[str]:
-        """SuperPoDs with more nodes than a SuperPoD is said to have, in their order."""
+        """SuperPoDs with more nodes than the configured size, in their order."""
         self._settle()
         return [self._ids[pod] for pod in np.flatnonzero(self._sizes > size).tolist()]
 
@@ -51,8 +51,8 @@ class SuperpodMap:
         """SuperPoDs with the nodes that fit.
 
         Args:
-            fits: One mark a row of the table.
-            idle: Idle chips of each row of the table, where they play a part.
+            fits: ``bool[rows]``, one entry per row of the table.
+            idle: ``int64[rows]``, idle chips of each row of the table; None if they are not needed.
         """
         self._settle()
         kept = fits[self._rows]
@@ -66,7 +66,7 @@ class SuperpodMap:
         )
 
     def places_of(self, nodes: Iterable[str]) -> list[tuple[str, int]]:
-        """SuperPoD and rack (-1 where it is unknown) of each node that is in one."""
+        """SuperPoD and rack (-1 if unknown) of each node in a SuperPoD."""
         table = self._table
         rows = [row for node in nodes if (row := table.row_of.get(node)) is not None]
         return [
@@ -100,7 +100,7 @@ class ColocationIndex(NamedTuple):
 
     Attributes:
         of_service: Nodes of the jobs of an inference service.
-        of_labels: Nodes of the jobs that carry all of some labels.
+        of_labels: Nodes of the jobs that have all of some labels.
     """
 
     of_service: Callable[[str], list[str]]
@@ -108,7 +108,7 @@ class ColocationIndex(NamedTuple):
 
 
 class BlockGround(NamedTuple):
-    """On what blocks are planned.
+    """Inputs of the planners of blocks.
 
     Attributes:
         superpods: SuperPoDs of the table.
@@ -122,11 +122,11 @@ class BlockGround(NamedTuple):
 
 
 def ground_of(table: NodeTable) -> BlockGround:
-    """Ground of a table on which no job is known to be anywhere."""
+    """Inputs for a table without placed jobs."""
     return BlockGround(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: [], lambda _: []))
 
 
 def _order(names: list[str]) -> list[int]:
-    """Place of each name in the order of names."""
+    """Rank of each name in the sorted names."""
     place = {name: index for index, name in enumerate(sorted(names))}
     return [place[name] for name in names]

@@ -201,13 +201,13 @@ def selection_decisions(
     A decision counts if the selection changes when it alone is applied, or when it alone is left out.
     """
     everything = frozenset(CORRECTIONS)
-    mended = _select(ids, counts, open_blocks, rules, everything)
-    copied = _select(ids, counts, open_blocks, rules, frozenset())
+    corrected = _select(ids, counts, open_blocks, rules, everything)
+    reference = _select(ids, counts, open_blocks, rules, frozenset())
     return tuple(
         name
         for name in CORRECTIONS
-        if _select(ids, counts, open_blocks, rules, everything - {name}) != mended
-        or _select(ids, counts, open_blocks, rules, frozenset({name})) != copied
+        if _select(ids, counts, open_blocks, rules, everything - {name}) != corrected
+        or _select(ids, counts, open_blocks, rules, frozenset({name})) != reference
     )
 
 

@@ -96,7 +96,7 @@ async def test_jobs_become_objects_with_the_classes_that_they_need(
 async def test_a_name_in_use_is_turned_away_in_the_words_of_the_server(stage: KubeStage, story: Story) -> None:
     await stage.send([request()])
     await stage.send([request(pods=1)])
-    assert [(tale.asks, tale.fate) for tale in story.tales] == [("2 x 4", "sent"), ("1 x 4", "turned away")]
+    assert [(tale.asks, tale.fate) for tale in story.tales] == [("2 x 4", "sent"), ("1 x 4", "rejected")]
     assert "already exists" in story.tales[1].reason
     assert story.tales[1].is_well
 

@@ -22,7 +22,7 @@ from berth.cli.simulation.report_page import page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import statistics_of
 from berth.core.simulation.timeline import Timeline
-from tests.support.courses import HOUR_MS, ODD, made_up
+from tests.support.timelines import HOUR_MS, ODD, made_up
 
 ROOT: Final = Path(__file__).parents[4]
 PNG: Final = b"\x89PNG\r\n\x1a\n"

@@ -17,8 +17,8 @@ from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.refusal import Refusal
 from tests.support.cells import a_job, a_node
-from tests.support.ground import SUBJECTS, Ground, on
-from tests.support.lives import Life
+from tests.support.core_cells import SUBJECTS, CoreCell, on
+from tests.support.gang_lifecycle import Life
 from tests.unit.core.explain.test_superpod_explanation import on as filling
 from tests.unit.services.dispatcher.test_superpods import A3, in_blocks
 
@@ -32,7 +32,7 @@ def words(found: Unblocking) -> list[str]:
 
 
 def test_one_job_that_ends_is_named_with_what_it_holds_and_when() -> None:
-    ground = Ground([a_node(name) for name in "abc"])
+    ground = CoreCell([a_node(name) for name in "abc"])
     ground.place(a_job("long", chips=8, replicas=2, run_ms=50_000), a_job("short", chips=4, run_ms=9_000))
     big = a_job("big", chips=8, replicas=2)
     found = ground.unblocking(big, ground.refuse(big))
@@ -41,7 +41,7 @@ def test_one_job_that_ends_is_named_with_what_it_holds_and_when() -> None:
 
 
 def test_of_several_jobs_only_those_that_are_needed_are_named() -> None:
-    ground = Ground([a_node(name) for name in "abcd"])
+    ground = CoreCell([a_node(name) for name in "abcd"])
     ground.place(*(a_job(f"on-{node}", chips=4, node_selector=on(node)) for node in "abcd"))
     big = a_job("big", chips=8, replicas=2)
     found = ground.unblocking(big, ground.refuse(big))
@@ -53,7 +53,7 @@ def test_of_several_jobs_only_those_that_are_needed_are_named() -> None:
 
 def test_declared_ends_come_before_nearness() -> None:
     """The way by declared ends says when; the nearer nodes belong to jobs of which nobody knows how long they run."""
-    ground = Ground([a_node(name) for name in "abcd"])
+    ground = CoreCell([a_node(name) for name in "abcd"])
     ground.place(
         *(a_job(f"on-{node}", chips=4, node_selector=on(node)) for node in "ab"),
         *(a_job(f"on-{node}", chips=6, node_selector=on(node), run_ms=60_000) for node in "cd"),
@@ -78,7 +78,7 @@ def test_declared_ends_come_before_nearness() -> None:
 def test_a_node_that_becomes_well_is_named_with_what_is_wrong(
     ill: dict[str, Any], condition: NodeCondition | None, wrong: str
 ) -> None:
-    ground = Ground([a_node("a"), a_node("b", **ill)])
+    ground = CoreCell([a_node("a"), a_node("b", **ill)])
     if condition is not None:
         ground.conditions["b"] = condition
         ground.publish()
@@ -92,7 +92,7 @@ def test_a_node_that_becomes_well_is_named_with_what_is_wrong(
 
 
 def test_a_job_larger_than_the_cluster_waits_for_nodes() -> None:
-    ground = Ground([a_node("a"), a_node("b")])
+    ground = CoreCell([a_node("a"), a_node("b")])
     ground.place(a_job("small", chips=1))
     big = a_job("big", chips=8, replicas=5)
     found = ground.unblocking(big, ground.refuse(big))
@@ -102,14 +102,14 @@ def test_a_job_larger_than_the_cluster_waits_for_nodes() -> None:
 
 
 def test_what_no_event_can_cure_is_said() -> None:
-    ground = Ground([a_node("a")])
+    ground = CoreCell([a_node("a")])
     lost = a_job("lost", chips=1, node_selector={"accelerator-type": "module-910b-8", "zone": "nowhere"})
     found = ground.unblocking(lost, ground.refuse(lost))
     assert (found.ways, words(found)) == ([], ["No set of running jobs ending makes room."])
 
 
 def test_a_job_behind_another_waits_for_that_one() -> None:
-    ground = Ground([a_node("a"), a_node("b")])
+    ground = CoreCell([a_node("a"), a_node("b")])
     ground.place(a_job("one", chips=8), a_job("other", chips=4))
     first, second = a_job("first", chips=8), a_job("second", chips=4)
     ground.refuse(first)
@@ -121,7 +121,7 @@ def test_a_job_behind_another_waits_for_that_one() -> None:
 
 
 def test_in_strict_order_it_is_placed_with_the_job_ahead() -> None:
-    ground = Ground([a_node(name) for name in "abc"], queue_policy="fifo")
+    ground = CoreCell([a_node(name) for name in "abc"], queue_policy="fifo")
     ground.place(a_job("one", chips=8, replicas=2, run_ms=60_000), a_job("other", chips=4, run_ms=30_000))
     first, second = a_job("first", chips=8, replicas=2), a_job("second", chips=4)
     ground.refuse(first)
@@ -136,7 +136,7 @@ def test_in_strict_order_it_is_placed_with_the_job_ahead() -> None:
 
 @pytest.mark.parametrize(("policy", "code"), [("fifo", "behind"), ("easy", "reserved"), ("conservative", "reserved")])
 def test_where_both_have_no_room_at_once_it_waits_for_the_other_to_be_over(policy: str, code: str) -> None:
-    ground = Ground([a_node("a"), a_node("b")], queue_policy=policy, reserve_chips=1)
+    ground = CoreCell([a_node("a"), a_node("b")], queue_policy=policy, reserve_chips=1)
     ground.place(a_job("one", chips=8, run_ms=60_000), a_job("other", chips=4, run_ms=30_000))
     first, second = a_job("first", chips=8, replicas=2, run_ms=60_000), a_job("second", chips=4, run_ms=600_000)
     ground.refuse(first)
@@ -154,7 +154,7 @@ def test_where_both_have_no_room_at_once_it_waits_for_the_other_to_be_over(polic
 
 def test_scorers_that_answer_again_are_named() -> None:
     nodes = [a_node(f"n{number}", leaf=f"leaf-{number % 4}") for number in range(8)]
-    ground = Ground([])
+    ground = CoreCell([])
     for leaf in range(4):
         below = [node for node in nodes if node.leaf == f"leaf-{leaf}"]
         ground.fact(SUBJECTS.fact_node(f"leaf-{leaf}"), pack_nodes(f"leaf-{leaf}", below))
@@ -171,7 +171,7 @@ def test_scorers_that_answer_again_are_named() -> None:
 
 
 def test_a_gang_in_blocks_waits_for_jobs_of_its_superpods() -> None:
-    ground = Ground([a_node(f"n{number}", A3, superpod=str(number // 4)) for number in range(8)], super_pod_size=4)
+    ground = CoreCell([a_node(f"n{number}", A3, superpod=str(number // 4)) for number in range(8)], super_pod_size=4)
     ground.place(*map(filling, ("n1", "n2", "n5")))
     big = in_blocks("big", 4, 4)
     refusal = ground.refuse(big)
@@ -183,7 +183,7 @@ def test_a_gang_in_blocks_waits_for_jobs_of_its_superpods() -> None:
 
 
 def test_without_a_topology_its_coming_is_the_event() -> None:
-    ground = Ground([a_node("a")])
+    ground = CoreCell([a_node("a")])
     job = a_job("job", chips=8, replicas=2, labels={"tor-affinity": "large-model-schema"})
     refusal = ground.refuse(job)
     assert refusal.code == "no-topology"
@@ -192,7 +192,7 @@ def test_without_a_topology_its_coming_is_the_event() -> None:
 
 def test_a_gang_below_one_leaf_waits_for_jobs_of_that_leaf() -> None:
     nodes = [a_node(f"n{number}", leaf=f"leaf-{number // 4}", position=number % 4) for number in range(8)]
-    ground = Ground(nodes)
+    ground = CoreCell(nodes)
     ground.fact(SUBJECTS.fact_topology("switch"), pack_switches(nodes))
     ground.place(
         *(a_job(f"on-{node}", chips=8, node_selector=on(node)) for node in ("n0", "n1", "n2", "n4", "n5")),
@@ -206,7 +206,7 @@ def test_a_gang_below_one_leaf_waits_for_jobs_of_that_leaf() -> None:
 
 
 def test_the_search_is_broken_off_and_says_so() -> None:
-    ground = Ground([a_node(f"n{number:02d}") for number in range(40)])
+    ground = CoreCell([a_node(f"n{number:02d}") for number in range(40)])
     ground.place(*(a_job(f"on-{number}", chips=4, node_selector=on(f"n{number:02d}")) for number in range(40)))
     big = a_job("big", chips=8, replicas=30)
     refusal = ground.refuse(big)
@@ -218,7 +218,7 @@ def test_the_search_is_broken_off_and_says_so() -> None:
 
 
 def test_where_very_many_jobs_would_have_to_end_none_is_named() -> None:
-    ground = Ground([a_node(f"n{number:02d}") for number in range(80)])
+    ground = CoreCell([a_node(f"n{number:02d}") for number in range(80)])
     ground.place(*(a_job(f"on-{number}", chips=4, node_selector=on(f"n{number:02d}")) for number in range(80)))
     big = a_job("big", chips=8, replicas=70)
     found = ground.unblocking(big, ground.refuse(big))

@@ -18,9 +18,9 @@ from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
-from tests.support.harsh_cells import HarshCell
 from tests.support.recordings import tick
 from tests.support.replays import entries_after, entries_of, see_same
+from tests.support.unreliable_cells import UnreliableCell
 
 
 class Story:
@@ -42,8 +42,8 @@ class Story:
 
 @pytest.fixture
 async def story() -> Story:
-    """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is turned away."""
-    cell = await HarshCell(shards=2).open()
+    """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is rejected."""
+    cell = await UnreliableCell(shards=2).open()
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number % 2}") for number in range(4)])
     await cell.turns()
     for number, (chips, replicas) in enumerate(((4, 1), (8, 2), (8, 4), (2, 1))):
@@ -296,7 +296,7 @@ def test_behind_a_snapshot_that_does_not_say_who_waits_only_the_next_epoch_is_co
 
 @pytest.mark.parametrize("fault", ["lost", "unheard", "late", "rival", "away"])
 async def test_a_record_in_doubt_is_settled_before_anything_else_is_decided(fault: str) -> None:
-    cell = await HarshCell().open()
+    cell = await UnreliableCell().open()
     await cell.nodes([a_node("a"), a_node("b")])
     await cell.submit(a_job("waits", chips=8, replicas=3), a_job("first", chips=8), a_job("second", chips=8))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Simulations: times worked out by hand, what is turned away, what the course says, and that the history replays."""
+"""Simulations: times worked out by hand, what is rejected, what the course says, and that the history replays."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Verdicts on requests: who gets a name, who keeps it, and what is turned away."""
+"""Verdicts on requests: who gets a name, who keeps it, and what is rejected."""
 
 import msgspec
 import pytest

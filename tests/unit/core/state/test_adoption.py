@@ -16,7 +16,7 @@ from berth.schemas.ledger import Release, Round
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import BlockPart, SwitchPart
 from berth.schemas.status import SnapshotBody
-from tests.support.lives import Life
+from tests.support.gang_lifecycle import Life
 
 P = PodPhase
 

@@ -10,7 +10,7 @@ from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, RankFa
 from berth.schemas.ledger import Adoption, Eviction, Release
 from berth.schemas.placement import Run, placement_of
 from tests.support.cells import a_job
-from tests.support.lives import Life
+from tests.support.gang_lifecycle import Life
 from tests.unit.core.state.test_adoption import foreign
 from tests.unit.core.state.test_ledger import Ledger, placed
 

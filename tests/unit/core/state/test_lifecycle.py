@@ -10,7 +10,7 @@ from berth.schemas.envelope import decode
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
 from berth.schemas.ledger import Release
 from berth.schemas.status import SnapshotBody
-from tests.support.lives import Life
+from tests.support.gang_lifecycle import Life
 
 P = PodPhase
 

@@ -14,7 +14,7 @@ from berth.schemas.placement import BlockPart
 from berth.schemas.refusal import NodeReason
 from berth.services.dispatcher.config import DecisionConfig
 from tests.support.cells import Cell, a_job, a_node
-from tests.support.told import placement, refusal, told
+from tests.support.job_verdicts import placement, refusal, told
 
 A3 = "superpod910a3x16"
 

@@ -12,7 +12,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import SwitchPart
 from tests.support.cells import Cell, a_job, a_node
-from tests.support.told import placement, refusal, told
+from tests.support.job_verdicts import placement, refusal, told
 from tests.unit.core.scheduling.test_scheduler import Seat
 
 PLACES = 4

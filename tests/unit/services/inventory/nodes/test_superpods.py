@@ -17,7 +17,7 @@ from berth.schemas.nodes import NodeDescription
 from berth.services.inventory.nodes.collection import Nodes, Use
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_reflection import FakeReflection
-from tests.support.lives import Life
+from tests.support.gang_lifecycle import Life
 from tests.unit.services.inventory.nodes.test_device_places import a_node as a_read_node
 from tests.unit.services.inventory.nodes.test_device_places import report
 from tests.unit.services.inventory.test_service import CONFIG, RESOURCE, World, a_node, a_pod

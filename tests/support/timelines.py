@@ -1,4 +1,4 @@
-"""Courses made up for tests of figures and pictures: deterministic, of any size, and the odd ones."""
+"""Timelines for tests of statistics and pictures: deterministic, of any size, and unusual ones."""
 
 from random import Random
 from typing import Final
@@ -43,7 +43,7 @@ def a_moment(at: int, used: int, *, chips: int = 16, waiting: int = 0, **blocked
     return Moment(at_ms=at, chips=chips, used=used, waiting=waiting, waiting_chips=8 * waiting, blocked=blocked)
 
 
-def a_course(*jobs: JobTimeline, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course") -> Timeline:
+def a_timeline(*jobs: JobTimeline, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course") -> Timeline:
     """A course from 0 on without nodes."""
     return Timeline(title, {"queue_policy": "skip"}, 0, end, list(jobs), list(moments))
 
@@ -63,7 +63,7 @@ def made_up(
         title: Title of it.
         seed: Same seed, same course.
         nodes: Nodes of 8 chips.
-        jobs: Jobs; some are turned away, taken back, waiting and running at the end.
+        jobs: Jobs; some are rejected, taken back, waiting and running at the end.
         frames: Frames, evenly over the time.
         leaf: Nodes below a leaf switch; 0 for no leaf switches.
     """
@@ -130,11 +130,11 @@ ODD: Final = {
     "no jobs": Timeline("no jobs", {}, 0, HOUR_MS, [], [Moment(0, 8, 0, 0, 0)], ["n"], [8], [], [Frame(0, b"\0")]),
     "no leaves": made_up("no leaves", nodes=20, jobs=30, leaf=0),
     "one node": made_up("one node", nodes=1, jobs=5, frames=3),
-    "never placed": a_course(
+    "never placed": a_timeline(
         a_job(chips=512), moments=(a_moment(0, 0, waiting=1, constraint=16),), title="never placed"
     ),
-    "no time": a_course(a_job(placed=0, ended=0), moments=(a_moment(0, 8),), end=0, title="no time"),
-    "names to escape": a_course(
+    "no time": a_timeline(a_job(placed=0, ended=0), moments=(a_moment(0, 8),), end=0, title="no time"),
+    "names to escape": a_timeline(
         a_job("x", placed=5, ended=9), a_job("y", placed=7, ended=9, priority=2), title='_<b>$a$ & "b"</b> | c\''
     ),
 }

@@ -1,4 +1,4 @@
-"""Dispatchers on a real bus, inside the test, without a lease: each believes that it leads."""
+"""Dispatchers on a real bus, inside the test, without a lease: each one acts as leader."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from berth.services.dispatcher.loop import Dispatcher, FencedError
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
 
-class Reigns:
+class Dispatchers:
     """Dispatchers of one cell, each on a connection of its own, without a lease."""
 
     def __init__(self, url: str, cell: str, config: DispatcherConfig) -> None:

@@ -1,4 +1,4 @@
-"""A cell on a real API server into which wrong things are put, and what is then said of them."""
+"""A cell on a real API server that gets invalid input, and what is reported about it."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces"
 _DEADLINE_S: Final = 25.0
 
 
-class CandidatePool:
+class InvalidInputCell:
     """A cell, its services as processes, and a namespace for jobs.
 
     Args:

@@ -1,4 +1,4 @@
-"""A cell without a bus for tests of the core: facts go in, rounds are decided and folded, and events of a way happen."""
+"""A cell without a bus for tests of the core: facts are applied, rounds are decided and folded, events of a way happen."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ from tests.support.cells import a_node
 SUBJECTS = Subjects("cell")
 
 
-class Ground:
+class CoreCell:
     """A cell without a bus: facts go in, rounds are decided and folded."""
 
     def __init__(self, nodes: Sequence[NodeDescription], **changes: object) -> None:
@@ -157,6 +157,6 @@ def on(node: str) -> dict[str, str]:
     return {"accelerator-type": "module-910b-8", "kubernetes.io/hostname": node}
 
 
-def asked(ground: Ground, job: JobRequest) -> list[Verdict]:
+def asked(ground: CoreCell, job: JobRequest) -> list[Verdict]:
     ground.ask(job)
     return ground.decide()

@@ -1,4 +1,4 @@
-"""A cell whose ledger answers late or not at all, whose scorers fall silent, and which keeps every snapshot it might have written."""
+"""A cell whose ledger answers late or not at all, whose scorers stop answering, and that keeps every possible snapshot."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -24,10 +24,10 @@ FAULTS: Final = ("lost", "unheard", "late", "rival", "away")
 record comes first, or nothing is sent."""
 
 
-class DoubtfulBus(FakeBus):
+class UnreliableBus(FakeBus):
     """A client whose appends go wrong as the test says; ``faults`` are taken one an append."""
 
-    def __init__(self, cell: "HarshCell") -> None:
+    def __init__(self, cell: "UnreliableCell") -> None:
         super().__init__(cell.server, cell.cell)
         self.faults: list[str] = []
         self._late: tuple[bytes, int] | None = None
@@ -63,21 +63,21 @@ class DoubtfulBus(FakeBus):
                 return
 
 
-class HarshCell(Cell):
+class UnreliableCell(Cell):
     """See :class:`Cell`; a manual clock, and faults when the test says so."""
 
     snapshots: list[SnapshotBody]
-    bus: DoubtfulBus
+    bus: UnreliableBus
     served: dict[int, FakeServed]
     liars: dict[int, None]
 
-    async def open(self) -> "HarshCell":
+    async def open(self) -> "UnreliableCell":
         self.snapshots, self.served, self.liars = [], {}, {}
         await super().open()
         return self
 
     async def start_dispatcher(self) -> None:
-        self.bus = DoubtfulBus(self)
+        self.bus = UnreliableBus(self)
         self.buses.append(self.bus)
         self.dispatcher = Dispatcher(
             self.bus, self.clock, self.config, holder="test", instruments=Instruments.make(DispatcherMetrics)

@@ -1,4 +1,4 @@
-"""What a cell in memory tells of a job: status, placement, refusal; a test that asks for one knows that it is there."""
+"""What a cell in memory reports of a job: status, placement, refusal."""
 
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
